@@ -1,0 +1,34 @@
+# Two commands do all the set-up on a fresh machine: `make audit` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/
+STAMP := $(VENV)/.installed
+
+.PHONY: audit test test-all lint bench clean
+.DEFAULT_GOAL := audit
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch<2.14"
+	$(RUN)pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $(STAMP)
+
+audit: $(STAMP)  ## Train a small network on the bundled German credit data and audit it.
+	$(RUN)python -m isonomy.audit
+
+test: $(STAMP)  ## The fast tests.
+	$(RUN)python -m pytest -m "not slow" -n 2
+
+test-all: $(STAMP)  ## Everything, the long checks included.
+	$(RUN)python -m pytest -n 2
+
+lint: $(STAMP)  ## Style and types.
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+	$(RUN)mypy
+
+bench: $(STAMP)  ## Speed and tightness, as ratios.
+	$(RUN)python benchmarks/bounds.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,77 @@
+"""Isonomy: does this neural network treat similar people similarly?
+
+Names are imported when they are first used, so that ``import isonomy`` stays fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Counterparts": "isonomy.similarity",
+    "Domain": "isonomy.population",
+    "Effort": "isonomy.attacks",
+    "Explore": "isonomy.similarity",
+    "IsonomyError": "isonomy.errors",
+    "LocalCertificate": "isonomy.certify",
+    "Mahalanobis": "isonomy.similarity",
+    "Metric": "isonomy.similarity",
+    "Network": "isonomy.networks",
+    "Population": "isonomy.population",
+    "Schema": "isonomy.population",
+    "SensitiveSubspace": "isonomy.similarity",
+    "WeightedLp": "isonomy.similarity",
+    "certify_local": "isonomy.certify",
+    "load_metric": "isonomy.similarity",
+    "load_network": "isonomy.networks",
+    "load_population": "isonomy.datasets",
+}
+
+__all__ = [
+    "Counterparts",
+    "Domain",
+    "Effort",
+    "Explore",
+    "IsonomyError",
+    "LocalCertificate",
+    "Mahalanobis",
+    "Metric",
+    "Network",
+    "Population",
+    "Schema",
+    "SensitiveSubspace",
+    "WeightedLp",
+    "__version__",
+    "certify_local",
+    "load_metric",
+    "load_network",
+    "load_population",
+]
+
+if TYPE_CHECKING:
+    from isonomy.attacks import Effort
+    from isonomy.certify import LocalCertificate, certify_local
+    from isonomy.datasets import load_population
+    from isonomy.errors import IsonomyError
+    from isonomy.networks import Network, load_network
+    from isonomy.population import Domain, Population, Schema
+    from isonomy.similarity import (
+        Counterparts,
+        Explore,
+        Mahalanobis,
+        Metric,
+        SensitiveSubspace,
+        WeightedLp,
+        load_metric,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'isonomy' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,342 @@
+"""The interval tier: how far each neuron can move, layer by layer, after an exact first layer.
+
+Problem: given regions ``c + V`` and a network, enclose its outputs over every region. Interval bound propagation
+does it with two matrix products per layer. Here it is written as *moves from the run at the centre*: each node
+carries the run itself (``point``) and, for every ``y`` of the region,
+
+    node(y) ∈ point + shift ± spread.
+
+The first layer is exact: its moves are the support function of ``V`` at the rows of ``W``, never those of a box
+around ``V``. A ReLU with pre-activation ``z`` turns a move ``d`` into ``max(d, −z) − max(0, −z)``, so moves stay
+small numbers however large the activations are. That is why they can be carried in float32, at half the price,
+without the result losing more than a few parts in 10⁵ of itself, while the run stays in float64.
+
+**Soundness.** ``spread`` holds, beside the moves, every rounding error. For an affine layer of ``n`` inputs: the
+run errs by ``γ_n ‖W_i‖‖point‖`` (Cauchy and Schwarz, so one extra column of the product), ``W shift`` by
+``γ_n |W||shift|`` in the working precision, the merged weights by their slack. Elementwise steps of a few units
+roundoff of ``|shift| + spread`` are paid in advance by the layer before them, or by :func:`settled`. In
+``arithmetic="float32"`` the enclosures besides hold every float32 run of the original layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from isonomy.arithmetic import TINY, UNIT, UNIT32, gamma
+from isonomy.bounds.activations import doubt, image, shape
+from isonomy.errors import NotANumberError
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Node, Select
+from isonomy.sets import ConvexSets, norm_upper
+
+WIDE = 64
+"""From this width on, moves are carried in float32; narrower layers cost nothing and stay in float64."""
+
+STEPS = 64
+"""Units roundoff of ``|shift| + spread`` that elementwise steps may use up between two products."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """One node over a batch of regions. Rows: regions; ``shift`` and ``spread`` may have one row for all."""
+
+    point: Tensor  # (rows, width) float64: the computed run at the centre
+    error: Tensor  # (rows,) at least the 2-norm of its distance from the exact run (or any float32 run)
+    shift: Tensor  # in the working precision
+    spread: Tensor
+    around: bool = False  # do the moves certainly include standing still?
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """The outputs over a batch of regions: the run at the centre ± ``error``, and the moves from it."""
+
+    point: Tensor
+    error: Tensor
+    low: Tensor
+    high: Tensor
+
+
+class Interval:
+    """A graph made ready for the interval tier."""
+
+    def __init__(self, graph: Graph, *, float32_run: bool = False, working: torch.dtype | None = None) -> None:
+        self.graph = graph
+        self.run_unit = UNIT32 if float32_run else None
+        layers = [node.op for node in graph.nodes if isinstance(node.op, Affine)]
+        if working is None:
+            wide = max((layer.width_in for layer in layers), default=0) >= WIDE
+            working = torch.float32 if wide and all(map(_fits_float32, layers)) else torch.float64
+        self.working = working
+        self.unit = UNIT32 if working == torch.float32 else UNIT
+        self.prepared = {i: self._prepare(node) for i, node in enumerate(graph.nodes) if isinstance(node.op, Affine)}
+
+    def enclose(self, centre: Tensor, sets: ConvexSets | None) -> Enclosure:
+        """Enclose the outputs over ``centre + sets``; ``None`` means the centres themselves.
+
+        Moves too large for float32 are computed again in float64; moves too large for that are infinite.
+        """
+        found = self._run(centre, sets)
+        if self.working == torch.float32 and not bool(torch.isfinite(found.low + found.high).all()):
+            found = Interval(self.graph, float32_run=self.run_unit is not None, working=torch.float64)._run(
+                centre, sets
+            )
+        low, high = torch.nan_to_num(found.low, nan=-torch.inf), torch.nan_to_num(found.high, nan=torch.inf)
+        return Enclosure(found.point, found.error, low, high)
+
+    def _run(self, centre: Tensor, sets: ConvexSets | None) -> Enclosure:
+        moves: list[Moves | None] = [None]
+        last_use = {j: i for i, node in enumerate(self.graph.nodes) for j in node.inputs}
+        for i, node in enumerate(self.graph.nodes[1:], start=1):
+            moves.append(self._node(i, node, centre, sets, moves))
+            for j in node.inputs:
+                if last_use[j] == i and j:
+                    moves[j] = None  # let memory go as soon as nobody reads it any more
+        final = moves[-1] if len(moves) > 1 else self._input(centre, sets)
+        assert final is not None
+        return self._finish(final)
+
+    def _finish(self, final: Moves) -> Enclosure:
+        if not bool(torch.isfinite(final.point).all()):
+            row = int((~torch.isfinite(final.point)).any(1).nonzero()[0])
+            raise NotANumberError(f"The network's output at row {row} of the batch overflows float64.")
+        shift, spread = final.shift.double(), final.spread.double()
+        spread = spread + (STEPS * self.unit) * (spread + shift.abs())
+        low, high = shift - spread, shift + spread
+        rows = final.point.shape
+        return Enclosure(final.point, final.error, low.expand(rows), high.expand(rows))
+
+    # -- one rule per operation ------------------------------------------------------------------------------
+
+    def _node(self, i: int, node: Node, centre: Tensor, sets: ConvexSets | None, moves: list[Moves | None]) -> Moves:
+        read = [self._input(centre, sets) if j == 0 else moves[j] for j in node.inputs if not _first(node)]
+        known = [m for m in read if m is not None]
+        match node.op:
+            case Affine() if node.inputs == (0,):
+                return self._first_layer(i, node.op, centre, sets)
+            case Affine():
+                return self._affine(i, node.op, known[0])
+            case Activation(kind="relu"):
+                return self._relu(known[0], self._pays(node))
+            case Activation():
+                return self._activation(node.op, known[0])
+            case Add():
+                return self._add(known)
+            case Concat():
+                return self._concat(known)
+            case Select(index=index):
+                return self._select(list(index), known[0])
+        raise AssertionError(f"no interval rule for {node.op}")
+
+    def _input(self, centre: Tensor, sets: ConvexSets | None) -> Moves:
+        """The coordinates themselves, for a network that reads them past its first layer."""
+        error = centre.new_zeros(len(centre))
+        if sets is None:
+            zero = centre.new_zeros(1, centre.shape[1], dtype=self.working)
+            spread = zero
+            if self.run_unit is not None:
+                spread = (centre.abs() * (2 * self.run_unit)).to(self.working)
+                error = norm_upper(centre, 2) * (2 * self.run_unit)
+            return settled(Moves(centre, error, zero, spread), self.unit)
+        eye = torch.eye(centre.shape[1], dtype=torch.float64)
+        high, low = sets.support(eye), -sets.support(-eye)
+        spread = (high - low) / 2
+        if self.run_unit is not None:
+            spread = spread + (centre.abs() + sets.extent) * (2 * self.run_unit)
+            error = norm_upper(centre, 2) * (2 * self.run_unit)
+        return self._in_working(centre, error, (high + low) / 2, spread)
+
+    def _first_layer(self, i: int, op: Affine, centre: Tensor, sets: ConvexSets | None) -> Moves:
+        layer = self.prepared[i]
+        point = torch.addmm(op.bias, centre, op.weight.T)
+        size = norm_upper(centre, 2)
+        largest = centre.abs().amax(1) if layer.merged else size
+        shared = sets is None or sets.rows == 1
+        # Whoever is largest speaks for all rows that share one set, so that they go on sharing it.
+        far, farthest = (size.amax(), largest.amax()) if shared else (size[:, None], largest[:, None])
+        if sets is None:
+            shift, spread = point.new_zeros(1, point.shape[1]), point.new_zeros(1, point.shape[1])
+        else:
+            above, below = sets.support(op.weight), sets.support(layer.negative)
+            shift, spread = (above - below) / 2, (above + below) / 2
+            if layer.merged:  # coordinates that the layer does not read may be unbounded
+                farthest = farthest + sets.extent[:, layer.magnitude.any(0)].amax(1, keepdim=True)
+        spread = spread + layer.rounding * far + layer.constant + op.weight_slack * (farthest * (1 + 8 * UNIT))
+        error = layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
+        if self.run_unit is not None:
+            reach = centre.abs() if sets is None else centre.abs() + torch.nan_to_num(sets.extent, posinf=0.0)
+            run, centre_run = self._run_error(i, op, reach), self._run_error(i, op, centre.abs())
+            spread, error = spread + run, error + norm_upper(centre_run, 2)
+        moves = self._in_working(point, error * (1 + gamma(16)), shift, spread)
+        return replace(moves, around=bool((moves.shift.abs() <= moves.spread).all()))
+
+    def _affine(self, i: int, op: Affine, x: Moves) -> Moves:
+        layer = self.prepared[i]
+        point = torch.addmm(op.bias, x.point, op.weight.T)
+        size = norm_upper(x.point, 2)
+        largest = x.point.abs().amax(1) if layer.merged else size
+        shift = x.shift @ layer.working.T
+        width = op.width_in
+        radius = torch.empty(len(x.point), layer.radius.shape[1], dtype=self.working)
+        if x.around:  # then |shift| ≤ spread
+            radius[:, :width] = x.spread * (1 + 2 * layer.pay)
+        else:
+            radius[:, :width] = x.spread * (1 + layer.pay) + x.shift.abs() * layer.pay
+        radius[:, width:] = 0.0
+        radius[:, width] = size
+        radius[:, width + 1] = 1.0
+        if layer.merged:
+            radius[:, width + 2] = largest + (x.shift.abs() + x.spread).amax(1)
+        spread = radius @ layer.radius.T
+        error = layer.norm * x.error + layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
+        if self.run_unit is not None:
+            reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
+            spread = spread + self._run_error(i, op, reach).to(self.working) * (1 + STEPS * self.unit)
+            error = error + norm_upper(self._run_error(i, op, x.point.abs()), 2)
+        return Moves(point, error * (1 + gamma(16)), shift, spread, x.around)
+
+    def _relu(self, x: Moves, paid: bool) -> Moves:
+        x = x if paid else settled(x, self.unit)
+        hinge = x.point.to(self.working, copy=True).neg_()
+        high, low = torch.maximum(x.shift + x.spread, hinge), torch.maximum(x.shift - x.spread, hinge)
+        spread = high.sub_(low).mul_(0.5)
+        # (high + low)/2 − max(0, −z). Where no move passes the hinge, all three are the same number and give 0.
+        shift = low.add_(spread).sub_(hinge.relu_())
+        return Moves(torch.relu(x.point), x.error, shift, spread, x.around)
+
+    def _activation(self, op: Activation, x: Moves) -> Moves:
+        shift, spread = x.shift.double(), x.spread.double()
+        spread = spread + (STEPS * self.unit) * (spread + shift.abs()) + (8 * UNIT) * x.point.abs() + TINY
+        unit = max(UNIT, self.run_unit or 0.0)
+        low, high = image(op, x.point + shift - spread, x.point + shift + spread, unit)
+        point = op(x.point)
+        error = x.error * shape(op).steepest + norm_upper(doubt(op, x.point, point, unit) * 2, 2)
+        low, high = low - point, high - point
+        spread = (high - low) / 2 + (8 * UNIT) * (point.abs() + high.abs() + low.abs())
+        return self._in_working(point, error * (1 + gamma(8)), (high + low) / 2, spread)
+
+    def _add(self, terms: list[Moves]) -> Moves:
+        terms = [settled(term, self.unit) for term in terms]
+        unit = max(UNIT, self.run_unit or 0.0) * 4 * len(terms)
+        size = _total(term.point.abs() for term in terms)
+        # A float32 run rounds the sum of the moved values, at most as large as run and moves together.
+        moved = _total(term.shift.abs() + term.spread for term in terms)
+        spread = _total(term.spread for term in terms) + (size * unit).to(self.working) + moved * unit
+        error = _total(term.error for term in terms) + norm_upper(size, 2) * unit
+        point, shift = _total(term.point for term in terms), _total(term.shift for term in terms)
+        return Moves(point, error * (1 + gamma(8)), shift, spread + moved * (STEPS * self.unit))
+
+    def _concat(self, parts: list[Moves]) -> Moves:
+        parts = [settled(part, self.unit) for part in parts]
+        rows = len(parts[0].point)
+        return Moves(
+            torch.cat([part.point for part in parts], 1),
+            torch.stack([part.error for part in parts]).sum(0) * (1 + gamma(len(parts) + 4)),
+            torch.cat([part.shift.expand(rows, -1) for part in parts], 1),
+            torch.cat([part.spread.expand(rows, -1) for part in parts], 1),
+        )
+
+    def _select(self, index: list[int], x: Moves) -> Moves:
+        x = settled(x, self.unit)
+        repeats = max(index.count(j) for j in set(index))
+        error = x.error * (repeats**0.5 * (1 + gamma(4)))
+        return Moves(x.point[:, index], error, x.shift[:, index], x.spread[:, index])
+
+    # -- helpers ---------------------------------------------------------------------------------------------
+
+    def _in_working(self, point: Tensor, error: Tensor, shift: Tensor, spread: Tensor) -> Moves:
+        """Moves computed in float64, brought to the working precision and paid in advance."""
+        tiny = TINY if self.working == torch.float64 else 2.0**-120
+        spread = (spread + tiny).to(self.working)
+        return settled(Moves(point, error, shift.to(self.working), spread), self.unit)
+
+    def _pays(self, node: Node) -> bool:
+        """Did the node that is read pay for elementwise steps in advance?"""
+        return isinstance(self.graph.nodes[node.inputs[0]].op, Affine | Add | Concat | Select)
+
+    def _run_error(self, i: int, op: Affine, reach: Tensor) -> Tensor:
+        """By how much a run with the coarser unit can miss the exact layer at inputs up to ``reach``."""
+        assert self.run_unit is not None
+        grow = gamma(op.roundings + 4, self.run_unit)
+        magnitude, magnitude_bias = self.prepared[i].magnitude, self.prepared[i].magnitude_bias
+        floor = (op.roundings + 4) * 2.0**-126
+        total = torch.addmm(magnitude_bias, reach, magnitude.T) * (1 + gamma(op.width_in + 8))
+        return total * grow + floor * (1 + reach.amax(1, keepdim=True))
+
+    def _prepare(self, node: Node) -> _Layer:
+        op = node.op
+        assert isinstance(op, Affine)
+        n = op.width_in
+        tiny = (n + 8) * (TINY if self.working == torch.float64 else 2.0**-120)
+        rounding = norm_upper(op.weight, 2) * gamma(n + 8)
+        constant = op.bias.abs() * gamma(n + 8) + op.bias_slack + tiny
+        size = op.weight.abs()
+        # The last three columns meet the norm of the run, one, and its largest entry.
+        extra = torch.stack([rounding, constant, op.weight_slack], dim=1) * (1 + 2 * gamma(n + STEPS, self.unit))
+        spare = -(n + 3) % 16  # rows of the product start at multiples of a cache line
+        radius = torch.cat([size, extra, size.new_zeros(len(size), spare)], dim=1).to(self.working)
+        if self.working == torch.float32:
+            radius = torch.where(radius > 0, torch.nextafter(radius, torch.full_like(radius, torch.inf)), radius)
+        frobenius = norm_upper(norm_upper(op.weight, 2)[None], 2)[0]
+        mixed = (size.sum(0).amax() * size.sum(1).amax()).sqrt() if size.numel() else frobenius
+        # The exact layer also multiplies the error by its slack, row by row at most weight_slack · ‖error‖.
+        slack_norm = norm_upper(op.weight_slack[None], 2)[0]
+        magnitude, magnitude_bias = op.magnitudes()
+        return _Layer(
+            working=op.weight.to(self.working),
+            negative=-op.weight,
+            radius=radius,
+            pay=2 * gamma(n + 8 * STEPS, self.unit),
+            rounding=rounding,
+            constant=constant,
+            norm=(torch.minimum(frobenius, mixed * (1 + gamma(2 * n + 8))) + slack_norm) * (1 + gamma(8)),
+            rounding_norm=norm_upper(rounding[None], 2)[0],
+            constant_norm=norm_upper(constant[None], 2)[0],
+            slack_norm=slack_norm,
+            merged=bool(slack_norm > 0),
+            magnitude=magnitude,
+            magnitude_bias=magnitude_bias,
+        )
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What an affine layer needs ready: its working copy, the radius matrix with its three extra columns, norms."""
+
+    working: Tensor
+    negative: Tensor
+    radius: Tensor
+    pay: float
+    rounding: Tensor
+    constant: Tensor
+    norm: Tensor
+    rounding_norm: Tensor
+    constant_norm: Tensor
+    slack_norm: Tensor
+    merged: bool  # were weights rounded when layers were merged?
+    magnitude: Tensor
+    magnitude_bias: Tensor
+
+
+def settled(x: Moves, unit: float) -> Moves:
+    """Widen the spread by the elementwise steps that it may owe and that the next rule may take."""
+    spread = x.spread * (1 + STEPS * unit) + x.shift.abs() * (STEPS * unit)
+    return replace(x, spread=spread)
+
+
+def _total(parts: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, parts)
+
+
+def _first(node: Node) -> bool:
+    return isinstance(node.op, Affine) and node.inputs == (0,)
+
+
+def _fits_float32(layer: Affine) -> bool:
+    """Are the weights well inside the range of float32, so that only relative errors matter?"""
+    size = layer.weight.abs()
+    return bool(((size == 0) | ((size > 1e-30) & (size < 1e30))).all()) and float(layer.bias.abs().max()) < 1e30

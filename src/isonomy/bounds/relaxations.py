@@ -1,0 +1,117 @@
+"""Straight lines above and below an activation.
+
+For a pre-activation that moves from its run ``z`` by ``Δ`` in ``[low, high]``, find slopes and constants with
+
+    slope_below Δ + below  ≤  f(z + Δ) − f(z)  ≤  slope_above Δ + above.
+
+For any slope ``s`` the best constant is the largest (smallest) value of ``f(t) − s t`` on the interval. That value is
+bounded by looking at a few points: between neighbouring points a function with ``|f''| ≤ c`` exceeds the larger end
+by at most ``c h²/8``. Functions made of straight pieces need only the ends and the kinks, and are exact.
+
+**Soundness.** Slopes are free, so they are chosen in plain arithmetic; constants are widened by the accuracy of ``f`` and
+by the rounding of each step. Slopes of the two lines need not agree; with ``mode="chord"`` they do, and one backward
+pass serves both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from isonomy.arithmetic import TINY, UNIT
+from isonomy.bounds.activations import doubt
+from isonomy.networks.graph import Activation
+
+Mode = Literal["chord", "adaptive", "flat", "steep", "centre"]
+MODES: tuple[Mode, ...] = ("adaptive", "chord", "flat", "steep", "centre")
+
+GRID = 16
+"""Cells in which smooth activations are bounded."""
+
+# |f''| on each side of its kinks.
+_CURVATURE = {"sigmoid": 0.0963, "tanh": 0.7699, "erf": 0.9679, "silu": 0.5, "gelu": 0.7979, "gelu_tanh": 0.8}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Slopes and constants, each (rows, width), float64."""
+
+    slope_above: Tensor
+    above: Tensor
+    slope_below: Tensor
+    below: Tensor
+
+
+def lines(op: Activation, z: Tensor, value: Tensor, low: Tensor, high: Tensor, mode: Mode, unit: float) -> Lines:
+    """Lines for moves in ``[low, high]`` from the computed run ``z`` with computed activation ``value``.
+
+    ``unit`` is the unit roundoff of the run that must be covered.
+    """
+    if op.kind == "relu":
+        return _relu(z, value, low, high, mode)
+    first, last = z + low, z + high
+    slack = (4 * UNIT) * (z.abs() + low.abs() + high.abs()) + TINY
+    first, last = first - slack, last + slack
+    points, curve = _points(op, first, last)
+    values = op(points)
+    wide = last - first
+    slope = torch.where(wide > 1e-9 * (1 + z.abs()), (values[1] - values[0]) / wide, 0.0)
+    slope = torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+    gap = values - slope * points
+    error = doubt(op, points, values, unit) + (8 * UNIT) * (values.abs() + (slope * points).abs())
+    above, below = (gap + error).amax(0) + curve, (gap - error).amin(0) - curve
+    shift = slope * z - value
+    error = (8 * UNIT) * (shift.abs() + value.abs() + above.abs() + below.abs())
+    return Lines(slope, above + shift + error, slope, below + shift - error)
+
+
+def _relu(z: Tensor, value: Tensor, low: Tensor, high: Tensor, mode: Mode) -> Lines:
+    first, last = z + low, z + high
+    slack = (4 * UNIT) * (z.abs() + low.abs() + high.abs())
+    first, last = first - slack, last + slack
+    active, inactive = first >= 0, last <= 0
+    chord = last / (last - first).clamp(min=TINY)
+    one, zero = torch.ones_like(z), torch.zeros_like(z)
+    slope_above = torch.where(active, one, torch.where(inactive, zero, chord))
+    if mode == "chord":
+        below = chord
+    elif mode == "adaptive":
+        below = torch.where(last > -first, one, zero)
+    elif mode == "centre":
+        below = torch.where(z > 0, one, zero)
+    else:
+        below = one if mode == "steep" else zero
+    slope_below = torch.where(active, one, torch.where(inactive, zero, below))
+    # Above: the chord from (first, 0), here rounded up. Below: any line through the origin with slope in [0, 1].
+    error = (8 * UNIT) * (z.abs() + first.abs() + last.abs())
+    above = slope_above * (z - first) - value + error
+    below = slope_below * z - value - error
+    # On a stable neuron the move passes as it is, or everything falls to zero.
+    settled = torch.where(active, z - value, -value)
+    stable = active | inactive
+    return Lines(slope_above, torch.where(stable, settled, above), slope_below, torch.where(stable, settled, below))
+
+
+def _points(op: Activation, first: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+    """Where to look (ends first), and how much higher the function may be between them."""
+    ends = [first, last]
+    if op.kind in ("leaky_relu", "prelu"):
+        return torch.stack([*ends, torch.zeros_like(first).clamp(first, last)]), torch.zeros_like(first)
+    if op.kind == "clip":
+        kinks = [torch.full_like(first, bound).clamp(first, last) for bound in op.parameters]
+        return torch.stack([*ends, *kinks]), torch.zeros_like(first)
+    if op.kind == "softplus":
+        curvature = op.parameters[0] / 4
+    elif op.kind == "elu":
+        curvature = op.parameters[0]
+    else:
+        curvature = _CURVATURE[op.kind]
+    share = torch.linspace(0, 1, GRID + 1, dtype=torch.float64)[1:-1]
+    inner = first + share.reshape(-1, *[1] * first.ndim) * (last - first)
+    inner = inner.clamp(first, last)
+    cell = (last - first) * ((1 + 1e-9) / GRID) + (8 * UNIT) * (first.abs() + last.abs())
+    kink = torch.zeros_like(first).clamp(first, last)
+    return torch.cat([torch.stack(ends), inner, kink[None]]), curvature * cell.square() / 8

@@ -1,0 +1,232 @@
+"""Local certificates: how differently can somebody similar to this very individual be treated?
+
+Problem, for each individual ``x``:  ``I(x, δ) = max { max_c |f_c(x) − f_c(y)| : y in X, d(x, y) ≤ δ }``.
+
+**Soundness.** ``upper`` comes from enclosures over regions that cover the similar set, ``lower`` from a pair that was
+checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithmetic whatever the search did. With
+``arithmetic="float32"`` ``upper`` besides covers the change between any two float32 runs of the original layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isonomy.arithmetic import UNIT, FloatArray
+from isonomy.attacks import Effort
+from isonomy.attacks import attack as search
+from isonomy.bounds.ends import Ends, margins, margins_at
+from isonomy.bounds.interval import Interval
+from isonomy.bounds.linear import Linear
+from isonomy.certify.question import Question
+from isonomy.errors import MetricError, NotANumberError, ParameterError, template
+from isonomy.networks.graph import Affine, Graph
+from isonomy.networks.network import Network
+from isonomy.population import Domain, DomainKind, Population
+from isonomy.sets import ConvexSets
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import MAX_BRANCHES
+
+Tier = Literal["interval", "tight", "paper"]
+Arithmetic = Literal["float64", "float32"]
+Progress = Callable[[int, int], None]
+
+CHUNK = 512
+"""Individuals at a time: their activations stay in cache, and memory does not grow with the table."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCertificate:
+    """What was proved and what was found for each individual, in the order of the table."""
+
+    upper: FloatArray
+    lower: FloatArray
+    witnesses: Witnesses
+    decision: NDArray[np.str_]  # "certified", "flippable", "undecided", or "none" for a regression without cut-off
+    prediction: FloatArray  # what the network gives each individual
+    delta: float
+    tier: str
+    arithmetic: str
+    question: Question = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.upper)
+
+    @property
+    def mean_upper(self) -> float:
+        """The weighted mean violation, proved."""
+        return float(np.average(self.upper, weights=self.question.weights))
+
+    @property
+    def mean_lower(self) -> float:
+        """The weighted mean violation, attained."""
+        return float(np.average(self.lower, weights=self.question.weights))
+
+    def verdict(self, epsilon: float) -> NDArray[np.str_]:
+        """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""
+        if not (np.isfinite(epsilon) and epsilon >= 0):
+            raise ParameterError(template("epsilon", "a finite number >= 0", epsilon))
+        verdict = np.where(self.upper <= epsilon, "certified", "undecided")
+        return np.where(self.lower > epsilon, "violated", verdict)
+
+    def movement(self) -> pd.DataFrame:
+        """Per feature: can the similar sets move it at all, and how far?"""
+        from isonomy.certify.movement import movement
+
+        return movement(self.question)
+
+
+@dataclass(frozen=True, eq=False)
+class Witnesses:
+    """The pairs that attain ``lower``: row ``i`` is individual ``i`` and its counterpart.
+
+    ``flips`` says who has a similar individual with another decision; ``flip_counterpart`` is that individual.
+    """
+
+    individual: FloatArray
+    counterpart: FloatArray
+    value: FloatArray
+    flips: NDArray[np.bool_]
+    flip_counterpart: FloatArray
+    question: Question = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def frame(self, row: int, flip: bool = False) -> pd.DataFrame:
+        """One pair side by side in raw units, features that differ marked."""
+        other = self.flip_counterpart if flip else self.counterpart
+        pair = self.question.raw(np.stack([self.individual[row], other[row]]))
+        pair.index = pd.Index(["individual", "counterpart"])
+        table = pair.T
+        table["differs"] = np.where(table["individual"].astype(str) != table["counterpart"].astype(str), "*", "")
+        return table
+
+    def __getitem__(self, row: int) -> str:
+        return f"violation {self.value[row]:.6f}\n{self.frame(row).to_string()}"
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
+
+
+def certify_local(
+    network: Network,
+    people: Population | npt.ArrayLike,
+    metric: Metric,
+    delta: float,
+    *,
+    domain: Domain | DomainKind | None = None,
+    tier: Tier = "interval",
+    attack: bool = True,
+    predict: bool = True,
+    threshold: float | None = None,
+    arithmetic: Arithmetic = "float64",
+    effort: Effort | None = None,
+    max_branches: int = MAX_BRANCHES,
+    progress: Progress | None = None,
+) -> LocalCertificate:
+    """Bound the local violation of every individual from above and from below.
+
+    ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
+    without one means all of ``R^m``. ``tier="paper"`` goes through the box of the paper's Theorem 5.1 on the
+    unbounded domain, for comparison. ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a
+    decision; without it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
+    """
+    if tier not in get_args(Tier):
+        raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
+    if arithmetic not in get_args(Arithmetic):
+        raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    space = "unbounded" if tier == "paper" else domain
+    question = Question.of(network, people, metric, delta, space, max_branches)
+    judged = _Bounds(question, tier, threshold, arithmetic == "float32")
+    n = len(question.x)
+    upper, kept = np.empty(n), np.empty(n, dtype=bool)
+    lower, other = np.zeros(n), np.array(question.x)
+    flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x)
+    for start in range(0, n, CHUNK):
+        rows = slice(start, min(start + CHUNK, n))
+        upper[rows], kept[rows] = judged.chunk(start, np.array(question.x[rows]))
+        if attack:
+            found = search(
+                judged.graph, judged.ends, question.similarity, np.array(question.x[rows]), effort or Effort()
+            )
+            lower[rows], other[rows] = found.lower, found.counterpart
+            flips[rows], flip_other[rows] = found.flips, found.flip_counterpart
+        if progress is not None:
+            progress(rows.stop, n)
+    decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
+    if not judged.ends.decides:
+        decision = np.full(n, "none")
+    witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
+    prediction = question.network(question.x) if predict else np.empty((n, 0))
+    return LocalCertificate(upper, lower, witnesses, decision, prediction, delta, tier, arithmetic, question)
+
+
+class _Bounds:
+    """Upper bounds and certain decisions, chunk by chunk."""
+
+    def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
+        self.question, self.tier = question, tier
+        self.graph = question.network.margins
+        self.ends = Ends(question.network, threshold, float32_run)
+        self.interval = Interval(self.graph, float32_run=float32_run)
+        self.linear = Linear(self.graph, float32_run=float32_run)
+        if question.domain.kind == "unbounded":
+            _refuse_free_reading(question, self.graph)
+
+    def chunk(self, start: int, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Upper bounds of some individuals, and whose decision cannot change."""
+        upper = torch.zeros(len(x), dtype=torch.float64)
+        kept = torch.ones(len(x), dtype=torch.bool)
+        branching = self.question.domain.kind == "realizable"
+        at_x = margins_at(self.interval.enclose(torch.from_numpy(x), None)) if branching else None
+        for regions in self.question.similarity.regions(x):
+            for piece in regions.pieces(CHUNK):
+                sets = _boxed(piece.sets) if self.tier == "paper" else piece.sets
+                tier = self.linear if self.tier == "tight" else self.interval
+                found, owner = tier.enclose(piece.centre, sets), torch.from_numpy(piece.owner)
+                # Without branches every region is centred at its owner, whose run is then already there.
+                centre = margins_at(found) if at_x is None else (at_x[0][owner], at_x[1][owner])
+                over = margins(found)
+                upper.scatter_reduce_(0, owner, self._violation(centre, over), "amax")
+                decision = self.ends.decision(*centre)
+                changes = (decision < 0) | (decision != self.ends.decision(*over))
+                kept[owner[changes]] = False
+        if bool(upper.isnan().any()):
+            row = start + int(upper.isnan().nonzero()[0])
+            raise NotANumberError(f"The bound of row {row} is not a number; nothing is certified.")
+        return upper.numpy(), kept.numpy()
+
+    def _violation(self, centre: tuple[Tensor, Tensor], over: tuple[Tensor, Tensor]) -> Tensor:
+        if self.tier == "paper":  # the whole width, as the paper has it
+            low, high = self.ends.values(*over)
+            return ((high - low).amax(1) * (1 + 4 * UNIT)).clamp(0.0, self.ends.largest)
+        return self.ends.violation(centre, over)
+
+
+def _boxed(sets: ConvexSets) -> ConvexSets:
+    """The axis-aligned box around sets, in which the paper loses most of its tightness."""
+    return ConvexSets.of_box(sets.low, sets.high)
+
+
+def _refuse_free_reading(question: Question, graph: Graph) -> None:
+    """On the unbounded domain a coordinate that the metric ignores must not be one that the network reads."""
+    reads = np.zeros(question.domain.width, dtype=bool)
+    for node in graph.nodes:
+        if 0 in node.inputs:
+            reads |= node.op.magnitudes()[0].any(0).numpy() if isinstance(node.op, Affine) else True
+    loose = question.metric.free & ~question.domain.immutable & reads
+    if loose.any():
+        name = question.domain.names[int(np.flatnonzero(loose)[0])]
+        raise MetricError(
+            f"The metric leaves '{name}' free, which the network reads: on the unbounded domain similar individuals "
+            "can be arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."
+        )

@@ -1,0 +1,73 @@
+"""What a δ allows: per feature, whether and how far the similar sets can move it.
+
+With a small δ most metrics let only protected attributes and proxies move. That is what the metric says, and it has
+to be visible before any bound is believed to mean much.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+
+from isonomy.arithmetic import FloatArray
+from isonomy.certify.question import Question
+
+ROWS = 1024
+"""Individuals looked at: enough to see what moves, cheap for any table."""
+
+
+def movement(question: Question) -> pd.DataFrame:
+    """One row per feature: ``moves`` (share of individuals), ``least`` and ``most`` change, ``categories`` in reach.
+
+    Changes of numbers are in raw units, the largest over the individuals looked at, and may be over-estimated just as
+    the regions are. ``categories`` is the mean number of other categories that some similar individual has.
+    """
+    x = np.array(question.x[:ROWS])
+    low, high = _extremes(question, x)
+    rows = []
+    for name, where, unit, block in _features(question):
+        if block:
+            others = (
+                high[:, where] + x[:, where] > 0.5
+                if where.stop - where.start > 1
+                else high[:, where] - low[:, where] > 0.5
+            )
+            if question.domain.kind != "realizable":
+                others = (high[:, where] > 1e-12) | (low[:, where] < -1e-12)
+            count = (others & (x[:, where] != 1)).sum(axis=1) if where.stop - where.start > 1 else others.sum(axis=1)
+            rows.append((name, float((count > 0).mean()), np.nan, np.nan, float(count.mean())))
+        else:
+            down, up = low[:, where].min() * unit, high[:, where].max() * unit
+            moves = ((high[:, where] > 1e-9) | (low[:, where] < -1e-9)).any(axis=1)
+            rows.append((name, float(moves.mean()), float(down), float(up), np.nan))
+    table = pd.DataFrame(rows, columns=["feature", "moves", "least", "most", "categories"]).set_index("feature")
+    if question.schema is not None:
+        kinds = ["protected" if f.protected else "proxy" if f.proxy else "" for f in question.schema.features]
+        table.insert(0, "role", kinds)
+    return table
+
+
+def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The lowest and highest move of every coordinate over each individual's regions."""
+    low, high = np.full(x.shape, np.inf), np.full(x.shape, -np.inf)
+    eye = torch.eye(x.shape[1], dtype=torch.float64)
+    for regions in question.similarity.regions(x):
+        for piece in regions.pieces(ROWS):
+            start = piece.centre.numpy() - x[piece.owner]
+            np.maximum.at(high, piece.owner, start + piece.sets.support(eye).numpy())
+            np.minimum.at(low, piece.owner, start - piece.sets.support(-eye).numpy())
+    return low, high
+
+
+def _features(question: Question) -> list[tuple[str, slice, float, bool]]:
+    """Name, coordinates, unit and whether they are a block, for each feature or coordinate."""
+    domain, schema = question.domain, question.schema
+    if schema is None:
+        return [(name, slice(i, i + 1), float(domain.unit[i]), False) for i, name in enumerate(domain.names)]
+    unit = schema.domain("realizable").unit
+    found = []
+    for feature in schema.features:
+        where = schema.slices[feature.name]
+        found.append((feature.name, where, float(unit[where.start]), feature.kind == "categorical"))
+    return found

@@ -1,0 +1,132 @@
+"""What is asked: a network, individuals, a metric and δ, brought to the same coordinates and checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from isonomy.arithmetic import FloatArray
+from isonomy.errors import DataError, NetworkError, ParameterError, template
+from isonomy.networks.affine import Affine
+from isonomy.networks.network import Network
+from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import MAX_BRANCHES, Similarity
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A network on the individuals' own coordinates, and who counts as similar to them."""
+
+    network: Network
+    metric: Metric
+    delta: float
+    x: FloatArray
+    weights: FloatArray
+    domain: Domain
+    schema: Schema | None
+    max_branches: int = MAX_BRANCHES
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        people: Population | npt.ArrayLike,
+        metric: Metric,
+        delta: float,
+        domain: Domain | DomainKind | None = None,
+        max_branches: int = MAX_BRANCHES,
+    ) -> Question:
+        """Check everything that the caller gave, and put the adapter in front of the network.
+
+        An array without a domain means the unbounded one. A population brings its own domain, unless another
+        kind is named.
+        """
+        schema: Schema | None = None
+        if isinstance(people, Population):
+            schema, x, weights = people.schema, people.x, people.weights
+            space = people.domain if domain is None else _domain(domain, people.schema)
+            network = _seen(network, people.schema)
+        else:
+            x = np.asarray(people, dtype=np.float64)
+            if x.ndim != 2:
+                raise ParameterError(template("people", "a Population or a table of numbers", f"shape {x.shape}"))
+            weights = np.ones(len(x))
+            space = Domain.unbounded(x.shape[1]) if domain is None else _domain(domain, None, x.shape[1])
+        if not len(x):
+            raise DataError("There are no individuals: the table is empty.")
+        if x.shape[1] != space.width:
+            raise DataError(f"The individuals have {x.shape[1]} coordinates but the domain has {space.width}.")
+        if network.input_width != x.shape[1]:
+            raise NetworkError(
+                f"'{network.name}' reads {network.input_width} numbers but the individuals have {x.shape[1]} "
+                "coordinates: put an adapter in front of it, or name the features that it sees in the schema."
+            )
+        if not np.isfinite(x).all():
+            row, column = np.argwhere(~np.isfinite(x))[0]
+            raise DataError(f"Row {row}, coordinate '{space.names[column]}' is {x[row, column]}: it must be finite.")
+        outside = ~space.contains(x)
+        if outside.any():
+            row = int(np.flatnonzero(outside)[0])
+            raise DataError(f"Row {row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
+        question = cls(network, metric, delta, x, weights, space, schema, max_branches)
+        _ = question.similarity  # checks metric and delta
+        return question
+
+    @cached_property
+    def similarity(self) -> Similarity:
+        """The similar sets of everybody."""
+        return Similarity(self.metric, self.delta, self.domain, self.max_branches)
+
+    def raw(self, x: FloatArray) -> pd.DataFrame:
+        """Individuals in raw units, or in coordinates where there is no schema."""
+        if self.schema is not None:
+            return self.schema.decode(x, words=True)
+        return pd.DataFrame(x, columns=list(self.domain.names))
+
+
+def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
+    if isinstance(domain, Domain):
+        return domain
+    if schema is not None:
+        return schema.domain(domain)
+    if domain == "unbounded":
+        return Domain.unbounded(width)
+    raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
+
+
+def _seen(network: Network, schema: Schema) -> Network:
+    """The network on all coordinates of the schema: those that it does not see are dropped in front of it."""
+    seen = np.flatnonzero(schema.seen_coordinates)
+    if network.input_width == schema.width or len(seen) == schema.width:
+        return network
+    if network.input_width != len(seen):
+        raise NetworkError(
+            f"'{network.name}' reads {network.input_width} numbers, but the schema '{schema.name}' has {schema.width} "
+            f"coordinates of which the model sees {len(seen)}."
+        )
+    return network.adapted(Affine.selection(seen.tolist(), schema.width))
+
+
+def _why_outside(domain: Domain, x: FloatArray) -> str:
+    for i, name in enumerate(domain.names):
+        if not domain.low[i] <= x[i] <= domain.high[i]:
+            return f"the coordinate '{name}' is {x[i]:.6g}, outside [{domain.low[i]:.6g}, {domain.high[i]:.6g}]"
+    for start, stop in domain.blocks:
+        names = ", ".join(f"'{name}'" for name in domain.names[start:stop][:3])
+        block = x[start:stop]
+        whole = np.isin(block, (0.0, 1.0)).all() and (stop - start == 1 or block.sum() == 1)
+        if domain.kind == "realizable" and not whole:
+            return f"the categories {names}, … must be one 1 and otherwise 0"
+        if stop - start > 1 and abs(block.sum() - 1) > 1e-9:
+            return f"the shares {names}, … must add up to 1"
+    snapped = domain.snap(x)
+    for name, value, whole in zip(domain.names, x, snapped, strict=True):
+        if value != whole:
+            return f"the coordinate '{name}' is {value:.6g} and does not stand for a whole number"
+    return "a missing value has another number than its fill"

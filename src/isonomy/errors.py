@@ -1,0 +1,72 @@
+"""One exception tree: what went wrong, in one sentence, with a stable code.
+
+Every error that a user can cause is an :class:`IsonomyError`. Its message names the column, row, layer or
+file and says what would be right; the command line prints it and leaves with ``exit_status``, the service
+answers with ``http_status``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class IsonomyError(Exception):
+    """Something that the caller can put right."""
+
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = 2
+    http_status: ClassVar[int] = 422
+
+
+class ParameterError(IsonomyError, ValueError):
+    """An argument has a value that cannot be used."""
+
+    code = "parameter"
+
+
+class SchemaError(IsonomyError, ValueError):
+    """A schema does not describe a usable set of features."""
+
+    code = "schema"
+
+
+class DataError(IsonomyError, ValueError):
+    """A table does not fit its schema, or holds values that no individual can have."""
+
+    code = "data"
+
+
+class MetricError(IsonomyError, ValueError):
+    """A metric cannot be built, read or used in the chosen domain."""
+
+    code = "metric"
+
+
+class NetworkError(IsonomyError, ValueError):
+    """A network cannot be used as it is."""
+
+    code = "network"
+
+
+class UnsupportedOperationError(NetworkError):
+    """A network holds an operation for which no sound rule exists here."""
+
+    code = "unsupported-operation"
+
+
+class FileError(IsonomyError):
+    """A file is missing, unreadable, or not of the kind that its name says."""
+
+    code = "file"
+
+
+class NotANumberError(IsonomyError, ArithmeticError):
+    """A computation produced a NaN; nothing is certified from it."""
+
+    code = "nan"
+    http_status = 500
+
+
+def template(parameter: str, expected: str, got: Any) -> str:
+    """The one form in which a bad argument is reported: ``'delta' must be …. Got …``."""
+    return f"'{parameter}' must be {expected}. Got {got!r}."

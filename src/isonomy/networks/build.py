@@ -1,0 +1,399 @@
+"""What all readers share: turn tensor operations on a table of individuals into a graph on one individual.
+
+The idea: every tensor is a node plus the shape of its features. Layout operations (reshape, transpose,
+slice, ...) need no rule of their own: the framework's own operation is run on an array of *positions* and
+tells where each feature comes from. Linear operations are run on the identity matrix, which gives their
+weights exactly.
+
+**Soundness.** Positions are those of a small table, not of one individual, and an operation is refused
+unless it treats every row alike: nothing that mixes individuals can slip through. A constant expression is
+evaluated once in the precision of the file, as every runtime does, and its value is what the network *is*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from isonomy.arithmetic import TINY, FloatArray, gamma
+from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
+from isonomy.networks.graph import (
+    Activation,
+    Add,
+    Affine,
+    Concat,
+    Graph,
+    Head,
+    Input,
+    Node,
+    Operation,
+    Select,
+)
+
+Constant = npt.NDArray[Any]
+LARGEST = 2**25  # numbers in one weight matrix (256 MiB); a damaged file may ask for anything
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor that depends on the individual: its node, and the shape of its features without the batch."""
+
+    node: int
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many numbers it holds per individual."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """Supported only as part of something larger: see :data:`PURPOSE`."""
+
+    kind: str
+    parameter: float = 0.0
+
+
+PURPOSE = {
+    "softmax": "as the last operation",
+    "log_softmax": "as the last operation",
+    "square": "within a GELU",
+    "cube": "within a GELU",
+    "comparison": "within a softplus that is linear beyond a threshold",
+}
+
+Operand = Value | Constant | torch.Tensor | float
+
+
+class Builder:
+    """Collects the nodes of a graph. ``at`` is the name of the original node that is being read."""
+
+    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+        self.batch, self.at = batch, name
+        self.ending = "raw"  # what :meth:`finish` took off: also softmax, log_softmax, sigmoid, both
+        self._limit(int(np.prod(list(shape), dtype=object)), 2**10)
+        self.nodes: list[tuple[Operation | Unfinished, tuple[int, ...], str]] = []
+        self.input = Value(0, tuple(shape))
+        self._emit(Input(self.input.width))
+
+    # -- what readers call
+
+    def affine(self, value: Value, op: Affine, shape: Sequence[int] | None = None) -> Value:
+        """An affine map of the flattened features."""
+        return Value(self._emit(op, value.node), value.shape if shape is None else tuple(shape))
+
+    def activation(self, value: Value, kind: str, *parameters: float) -> Value:
+        """An elementwise function; special cases get their simplest name."""
+        match kind, *parameters:
+            case ("clip", low, high) if (low, high) == (-np.inf, np.inf):
+                return value
+            case ("clip", 0.0, high) if high == np.inf:
+                return self.activation(value, "relu")
+            case ("leaky_relu", 0.0) | ("elu", 0.0):
+                return self.activation(value, "relu")
+            case ("prelu", *_) if len(set(parameters)) == 1:
+                return self.activation(value, "leaky_relu", parameters[0])
+        return Value(self._emit(Activation(kind, tuple(map(float, parameters))), value.node), value.shape)
+
+    def unfinished(self, value: Value, kind: str, parameter: float = 0.0) -> Value:
+        """A part of a pattern that :mod:`isonomy.networks.fusion` or :meth:`finish` completes."""
+        return Value(self._emit(Unfinished(kind, parameter), value.node), value.shape)
+
+    def nearly(self, value: Value, error: float) -> Value:
+        """A tensor that stands for another one, at most ``error`` away from it."""
+        slack = torch.full((value.width,), error, dtype=torch.float64)
+        op = Affine.diagonal(torch.ones_like(slack), bias_slack=slack, roundings=0)
+        return self.affine(value, op)
+
+    def softmax(self, value: Value, axis: int, kind: str = "softmax", *, flattened: bool = False) -> Value:
+        """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
+        axes = (self.batch, *value.shape)
+        first = axis + len(axes) if axis < 0 else axis
+        over = axes[first:] if flattened else axes[first : first + 1]
+        if first < 1 or not over or int(np.prod(over)) != value.width:
+            raise UnsupportedOperationError("a softmax is supported only over all features of an individual.")
+        return self.unfinished(value, kind)
+
+    def positions(self, value: Value) -> npt.NDArray[np.int64]:
+        """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
+        return np.arange(self.batch * value.width).reshape(self.batch, *value.shape)
+
+    def place(self, value: Value, layout: Callable[[Constant], Any]) -> Value:
+        """A layout operation, given as a function of the array of positions."""
+        return self.placed(value, layout(self.positions(value)))
+
+    def placed(self, value: Value, positions: Any) -> Value:
+        """The tensor that holds at each place the entry of ``value`` that stood at that position."""
+        moved = np.asarray(positions)
+        if moved.ndim < 1 or moved.shape[0] != self.batch or not moved.size:
+            got = list(moved.shape[1:]) if moved.size else "nothing"
+            raise NetworkError(f"the batch axis must stay first; only {got} remains of {list(value.shape)}.")
+        index = moved.reshape(self.batch, -1) - np.arange(self.batch)[:, None] * value.width
+        if (index != index[0]).any() or index.min() < 0 or index.max() >= value.width:
+            raise NetworkError("the operation mixes individuals; each row of the table must be treated alike.")
+        shape = moved.shape[1:]
+        if np.array_equal(index[0], np.arange(value.width)):
+            return replace(value, shape=shape)
+        return Value(self._emit(Select(tuple(index[0].tolist())), value.node), shape)
+
+    def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
+        """A linear function of each individual, found from its values at the unit vectors, plus a bias."""
+        self._limit(value.width, value.width)
+        try:
+            image = np.asarray(function(np.eye(value.width).reshape(value.width, *value.shape)))
+        except ValueError as error:
+            raise NetworkError(f"the shapes do not fit: {error}.") from None
+        shape = image.shape[1:]
+        if image.shape[0] != value.width or not image.size:
+            raise NetworkError("the operation mixes individuals; each row of the table must be treated alike.")
+        weight = torch.from_numpy(np.ascontiguousarray(image.reshape(value.width, -1).T))
+        result = self.affine(value, Affine.of(weight), shape)
+        return result if bias is None else self.add(result, bias)
+
+    def matmul(self, value: Value, matrix: Constant, bias: Constant | None = None) -> Value:
+        """``value @ matrix + bias`` along the last axis."""
+        factor = numbers(matrix)
+        if factor.ndim not in (1, 2) or not value.shape or value.shape[-1] != factor.shape[0]:
+            got = f"{list(value.shape)} and {list(factor.shape)}"
+            raise NetworkError(f"the features and the weight must agree in width. Got {got}.")
+        if len(value.shape) > 1 or factor.ndim == 1:
+            return self.linear(value, lambda rows: rows @ factor, bias)
+        self._limit(*factor.shape)
+        result = self.affine(value, Affine.of(torch.from_numpy(factor.T.copy())), (factor.shape[1],))
+        return result if bias is None else self.add(result, bias)
+
+    def normalise(
+        self,
+        value: Value,
+        scale: Constant,
+        bias: Constant,
+        mean: Constant,
+        variance: Constant,
+        epsilon: float,
+    ) -> Value:
+        """Batch normalisation by stored statistics, ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
+
+        **Soundness.** A sum of non-negative numbers, a root, a quotient and a product: below gamma(5); a run
+        may subtract the mean first or last, so ``magnitude_bias`` holds ``|scale mean| + |bias|``.
+        """
+        self._limit(value.width, value.width)
+        channels = value.shape[0] if value.shape else 0
+        parts = [numbers(each) for each in (scale, bias, mean, variance)]
+        if any(each.shape != (channels,) for each in parts):
+            raise NetworkError(f"the normalisation needs {channels} statistics, one for each channel.")
+        if not (parts[3] + epsilon > 0).all():
+            raise NetworkError("a variance plus epsilon must be positive.")
+        repeat = value.width // channels
+        weight, shift, centre, spread = (torch.from_numpy(np.repeat(each, repeat)) for each in parts)
+        factor = weight / torch.sqrt(spread + epsilon)
+        offset = shift - centre * factor
+        reach = (shift.abs() + (centre * factor).abs()) * (1 + gamma(16)) + 4 * TINY
+        op = Affine.diagonal(
+            factor,
+            offset,
+            weight_slack=gamma(8) * factor.abs() + 4 * TINY,
+            bias_slack=gamma(12) * reach + 4 * TINY,
+            magnitude_bias=reach,
+            roundings=12,
+        )
+        return self.affine(value, op)
+
+    def add(self, left: Operand, right: Operand) -> Value:
+        """The sum, with broadcasting."""
+        if not isinstance(left, Value):
+            left, right = right, left
+        assert isinstance(left, Value)
+        left, other = self._aligned(left, right)
+        if isinstance(other, Value):
+            return Value(self._emit(Add(), left.node, other.node), left.shape)
+        if not other.any():
+            return left
+        op, read, _ = self.nodes[left.node]
+        shift = torch.from_numpy(other)
+        if isinstance(op, Affine) and op.magnitude_bias is None and not (op.bias.any() or op.bias_slack.any()):
+            # A product followed by its bias is one layer, whose roundings already count this addition.
+            return self.affine(Value(read[0], left.shape), replace(op, bias=shift))
+        self._limit(left.width, left.width)
+        return self.affine(left, Affine.diagonal(torch.ones_like(shift), shift))
+
+    def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
+        """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
+        if isinstance(right, Value):
+            return self.add(left, self.scaled(right, factor))
+        row = numbers(right) * factor
+        result = self.add(left, row)
+        exact = factor in (1.0, -1.0) or not row.size
+        return result if exact else self.nearly(result, gamma(2) * float(np.abs(row).max()) + TINY)
+
+    def subtract(self, left: Operand, right: Operand) -> Value:
+        """The difference, with broadcasting."""
+        return self.add_scaled(left, right, -1.0)
+
+    def multiply(self, left: Operand, right: Operand) -> Value:
+        """The product with a constant; of two tensors only where it completes a known function."""
+        if not isinstance(left, Value):
+            left, right = right, left
+        assert isinstance(left, Value)
+        left, other = self._aligned(left, right)
+        if isinstance(other, Value):
+            from isonomy.networks.fusion import fused_product
+
+            return fused_product(self, left, other)
+        if (other == 1).all():
+            return left
+        self._limit(left.width, left.width)
+        return self.affine(left, Affine.diagonal(torch.from_numpy(other)))
+
+    def divide(self, left: Operand, right: Operand) -> Value:
+        """The quotient by a constant, whose inverse is rounded once."""
+        if isinstance(right, Value) or not isinstance(left, Value):
+            raise UnsupportedOperationError("only a constant can be a divisor.")
+        left, other = self._aligned(left, right)
+        assert not isinstance(other, Value)
+        if not other.all():
+            raise NetworkError("division by zero.")
+        self._limit(left.width, left.width)
+        inverse = 1.0 / torch.from_numpy(other)
+        exact = torch.from_numpy(np.abs(np.frexp(other)[0]) == 0.5) & (inverse.abs() > TINY)
+        slack = torch.where(exact, 0.0, gamma(2) * inverse.abs() + TINY)
+        return self.affine(left, Affine.diagonal(inverse, weight_slack=slack))
+
+    def row(self, value: Value, constant: Any) -> FloatArray:
+        """What a constant holds for each feature of a tensor that it is broadcast to."""
+        aligned, row = self._aligned(value, numbers(constant))
+        if aligned.shape != value.shape or isinstance(row, Value):
+            raise NetworkError("the constant must fit into the shape of the tensor.")
+        return row
+
+    def scaled(self, value: Value, factor: float) -> Value:
+        """The product with one number."""
+        return self.multiply(value, factor)
+
+    def concat(self, operands: Sequence[Operand], axis: int) -> Value:
+        """Tensors joined along an axis; constants among them become nodes."""
+        values = [each if isinstance(each, Value) else self.constant(each) for each in operands]
+        node = values[0].node if len(values) == 1 else self._emit(Concat(), *(each.node for each in values))
+        starts = np.cumsum([0, *(each.width for each in values)])
+        joined = Value(node, (int(starts[-1]),))
+        rows = np.arange(self.batch).reshape(-1, 1) * joined.width
+        parts = [
+            (rows + np.arange(start, start + each.width)).reshape(self.batch, *each.shape)
+            for start, each in zip(starts, values, strict=False)
+        ]
+        try:
+            return self.placed(joined, np.concatenate(parts, axis=axis))
+        except ValueError as error:
+            raise NetworkError(f"the shapes do not fit: {error}.") from None
+
+    def constant(self, array: Any) -> Value:
+        """A constant table as a node: an affine map that ignores the individual."""
+        table = numbers(array)
+        if table.ndim < 1 or table.shape[0] not in (1, self.batch):
+            raise NetworkError(f"a constant of shape {list(table.shape)} cannot be joined to individuals.")
+        row = self._row(table, (self.batch, *table.shape[1:]))
+        self._limit(len(row), self.input.width)
+        weight = torch.zeros(len(row), self.input.width, dtype=torch.float64)
+        op = Affine.of(weight, torch.from_numpy(row), roundings=0)
+        return self.affine(self.input, op, table.shape[1:])
+
+    def finish(self, output: Value, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+        """The graph up to the raw outputs, and the head that was asked for or found at its end."""
+        if head not in (*get_args(Head), "auto"):
+            raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
+        last, (op, read, name) = output.node, self.nodes[output.node]
+        found: Head | None = None
+        if isinstance(op, Unfinished) and "softmax" in op.kind:
+            found, last, self.ending = "softmax", read[0], op.kind
+        elif op == Activation("sigmoid") and head != "regression":
+            found, last, self.ending = "sigmoid", read[0], "sigmoid"
+        elif (both := self._complement(output.node)) is not None and head != "regression":
+            found, last, self.ending = "sigmoid", both, "both"
+        if found and head not in ("auto", found):
+            raise NetworkError(f"The network ends in a {found} ('{name}'), so head='{head}' cannot be.")
+        if head == "auto" and not found and output.width == 1:
+            raise NetworkError("The network ends in one raw number: say head='sigmoid' or head='regression'.")
+        chosen: Head = (found or "softmax") if head == "auto" else head
+        if chosen == "softmax" and output.width == 1:
+            raise NetworkError("The network ends in one number, whose softmax is always 1: say head='sigmoid'.")
+        return self._graph(last), chosen
+
+    # -- helpers
+
+    def _emit(self, op: Operation | Unfinished, *read: int) -> int:
+        self.nodes.append((op, read, self.at))
+        return len(self.nodes) - 1
+
+    def _complement(self, node: int) -> int | None:
+        """What is under ``[1 - sigmoid(z), sigmoid(z)]``, the two columns of a single sigmoid."""
+        op, read, _ = self.nodes[node]
+        if not isinstance(op, Concat) or len(read) != 2:
+            return None
+        (other, under, _), (sigmoid, argument, _) = self.nodes[read[0]], self.nodes[read[1]]
+        if not isinstance(other, Affine) or sigmoid != Activation("sigmoid") or under != (read[1],):
+            return None
+        exact = not (other.weight_slack.any() or other.bias_slack.any())
+        mirrored = torch.equal(other.weight, -torch.ones(1, 1, dtype=torch.float64)) and other.bias[0] == 1
+        return argument[0] if exact and mirrored else None
+
+    def _graph(self, output: int) -> Graph:
+        """The nodes that the output needs."""
+        kept: set[int] = {0}
+        waiting = [output]
+        while waiting:
+            i = waiting.pop()
+            if i not in kept or i == output:
+                kept.add(i)
+                waiting.extend(self.nodes[i][1])
+        place = {old: new for new, old in enumerate(sorted(kept))}
+        nodes = []
+        for i in place:
+            op, read, name = self.nodes[i]
+            if isinstance(op, Unfinished):
+                raise UnsupportedOperationError(f"Node '{name}': a {op.kind} is supported only {PURPOSE[op.kind]}.")
+            nodes.append(Node(op, tuple(place[j] for j in read), name))
+        return Graph(tuple(nodes))
+
+    def _aligned(self, left: Value, right: Operand) -> tuple[Value, Value | FloatArray]:
+        """Two operands broadcast to one shape; a constant as its flat row."""
+        own = (self.batch, *left.shape)
+        other = (self.batch, *right.shape) if isinstance(right, Value) else numbers(right).shape
+        try:
+            common = np.broadcast_shapes(own, other)
+        except ValueError:
+            raise NetworkError(f"the shapes {list(own[1:])} and {list(other)} do not fit.") from None
+        self._limit(int(np.prod(common, dtype=np.int64)), 1)
+        left = self.place(left, lambda positions: np.broadcast_to(positions, common))
+        if isinstance(right, Value):
+            return left, self.place(right, lambda positions: np.broadcast_to(positions, common))
+        return left, self._row(numbers(right), common)
+
+    def _row(self, table: FloatArray, common: tuple[int, ...]) -> FloatArray:
+        """What a constant holds for one individual."""
+        flat = np.broadcast_to(table, common).reshape(self.batch, -1)
+        if not np.array_equal(flat, np.broadcast_to(flat[0], flat.shape), equal_nan=True):
+            raise NetworkError("a constant differs between individuals; each row must be treated alike.")
+        row: FloatArray = flat[0].copy()
+        return row
+
+    @staticmethod
+    def _limit(rows: int, columns: int) -> None:
+        if rows * columns > LARGEST:
+            raise NetworkError(f"a layer of {rows} times {columns} weights is larger than the supported size.")
+
+
+def numbers(array: Any) -> FloatArray:
+    """A constant in float64; float32 and smaller convert exactly."""
+    if isinstance(array, torch.Tensor) and not array.is_complex():
+        array = array.detach().cpu().to(torch.float64).numpy()
+    plain = np.asarray(array)
+    if plain.dtype.kind in "cUSOMm":  # complex, text, objects, dates
+        raise NetworkError(f"a constant must hold real numbers. Got {plain.dtype}.")
+    with np.errstate(all="ignore"):  # a NaN or infinity is refused where it would become a weight
+        result: FloatArray = np.array(plain, dtype=np.float64)
+    return result

@@ -1,0 +1,267 @@
+"""What is judged: a network as a small graph of operations on the features of one individual.
+
+Readers of every format end here, and everything that proves something starts here. Six operations are enough:
+layouts (reshape, transpose, slice) are a :class:`Select`, scalings and batch norms an :class:`Affine`, and
+every non-linearity is an elementwise :class:`Activation`. Each node holds a flat vector per individual.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, assert_never
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from isonomy.errors import NetworkError, UnsupportedOperationError, template
+from isonomy.networks.affine import Affine, compose
+
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "Add",
+    "Affine",
+    "Concat",
+    "Graph",
+    "Head",
+    "Input",
+    "Node",
+    "Operation",
+    "Select",
+    "compose",
+]
+
+Head = Literal["softmax", "sigmoid", "regression"]
+
+# kind -> names of its parameters, and the function. ``prelu`` has one slope per element, in any number.
+ACTIVATIONS: dict[str, tuple[tuple[str, ...], Callable[..., Tensor]]] = {
+    "relu": ((), torch.relu),
+    "leaky_relu": (("slope",), lambda x, slope: torch.where(x >= 0, x, slope * x)),
+    "prelu": (("slopes",), lambda x, *slopes: torch.where(x >= 0, x, x.new_tensor(slopes) * x)),
+    "sigmoid": ((), torch.sigmoid),
+    "tanh": ((), torch.tanh),
+    # Without the usual switch to the identity at large inputs, which is off by 2e-9.
+    "softplus": (("beta",), lambda x, beta: torch.logaddexp(beta * x, torch.zeros_like(x)) / beta),
+    "elu": (("alpha",), lambda x, alpha: functional.elu(x, alpha)),
+    "gelu": ((), functional.gelu),
+    "gelu_tanh": ((), lambda x: functional.gelu(x, approximate="tanh")),
+    "silu": ((), functional.silu),
+    "erf": ((), torch.erf),
+    "clip": (("low", "high"), lambda x, low, high: torch.clamp(x, low, high)),
+}
+
+
+@dataclass(frozen=True)
+class Input:
+    """The features of one individual, in the order in which the network reads them."""
+
+    width: int
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise function by name.
+
+    Parameters: ``leaky_relu(slope)`` with any finite slope, also negative or above 1; ``prelu`` one slope for
+    each element; ``softplus(beta > 0)`` = ``log(1 + exp(beta x)) / beta``; ``elu(alpha >= 0)``;
+    ``clip(low <= high)``, one of them possibly infinite. ``gelu`` is ``x Phi(x)``, ``gelu_tanh`` its tanh
+    form, ``silu`` is ``x sigmoid(x)``.
+    """
+
+    kind: str
+    parameters: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ACTIVATIONS:
+            known = ", ".join(sorted(ACTIVATIONS))
+            raise UnsupportedOperationError(f"The activation '{self.kind}' is not supported; these are: {known}.")
+        names = ACTIVATIONS[self.kind][0]
+        if self.kind != "prelu" and len(self.parameters) != len(names):
+            raise NetworkError(template(f"{self.kind}.parameters", f"the numbers {names}", self.parameters))
+        usable = not any(map(math.isnan, self.parameters))
+        if self.kind == "clip":
+            low, high = self.parameters
+            usable = usable and low <= high and low < math.inf and high > -math.inf
+        else:
+            usable = usable and all(map(math.isfinite, self.parameters))
+        if self.kind in ("softplus", "elu"):
+            usable = usable and (self.parameters[0] > 0 or (self.kind, self.parameters[0]) == ("elu", 0))
+        if not usable:
+            raise NetworkError(f"The activation {self.kind}{self.parameters} has unusable parameters.")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The values at ``x``, differentiable."""
+        return ACTIVATIONS[self.kind][1](x, *self.parameters)
+
+
+@dataclass(frozen=True)
+class Add:
+    """The sum of two or more nodes of equal width."""
+
+
+@dataclass(frozen=True)
+class Concat:
+    """The features of several nodes, one after the other."""
+
+
+@dataclass(frozen=True)
+class Select:
+    """``y_i = x_index[i]``: slices, transposes, reshapes and repetitions of the flattened features."""
+
+    index: tuple[int, ...]
+
+
+Operation = Input | Affine | Activation | Add | Concat | Select
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An operation, the nodes that it reads, and its name in the original network."""
+
+    op: Operation
+    inputs: tuple[int, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in topological order: node 0 is the only :class:`Input`, the last one is the output."""
+
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if not self.nodes or not isinstance(self.nodes[0].op, Input):
+            raise NetworkError("A graph must begin with its input node.")
+        _ = self.widths  # validates every node once, at the door
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many numbers each node holds per individual."""
+        widths: list[int] = []
+        for i, node in enumerate(self.nodes):
+            if any(not 0 <= j < i for j in node.inputs):
+                raise NetworkError(f"Node {i} '{node.name}' reads {node.inputs}, not only earlier nodes.")
+            try:
+                widths.append(_width(node, i, [widths[j] for j in node.inputs]))
+            except NetworkError as error:
+                raise NetworkError(f"Node {i} '{node.name}': {error}") from None
+        return tuple(widths)
+
+    def width(self, i: int) -> int:
+        """How many numbers node ``i`` holds per individual."""
+        return self.widths[i]
+
+    @property
+    def input_width(self) -> int:
+        """How many features the network reads."""
+        return self.widths[0]
+
+    @property
+    def output_width(self) -> int:
+        """How many numbers the network gives."""
+        return self.widths[-1]
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each node, the nodes that read it, once per reading."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for j in node.inputs:
+                found[j].append(i)
+        return tuple(map(tuple, found))
+
+    def evaluate(self, x: Tensor) -> Tensor:
+        """The outputs (n, c) at individuals (n, m), differentiable, in float64."""
+        if x.ndim != 2 or x.shape[1] != self.input_width:
+            expected = f"a table of {self.input_width} columns"
+            raise NetworkError(template("x", expected, tuple(x.shape)))
+        values: list[Tensor] = []
+        for node in self.nodes:
+            read = [values[j] for j in node.inputs]
+            match node.op:
+                case Input():
+                    values.append(x.to(torch.float64))
+                case Affine(weight=weight, bias=bias):
+                    values.append(torch.addmm(bias, read[0], weight.T))
+                case Activation():
+                    values.append(node.op(read[0]))
+                case Add():
+                    values.append(torch.stack(read).sum(0) if len(read) > 2 else read[0] + read[1])
+                case Concat():
+                    values.append(torch.cat(read, dim=1))
+                case Select(index=index):
+                    values.append(read[0][:, list(index)])
+                case _:
+                    assert_never(node.op)
+        return values[-1]
+
+    def appended(self, op: Operation, name: str = "") -> Graph:
+        """The graph with one more operation behind its output."""
+        return Graph((*self.nodes, Node(op, (len(self.nodes) - 1,), name)))
+
+    def preceded(self, op: Affine | Select, width: int, name: str = "adapter") -> Graph:
+        """The graph behind one more operation, of ``width`` inputs."""
+        head = (Node(Input(width), (), self.nodes[0].name), Node(op, (0,), name))
+        moved = [Node(node.op, tuple(j + 1 for j in node.inputs), node.name) for node in self.nodes[1:]]
+        return Graph((*head, *moved))
+
+    def hash(self) -> str:
+        """SHA-256 of the operations, their numbers and connections; names do not count."""
+        digest = hashlib.sha256(b"isonomy graph 1\n")
+        for node in self.nodes:
+            digest.update(f"{type(node.op).__name__} {node.inputs} ".encode())
+            match node.op:
+                case Affine():
+                    digest.update(f"{node.op.width_out} {node.op.width_in} {node.op.roundings} ".encode())
+                    slack = (node.op.weight_slack, node.op.bias_slack)
+                    for array in (node.op.weight, node.op.bias, *slack, *node.op.magnitudes()):
+                        digest.update(array.numpy().astype("<f8").tobytes())
+                case Activation(kind=kind, parameters=parameters):
+                    digest.update(f"{kind} {[float(p).hex() for p in parameters]}".encode())
+                case Input(width=width):
+                    digest.update(f"{width}".encode())
+                case Select(index=index):
+                    digest.update(f"{index}".encode())
+                case Add() | Concat():
+                    pass
+                case _:
+                    assert_never(node.op)
+            digest.update(b"\n")
+        return digest.hexdigest()
+
+
+def _width(node: Node, position: int, read: list[int]) -> int:
+    """The width of a node that reads nodes of these widths; an error if they do not fit."""
+    single = isinstance(node.op, Affine | Activation | Select)
+    if len(read) != (0 if isinstance(node.op, Input) else 1 if single else max(len(read), 1)):
+        raise NetworkError(f"{type(node.op).__name__} cannot read {len(read)} nodes.")
+    match node.op:
+        case Input(width=width):
+            if position or width < 1:
+                raise NetworkError("there must be one input node, the first, of at least one feature.")
+            return width
+        case Affine():
+            if node.op.width_in != read[0]:
+                raise NetworkError(f"the layer takes {node.op.width_in} numbers but gets {read[0]}.")
+            return node.op.width_out
+        case Activation(kind=kind, parameters=parameters):
+            if kind == "prelu" and len(parameters) != read[0]:
+                raise NetworkError(f"{len(parameters)} slopes cannot serve {read[0]} numbers.")
+            return read[0]
+        case Add():
+            if len(read) < 2 or len(set(read)) != 1:
+                raise NetworkError(f"the sum needs two or more nodes of equal width, not {read}.")
+            return read[0]
+        case Concat():
+            return sum(read)
+        case Select(index=index):
+            if not index or min(index) < 0 or max(index) >= read[0]:
+                raise NetworkError(f"the selection does not fit {read[0]} numbers.")
+            return len(index)
+        case _:
+            assert_never(node.op)

@@ -1,0 +1,157 @@
+"""A network: a graph of operations up to its raw outputs, and the head that turns these into decisions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
+from isonomy.networks.simplify import simplify
+
+__all__ = ["Head", "Network"]
+
+_ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidden width times n
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What is judged: maps an individual to class probabilities, or to numbers.
+
+    ``graph`` ends before the head, in *raw outputs*. The head ``"softmax"`` makes them the probabilities of
+    two or more classes; ``"sigmoid"`` makes a single one the probability of class 1 of two, and several of
+    them independent probabilities; ``"regression"`` leaves them as numbers.
+    """
+
+    graph: Graph
+    head: Head
+    name: str = "network"
+
+    def __post_init__(self) -> None:
+        if self.head not in get_args(Head):
+            raise ParameterError(template("head", f"one of {', '.join(get_args(Head))}", self.head))
+        if self.head == "softmax" and self.classes < 2:
+            raise NetworkError(
+                f"'{self.name}' ends in one raw number, whose softmax is always 1: say head='sigmoid' or "
+                "head='regression'."
+            )
+
+    @classmethod
+    def from_torch(
+        cls,
+        module: torch.nn.Module,
+        *,
+        width: int | None = None,
+        head: Head | Literal["auto"] = "auto",
+        name: str | None = None,
+    ) -> Network:
+        """Read a ``torch.nn.Module`` in evaluation mode; the module itself is left as it is.
+
+        ``width`` is the number of features; it is needed only when the first layer does not tell.
+        """
+        from isonomy.networks.torch_reader import read_torch
+
+        graph, found = read_torch(module, width=width, head=head)
+        return cls(graph, found, type(module).__name__ if name is None else name)
+
+    @classmethod
+    def from_layers(
+        cls,
+        weights: Sequence[npt.ArrayLike | Tensor],
+        biases: Sequence[npt.ArrayLike | Tensor],
+        activation: str | Activation = "relu",
+        head: Head = "softmax",
+        name: str = "network",
+    ) -> Network:
+        """A multi-layer perceptron from its weights (out, in) and biases (out,)."""
+        if len(weights) != len(biases) or not weights:
+            raise ParameterError(template("biases", f"{len(weights)} vectors, at least one", len(biases)))
+        between = activation if isinstance(activation, Activation) else Activation(activation)
+        nodes: list[Node] = []
+        for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            affine = Affine.of(_tensor(weight), _tensor(bias))
+            if not nodes:
+                nodes.append(Node(Input(affine.width_in), (), "input"))
+            else:
+                nodes.append(Node(between, (len(nodes) - 1,), f"{between.kind}{layer}"))
+            nodes.append(Node(affine, (len(nodes) - 1,), f"layer{layer + 1}"))
+        return cls(Graph(tuple(nodes)), head, name)
+
+    @property
+    def input_width(self) -> int:
+        """How many features the network reads."""
+        return self.graph.input_width
+
+    @property
+    def classes(self) -> int:
+        """How many raw outputs there are: k for softmax, 1 for a single sigmoid or number."""
+        return self.graph.output_width
+
+    def logits(self, x: npt.ArrayLike | Tensor) -> Tensor:
+        """The raw outputs (n, classes) at individuals (n, m), in float64, differentiable."""
+        return self.graph.evaluate(_tensor(x))
+
+    def __call__(self, x: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:
+        """Probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
+        with torch.no_grad():
+            parts = [self.probabilities(self.graph.evaluate(rows)) for rows in torch.split(_tensor(x), _ROWS)]
+            return torch.cat(parts).numpy()
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The head applied to raw outputs (n, classes), differentiable."""
+        if self.head == "softmax":
+            return torch.softmax(logits, dim=1)
+        if self.head == "sigmoid":
+            ones = torch.sigmoid(logits)
+            return torch.cat([torch.sigmoid(-logits), ones], dim=1) if self.classes == 1 else ones
+        return logits
+
+    @cached_property
+    def margins(self) -> Graph:
+        """The simplified graph whose outputs decide, with the last layer merged into them.
+
+        Softmax of two classes: the row ``z_1 - z_0``. Of k > 2 classes: ``z_j - z_c`` for each class c, for
+        each j != c, in this order. Sigmoid and regression: the raw outputs themselves.
+        """
+        if self.head != "softmax":
+            return simplify(self.graph)
+        k = self.classes
+        pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
+        difference = torch.zeros(len(pairs), k, dtype=torch.float64)
+        for row, (c, j) in enumerate(pairs):
+            difference[row, j], difference[row, c] = 1.0, -1.0
+        # One subtraction per row; the factors of plus and minus one are exact.
+        return simplify(self.graph.appended(Affine.of(difference, roundings=1), "margins"))
+
+    def adapted(self, adapter: Affine) -> Network:
+        """The network that reads ``adapter(x)`` instead of ``x``."""
+        if adapter.width_out != self.input_width:
+            raise NetworkError(
+                f"The adapter gives {adapter.width_out} numbers but '{self.name}' reads {self.input_width}."
+            )
+        return replace(self, graph=self.graph.preceded(adapter, adapter.width_in))
+
+    def hash(self) -> str:
+        """SHA-256 of the graph and the head: the same for the same function, however it is named."""
+        return hashlib.sha256(f"{self.head} {self.graph.hash()}".encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        kinds = [type(node.op).__name__ for node in self.graph.nodes]
+        count = f"{kinds.count('Affine')} affine, {kinds.count('Activation')} activation nodes"
+        return f"Network('{self.name}', {self.input_width} -> {self.classes} {self.head}, {count})"
+
+
+def _tensor(values: Any) -> Tensor:
+    """float64, sharing memory with the caller's array where it can; nothing here writes to it."""
+    if isinstance(values, Tensor):
+        return values.to(torch.float64)
+    array = np.asarray(values, dtype=np.float64)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

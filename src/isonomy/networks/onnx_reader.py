@@ -1,0 +1,201 @@
+"""Read an ONNX file: the operators of dense networks, by their definition in the opset that the file names.
+
+The graph is interpreted from the input to one output. A tensor is either a constant, which the reference
+implementation of ONNX computes, or a node with the shape of its features. Shape arithmetic is constant as
+soon as the number of individuals is, so a small nominal table settles the reshapes of a dynamic batch.
+
+**Soundness.** Only operators in the table of :mod:`isonomy.networks.onnx_rules` touch what depends on the
+individual, each checked against the opset first, so that no attribute goes unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx.inliner
+from onnx import TensorProto, helper, numpy_helper
+
+from isonomy.errors import FileError, IsonomyError, NetworkError, UnsupportedOperationError
+from isonomy.networks.build import Builder, Constant, Value
+from isonomy.networks.graph import Graph, Head
+from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
+
+_BATCH = 3  # individuals in the nominal table when the file leaves their number open
+_FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap")
+_FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
+
+
+def read_onnx(
+    path: str | Path, *, head: Head | Literal["auto"] = "auto", output: str | None = None
+) -> tuple[Graph, Head]:
+    """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several."""
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
+            return _Reader(_opened(Path(path)), output).read(head)
+    except NetworkError as error:
+        raise type(error)(_one_line(f"{Path(path).name}: {error}")) from None
+    except IsonomyError:
+        raise
+    except Exception as error:  # a damaged file can break the parser or the reference operators anywhere
+        reason = _one_line(f"{type(error).__name__}: {error}")
+        raise FileError(f"'{path}' is damaged or not an ONNX network ({reason}).") from error
+
+
+def _opened(path: Path) -> onnx.ModelProto:
+    """The parsed file, with weights stored beside it, and with its own functions written out."""
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except Exception as error:
+        raise FileError(f"'{path}' is damaged or not an ONNX network: it cannot be parsed.") from error
+    if not model.graph.node or not model.graph.output:
+        raise FileError(f"'{path}' is damaged or not an ONNX network: it holds no graph.")
+    try:
+        onnx.load_external_data_for_model(model, str(path.parent))
+    except Exception as error:
+        reason = _one_line(str(error))
+        raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {reason}.") from error
+    return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
+class _Reader:
+    """One pass over the nodes that the chosen output needs."""
+
+    def __init__(self, model: onnx.ModelProto, output: str | None) -> None:
+        self.graph = model.graph
+        self.opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+        self.rules = onnx.checker.C.CheckerContext()
+        self.rules.ir_version, self.rules.opset_imports = max(model.ir_version, 3), {"": self.opset}
+        self.known: dict[str, Value | Moved | Constant] = {
+            each.name: numpy_helper.to_array(each) for each in self.graph.initializer
+        }
+        self.output = _chosen_output(self.graph.output, output)
+        self.needed = _ancestors(self.graph.node, self.output)
+        self.source = _only_input(self.graph.input, self.known)
+        self.kind = self.source.type.tensor_type.elem_type
+        shape, batch = self._input_shape()
+        self.builder = Builder(shape, batch, self.source.name)
+        self.known[self.source.name] = self.builder.input
+
+    def read(self, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+        for node in self.needed:
+            name = node.name or next(filter(None, node.output), node.op_type)
+            self.builder.at = name
+            try:
+                results = self._evaluate(node)
+            except NetworkError as error:
+                raise type(error)(f"node '{name}' ({node.op_type}): {error}") from None
+            except Exception as error:
+                reason = _one_line(f"{type(error).__name__}: {error}")
+                raise NetworkError(f"node '{name}' ({node.op_type}) cannot be read: {reason}.") from error
+            self.known |= {key: value for key, value in zip(node.output, results, strict=False) if key}
+        result = self.known.get(self.output)
+        if isinstance(result, Moved):
+            raise NetworkError(result.reason)
+        if not isinstance(result, Value):
+            raise NetworkError(f"the output '{self.output}' does not depend on the input.")
+        return self.builder.finish(result, head)
+
+    def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
+        """The outputs of one node."""
+        for name in filter(None, node.input):
+            if name not in self.known:
+                raise NetworkError(f"it reads '{name}', which nothing before it gives.")
+        operands = [self.known[name] if name else None for name in node.input]
+        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        constant = not any(isinstance(each, Value | Moved) for each in operands)
+        standard = node.domain in ("", "ai.onnx")
+        steady = "Random" not in node.op_type and node.op_type not in _UNSTEADY
+        if not standard or not (node.op_type in RULES or (constant and steady)):
+            label = node.op_type if standard else f"{node.domain}.{node.op_type}"
+            supported = ", ".join(sorted(RULES))
+            raise UnsupportedOperationError(
+                f"{label} is not among the supported: {supported}, and every operator on constants alone."
+            )
+        onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
+        if constant:
+            return reference(node, self.opset, operands)
+        moved = next((each for each in operands if isinstance(each, Moved)), None)
+        if moved and RULES[node.op_type] is not layout:
+            raise NetworkError(moved.reason)
+        call = Call(self.builder, self.opset, node, attributes, self.kind)
+        result = RULES[node.op_type](call, *operands)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _input_shape(self) -> tuple[tuple[int, ...], int]:
+        """The shape of the features of one individual, and how many individuals the file expects."""
+        tensor = self.source.type.tensor_type
+        sizes = [each.dim_value for each in tensor.shape.dim] if tensor.HasField("shape") else [0, 0]
+        if self.kind not in _FLOATS:
+            readers = [node for node in self.needed if self.source.name in node.input]
+            if not readers or any(node.op_type != "Cast" for node in readers):
+                raise NetworkError(f"the input '{self.source.name}' must hold floating-point numbers.")
+        if len(sizes) < 2:
+            raise NetworkError(f"the input '{self.source.name}' must have two axes, individuals and features.")
+        if len(sizes) == 2 and sizes[1] < 1:
+            sizes[1] = self._first_width()
+        if min(sizes[1:]) < 1:
+            raise NetworkError(f"the input '{self.source.name}' does not say how many features it has.")
+        return tuple(sizes[1:]), sizes[0] if 0 < sizes[0] <= 4096 else _BATCH
+
+    def _first_width(self) -> int:
+        """The number of features as the first layer tells it; 0 when it does not."""
+        same = {self.source.name}
+        for node in self.needed:
+            if node.input and node.input[0] in same:
+                weight = self.known.get(node.input[1]) if len(node.input) > 1 else None
+                if isinstance(weight, np.ndarray) and weight.ndim and node.op_type in _FIRST:
+                    flipped = any(each.name == "transB" and each.i for each in node.attribute)
+                    return int(weight.shape[-1 if flipped or node.op_type in ("Sub", "Mul", "Div") else 0])
+                if node.op_type in ("Cast", "Identity", "Flatten", "Dropout"):
+                    same.update(node.output)
+        return 0
+
+
+def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -> str:
+    """The output that holds probabilities, logits or numbers."""
+    kinds = {each.name: each.type.tensor_type.elem_type for each in outputs}
+    listed = ", ".join(f"'{name}'" for name in kinds)
+    if wanted is not None:
+        if wanted not in kinds:
+            raise NetworkError(f"there is no output '{wanted}'; there are: {listed}.")
+        return wanted
+    names = list(kinds)
+    for preferred in (
+        [name for name in names if kinds[name] in _FLOATS],
+        [name for name in names if "prob" in name.lower()],
+        [name for name in names if "logit" in name.lower()],
+    ):
+        names = [name for name in names if name in preferred] or names
+    if len(names) != 1:
+        raise NetworkError(f"there are several outputs; say output= one of {listed}.")
+    return names[0]
+
+
+def _only_input(inputs: Iterable[onnx.ValueInfoProto], constants: dict[str, Any]) -> onnx.ValueInfoProto:
+    real = [each for each in inputs if each.name not in constants]
+    if len(real) != 1:
+        names = ", ".join(f"'{each.name}'" for each in real) or "none"
+        raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}.")
+    return real[0]
+
+
+def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:
+    """The nodes that an output depends on, in order."""
+    wanted, found = {output}, []
+    for node in reversed(list(nodes)):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(filter(None, node.input))
+            found.append(node)
+    return found[::-1]
+
+
+def _one_line(message: str) -> str:
+    """A message whose parts come from a file, in one printable line."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
+    return text if len(text) <= 2000 else f"{text[:2000]}..."

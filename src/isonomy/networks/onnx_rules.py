@@ -1,0 +1,236 @@
+"""The operators of ONNX that can be read: one table from the operator to its rule.
+
+A rule takes the operands in the order of the operator, constants or tensors of the individual, and gives its
+outputs. Operators that only move entries share one rule, which runs the reference operator on positions.
+
+**Soundness.** A rule gives exactly the function of the operator's definition, in real arithmetic, in every opset;
+attributes that would change it (training mode, an axis that mixes, a conversion that rounds) are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.reference
+from onnx import TensorProto, helper
+
+from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.networks.build import LARGEST, Builder, Constant, Value, numbers
+from isonomy.networks.fusion import fused_where
+from isonomy.networks.graph import Affine
+
+_GROWING = ("ConstantOfShape", "Expand", "Tile")  # operators that a damaged file can make arbitrarily large
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a rule needs besides the operands."""
+
+    builder: Builder
+    opset: int
+    node: onnx.NodeProto
+    attributes: dict[str, Any]
+    input_kind: int
+
+    def __call__(self, name: str, default: Any) -> Any:
+        """An attribute, or its default."""
+        return self.attributes.get(name, default)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """A tensor whose batch axis is not first for now; only layout operations may read it."""
+
+    value: Value
+    positions: Constant
+    reason: str
+
+
+def _activation(kind: str, **defaults: float) -> Callable[..., Value]:
+    return lambda call, x: call.builder.activation(x, kind, *(call(*each) for each in defaults.items()))
+
+
+def _gemm(call: Call, a: Any, b: Any, c: Any = None) -> Value:
+    if not isinstance(a, Value) or isinstance(b, Value) or call("transA", 0) or len(a.shape) != 1:
+        raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
+    weight = numbers(b).T if call("transB", 0) else numbers(b)
+    alpha, beta = call("alpha", 1.0), call("beta", 1.0)
+    product = call.builder.scaled(call.builder.matmul(a, weight), alpha)
+    return product if c is None or beta == 0 else call.builder.add_scaled(product, c, beta)
+
+
+def _matmul(call: Call, a: Any, b: Any) -> Value:
+    if isinstance(a, Value) and not isinstance(b, Value):
+        return call.builder.matmul(a, b)
+    if isinstance(b, Value) and not isinstance(a, Value) and len(b.shape) == 2 and np.ndim(a) == 2:
+        factor = numbers(a)
+        return call.builder.linear(b, lambda rows: factor @ rows)
+    raise UnsupportedOperationError("only a product with a constant matrix is supported.")
+
+
+def _softmax(kind: str) -> Callable[..., Value]:
+    def rule(call: Call, x: Value) -> Value:
+        # Before opset 13 all axes from ``axis`` on were taken together.
+        old = call.opset < 13
+        return call.builder.softmax(x, call("axis", 1 if old else -1), kind, flattened=old)
+
+    return rule
+
+
+def _clip(call: Call, x: Value, low: Any = None, high: Any = None) -> Value:
+    bounds = call("min", -np.inf) if low is None else low, call("max", np.inf) if high is None else high
+    return call.builder.activation(x, "clip", *(float(numbers(each).reshape(())) for each in bounds))
+
+
+def _extreme(low: bool) -> Callable[..., Value]:
+    def rule(call: Call, x: Any, y: Any = None) -> Value:
+        value, bound = (x, y) if isinstance(x, Value) else (y, x)
+        if bound is None or isinstance(bound, Value) or np.size(bound) != 1:
+            raise UnsupportedOperationError("only the extreme of a tensor and one number is supported.")
+        limit = float(numbers(bound).reshape(()))
+        return call.builder.activation(value, "clip", *((limit, np.inf) if low else (-np.inf, limit)))
+
+    return rule
+
+
+def _prelu(call: Call, x: Value, slope: Constant) -> Value:
+    return call.builder.activation(x, "prelu", *call.builder.row(x, slope).tolist())
+
+
+def _gelu(call: Call, x: Value) -> Value:
+    return call.builder.activation(x, "gelu_tanh" if call("approximate", b"none") == b"tanh" else "gelu")
+
+
+def _selu(call: Call, x: Value) -> Value:
+    inner = call.builder.activation(x, "elu", call("alpha", float(np.float32(1.6732632423543772))))
+    return call.builder.scaled(inner, call("gamma", float(np.float32(1.0507009873554805))))
+
+
+def _power(call: Call, x: Any, exponent: Any) -> Value:
+    which = None if isinstance(exponent, Value) or np.size(exponent) != 1 else float(np.reshape(exponent, ()))
+    if not isinstance(x, Value) or which not in (2.0, 3.0):
+        raise UnsupportedOperationError("only powers within a GELU are supported.")
+    return call.builder.unfinished(x, "square" if which == 2 else "cube")
+
+
+def _normalise(call: Call, x: Value, *statistics: Constant) -> Value:
+    if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
+        raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
+    if any(isinstance(each, Value) for each in statistics):
+        raise UnsupportedOperationError("the statistics must be constants.")
+    scale, bias, mean, variance = statistics
+    return call.builder.normalise(x, scale, bias, mean, variance, call("epsilon", float(np.float32(1e-5))))
+
+
+def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> tuple[Value, ...]:
+    if (training is not None and np.any(training)) or (call.opset < 7 and not call("is_test", 0)):
+        raise UnsupportedOperationError("dropout is active; export the network in evaluation mode.")
+    return (x,)
+
+
+def _cast(call: Call, x: Value, *_: Any) -> Value:
+    target = call("to", TensorProto.FLOAT)
+    target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
+    if target not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+        raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} rounds.")
+    if target == TensorProto.FLOAT and x.node == 0 and call.input_kind != TensorProto.FLOAT:
+        # A run in single precision rounds its input here; the exact network does not.
+        return call.builder.affine(x, Affine.identity(x.width, roundings=1))
+    return x
+
+
+def _sum(call: Call, *operands: Any) -> Any:
+    total = operands[0]
+    for each in operands[1:]:
+        both = isinstance(total, Value) or isinstance(each, Value)
+        total = call.builder.add(total, each) if both else numbers(total) + numbers(each)
+    return total
+
+
+def _compared(call: Call, x: Any, threshold: Any) -> Value:
+    if not isinstance(x, Value) or isinstance(threshold, Value) or np.size(threshold) != 1:
+        raise UnsupportedOperationError("only a comparison with one number, within a softplus, is supported.")
+    return call.builder.unfinished(x, "comparison", float(numbers(threshold).reshape(())))
+
+
+def _where(call: Call, condition: Any, above: Any, below: Any) -> Value:
+    parts = condition, above, below
+    if not all(isinstance(each, Value) and each.shape == condition.shape for each in parts):
+        raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
+    return fused_where(call.builder, condition, above, below)
+
+
+def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Moved, ...]:
+    """Let the reference operator move an array of positions."""
+    if not isinstance(x, Value | Moved) or any(isinstance(each, Value | Moved) for each in others):
+        raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
+    value, positions = (x.value, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
+    results: list[Value | Moved] = []
+    for moved in reference(call.node, call.opset, [positions, *others]):
+        try:
+            results.append(call.builder.placed(value, moved))
+        except NetworkError as error:
+            results.append(Moved(value, moved, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
+    return tuple(results)
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Add": lambda call, x, y: call.builder.add(x, y),
+    "Sub": lambda call, x, y: call.builder.subtract(x, y),
+    "Mul": lambda call, x, y: call.builder.multiply(x, y),
+    "Div": lambda call, x, y: call.builder.divide(x, y),
+    "Neg": lambda call, x: call.builder.scaled(x, -1.0),
+    "Sum": _sum,
+    "Pow": _power,
+    "Max": _extreme(low=True),
+    "Min": _extreme(low=False),
+    "Relu": _activation("relu"),
+    "LeakyRelu": _activation("leaky_relu", alpha=float(np.float32(0.01))),
+    "PRelu": _prelu,
+    "Sigmoid": _activation("sigmoid"),
+    "Tanh": _activation("tanh"),
+    "Softplus": lambda call, x: call.builder.activation(x, "softplus", 1.0),
+    "Elu": _activation("elu", alpha=1.0),
+    "Selu": _selu,
+    "Gelu": _gelu,
+    "Erf": _activation("erf"),
+    "Clip": _clip,
+    "Softmax": _softmax("softmax"),
+    "LogSoftmax": _softmax("log_softmax"),
+    "BatchNormalization": _normalise,
+    "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
+    "Greater": _compared,
+    "Where": _where,
+    "Cast": _cast,
+    "CastLike": lambda call, x, *_: x,
+    "Identity": lambda call, x: x,
+    "Dropout": _dropout,
+    "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end", None)],
+    "Size": lambda call, x: np.array(call.builder.batch * x.width),
+    **dict.fromkeys(("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"), layout),
+    **dict.fromkeys(("Slice", "Gather", "GatherND", "Split", "Expand"), layout),
+}
+
+
+def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:
+    """The outputs of one operator by the reference implementation of ONNX."""
+    feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
+    if node.op_type in _GROWING:
+        wanted = np.asarray(list(feeds.values())[-1], dtype=np.float64)
+        if not np.prod(np.maximum(wanted, 1)) * max(map(np.size, feeds.values())) <= LARGEST:
+            raise NetworkError("the constant that it asks for is larger than the supported size.")
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [onnx.ValueInfoProto(name=name) for name in feeds],
+        [onnx.ValueInfoProto(name=name) for name in node.output if name],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    results = iter(onnx.reference.ReferenceEvaluator(model).run(None, feeds))
+    return tuple(np.asarray(next(results)) if name else np.empty(0) for name in node.output)

@@ -1,0 +1,26 @@
+"""Who is judged: the schema, fair coordinates, the domain, and the population.
+
+A :class:`Schema` says which columns make an individual and fixes the coordinates in which individuals are
+compared; a :class:`Domain` which vectors stand for a possible individual; a :class:`Population` holds a
+table's individuals.
+"""
+
+from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
+from isonomy.population.feature import Feature, FeatureKind
+from isonomy.population.label import Label, Split
+from isonomy.population.population import Population
+from isonomy.population.schema import Encoded, Schema
+
+__all__ = [
+    "BoolArray",
+    "Domain",
+    "DomainKind",
+    "Encoded",
+    "Feature",
+    "FeatureKind",
+    "FloatArray",
+    "Label",
+    "Population",
+    "Schema",
+    "Split",
+]

@@ -1,0 +1,190 @@
+"""One feature of an individual, and the coordinates it becomes.
+
+A numeric value becomes ``(value - origin) / unit``; an integer the same, on a lattice; an ordinal value is
+first replaced by the rank of its level; a category becomes a one-hot block. A feature whose value may be
+missing gets a category of its own, or, beside a stated fill value, one 0/1 *flag*. Origin, unit, low and high
+are written down here and never taken from the table at hand, so that a distance means the same in every
+table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from isonomy.errors import SchemaError
+
+FeatureKind = Literal["numeric", "integer", "ordinal", "categorical"]
+Missing = Literal["error", "category"]
+
+LARGEST_WHOLE = 2.0**48
+"""Whole numbers up to here survive the way to their coordinate and back, ``round(x * unit + origin)``."""
+LARGEST_NUMBER = 1e150
+"""Raw values and units beyond this size could overflow on the way to a coordinate."""
+
+_ONE_HOT = {"low": 0.0, "high": 1.0, "origin": 0.0, "unit": 1.0}
+_DEFAULT = math.nan  # stands for "derive it from low and high"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What one column means.
+
+    * ``origin``, ``unit``: the coordinate is ``(value - origin) / unit``. Default: ``low`` and ``high - low``
+      when both are given (coordinates from 0 to 1), else 0 and 1. An ordinal feature's value is its rank ``0
+      .. L-1``.
+    * ``low``, ``high``: the values an individual can have; no limit when left out.
+    * ``categories``: the categories, or the levels of an ordinal feature in order.
+    * ``protected``: must not matter. ``proxy``: stands in for a protected feature. ``immutable``: similar
+      individuals agree on it. ``seen``: the model reads it.
+    * ``tolerance``, ``relative_tolerance``: how far counterparts may differ, in raw units or as a fraction;
+      when both are None they must be equal.
+    * ``missing="category"``: a missing category is a category of its own, called ``missing_label``. ``fill``:
+      a missing number (or level) is this value plus a flag. ``missing_values``: cells that also count as
+      missing, such as "?".
+    * ``labels``: words for category codes, for display.
+    """
+
+    name: str
+    kind: FeatureKind = "numeric"
+    origin: float = _DEFAULT
+    unit: float = _DEFAULT
+    low: float = -math.inf
+    high: float = math.inf
+    categories: tuple[str, ...] = ()
+    protected: bool = False
+    proxy: bool = False
+    immutable: bool = False
+    seen: bool = True
+    tolerance: float | None = None
+    relative_tolerance: float | None = None
+    missing: Missing = "error"
+    missing_label: str = "missing"
+    missing_values: tuple[str, ...] = ()
+    fill: float | str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        self._require(self.kind in get_args(FeatureKind), f"'kind' must be one of {_listed(get_args(FeatureKind))}")
+        self._require(bool(self.name), "a feature needs a name")
+        object.__setattr__(self, "categories", tuple(self.categories))
+        object.__setattr__(self, "missing_values", tuple(self.missing_values))
+        if self.kind in ("categorical", "ordinal"):
+            self._settle_categories()
+        else:
+            self._require(
+                not self.categories,
+                f"'categories' belong to categorical or ordinal features, not {self.kind}",
+            )
+        self._settle_scale()
+        self._settle_missing()
+        for key in ("tolerance", "relative_tolerance"):
+            value = getattr(self, key)
+            self._require(value is None or 0 <= value < math.inf, f"{key!r} must be a finite number >= 0", value)
+        both = self.tolerance is not None and self.relative_tolerance is not None
+        self._require(not both, "give 'tolerance' or 'relative_tolerance', not both")
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The categories, and after them the missing one where it is a category of its own."""
+        if self.kind == "categorical" and self.missing == "category" and self.missing_label not in self.categories:
+            return (*self.categories, self.missing_label)
+        return self.categories
+
+    @property
+    def flagged(self) -> bool:
+        """A 0/1 coordinate follows the value and says that it is missing."""
+        return self.kind != "categorical" and self.fill is not None
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates."""
+        return len(self.levels) if self.kind == "categorical" else 1 + self.flagged
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """``age``, or ``sex=female``, ``sex=male``; a flag is called ``income=missing``."""
+        if self.kind == "categorical":
+            return tuple(f"{self.name}={level}" for level in self.levels)
+        return (self.name, f"{self.name}={self.missing_label}")[: self.width]
+
+    @property
+    def fill_value(self) -> float:
+        """The raw number (or rank) that stands in for a missing value."""
+        if isinstance(self.fill, str):
+            return float(self.categories.index(self.fill))
+        return math.nan if self.fill is None else float(self.fill)
+
+    def coordinate(self, value: float) -> float:
+        """The coordinate of one raw number (or rank), by the expression that encodes whole columns."""
+        return (value - self.origin) / self.unit
+
+    def _settle_categories(self) -> None:
+        names = self.categories
+        self._require(len(names) > 0, f"a feature of kind {self.kind} needs 'categories'")
+        self._require(len(set(names)) == len(names), "'categories' must differ from each other", list(names))
+        unknown = next((key for key in self.labels if key not in self.levels), None)
+        self._require(unknown is None, "'labels' must be keyed by categories", unknown)
+        fixed = {"low": 0.0, "high": len(names) - 1.0} if self.kind == "ordinal" else _ONE_HOT
+        for key, value in fixed.items():
+            given = getattr(self, key)
+            self._require(not math.isfinite(given) or given == value, f"{self.kind} features have no {key!r}", given)
+            object.__setattr__(self, key, value)
+
+    def _settle_scale(self) -> None:
+        """Fill in origin and unit, and check that encoding is finite and monotone."""
+        bounded = math.isfinite(self.low) and math.isfinite(self.high)
+        span = self.high - self.low if bounded and self.high > self.low else 1.0
+        origin = (self.low if bounded else 0.0) if math.isnan(self.origin) else self.origin
+        unit = span if math.isnan(self.unit) else self.unit
+        for key, value in (("origin", origin), ("unit", unit), ("low", self.low), ("high", self.high)):
+            object.__setattr__(self, key, float(value))
+        ordered = self.low <= self.high and self.low < math.inf and self.high > -math.inf
+        self._require(ordered, "'low' must be at most 'high'", (self.low, self.high))
+        self._require(1 / LARGEST_NUMBER <= unit <= LARGEST_NUMBER, "'unit' must be a positive number", unit)
+        largest = LARGEST_WHOLE if self.kind in ("integer", "ordinal") else LARGEST_NUMBER
+        for key, value in (("origin", origin), ("low", self.low), ("high", self.high)):
+            ordinary = abs(value) <= largest or (key != "origin" and math.isinf(value))
+            self._require(ordinary, f"{key!r} must be a number of size at most {largest:g}", value)
+            whole = self.kind != "integer" or key == "origin" or math.isinf(value) or value == round(value)
+            self._require(whole, f"{key!r} of an integer feature must be a whole number", value)
+
+    def _settle_missing(self) -> None:
+        self._require(self.missing in get_args(Missing), f"'missing' must be one of {_listed(get_args(Missing))}")
+        if self.kind == "ordinal" and self.missing == "category" and self.fill is None:
+            object.__setattr__(self, "fill", self.categories[0])
+        if self.kind == "categorical":
+            self._require(self.fill is None, "a category has no 'fill': write missing = \"category\"")
+            handled = self.missing == "category"
+            self._require(handled or not self.missing_values, "'missing_values' need missing = \"category\"")
+        else:
+            if self.kind != "ordinal":
+                self._require(self.missing == "error", "a number has no missing category: give a 'fill' value instead")
+            self._require(self.flagged or not self.missing_values, "'missing_values' need a 'fill' value")
+            self._check_fill()
+        clash = next((value for value in self.missing_values if value in self.categories), self.missing_label)
+        ambiguous = clash in self.categories and (self.flagged or clash != self.missing_label)
+        self._require(not ambiguous, "a missing value cannot also be one of the categories", clash)
+
+    def _check_fill(self) -> None:
+        if self.kind == "ordinal":
+            known = self.fill is None or self.fill in self.categories
+            self._require(known, "'fill' must be one of the levels", self.fill)
+        elif self.fill is not None:
+            self._require(not isinstance(self.fill, str), "'fill' must be a number", self.fill)
+            object.__setattr__(self, "fill", float(self.fill))
+            inside = self.low <= self.fill_value <= self.high and math.isfinite(self.fill_value)
+            self._require(inside, f"'fill' must lie between low and high, {self.low:g} to {self.high:g}", self.fill)
+            whole = self.kind != "integer" or self.fill_value == round(self.fill_value)
+            self._require(whole, "'fill' of an integer feature must be a whole number", self.fill)
+
+    def _require(self, condition: bool, sentence: str, got: Any = None) -> None:
+        if not condition:
+            raise SchemaError(f"Feature {self.name!r}: {sentence}{'.' if got is None else f'. Got {got!r}.'}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(repr(name) for name in names)

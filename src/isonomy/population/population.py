@@ -1,0 +1,163 @@
+"""The individuals under audit: raw table, schema and fair coordinates, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.population.cells import encode_column, find_column, keep_rows, text_of
+from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
+from isonomy.population.feature import Feature
+from isonomy.population.frames import read_frame
+from isonomy.population.schema import Schema, Unknown
+
+SplitName = Literal["all", "train", "test"]
+IntArray = NDArray[np.int64]
+
+TRAIN_SHARE = 0.7
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """A table of individuals in fair coordinates.
+
+    ``x`` is ``(n, m)`` and read-only. ``y`` holds class indices (numbers for a regression), or is None when
+    the table has no label column. ``protected`` are the raw protected columns, ``weights`` the sampling
+    weights (ones when the schema names no column), ``excluded`` how many rows of the table did not fit the
+    schema, and ``rows`` where each individual stood in the table.
+    """
+
+    frame: pd.DataFrame
+    schema: Schema
+    domain: Domain
+    x: FloatArray
+    y: IntArray | FloatArray | None
+    weights: FloatArray
+    rows: IntArray
+    excluded: int = 0
+    split: SplitName = "all"
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, schema: Schema, *, domain: DomainKind = "realizable", unknown: Unknown = "error"
+    ) -> Population:
+        """Read a pandas, Polars or Arrow table; ``unknown="exclude"`` leaves out rows that do not fit."""
+        table = read_frame(frame)
+        columns = [encode_column(find_column(table, feature.name), feature) for feature in schema.features]
+        label = weight = None
+        if schema.label is not None and schema.label.column in table.columns:
+            label = encode_column(table[schema.label.column], schema.label.as_feature())
+        if schema.weight is not None:
+            meaning = Feature(schema.weight, low=0.0, origin=0.0, unit=1.0)
+            weight = encode_column(find_column(table, schema.weight), meaning)
+        kept = keep_rows([cells for cells in (*columns, label, weight) if cells is not None], unknown)
+        y: IntArray | FloatArray | None = None
+        if label is not None and schema.label is not None:
+            y = label.coordinates[kept, 0]
+            y = y if schema.label.regression else y.astype(np.int64)
+        weights = np.ones(int(kept.sum())) if weight is None else weight.coordinates[kept, 0]
+        if not weights.sum() > 0:
+            raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+        return cls(
+            frame=table[kept],
+            schema=schema,
+            domain=schema.domain(domain),
+            x=np.column_stack([cells.coordinates[kept] for cells in columns]),
+            y=y,
+            weights=weights,
+            rows=np.flatnonzero(kept).astype(np.int64),
+            excluded=int((~kept).sum()),
+        )
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "weights", "rows"):
+            array = getattr(self, name)
+            if array is not None:
+                array = array.view()
+                array.setflags(write=False)
+                object.__setattr__(self, name, array)
+
+    @property
+    def protected(self) -> pd.DataFrame:
+        """The raw protected columns."""
+        return self.frame[list(self.schema.protected)]
+
+    @property
+    def train(self) -> Population:
+        """The training rows: those that the schema's split column names, else about 70 % of the rows.
+
+        Without a split column a row is a training row when a fixed hash of its place in the table
+        (splitmix64) falls below 0.7, so that neither a subset nor another library version changes which side
+        a row is on.
+        """
+        return self._part("train")
+
+    @property
+    def test(self) -> Population:
+        """The rows held out from training; see ``train``."""
+        return self._part("test")
+
+    def with_domain(self, kind: DomainKind) -> Population:
+        """The same individuals in another domain."""
+        return replace(self, domain=self.schema.domain(kind))
+
+    def sample(self, n: int, seed: int = 0) -> Population:
+        """``n`` individuals drawn without replacement, in table order; all of them when there are fewer."""
+        if n < 1:
+            raise ParameterError(template("n", "a whole number >= 1", n))
+        order = np.random.default_rng(seed).permutation(len(self))
+        return self[np.sort(order[:n])]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: slice | BoolArray | IntArray | list[int] | list[bool]) -> Population:
+        """Some of the individuals, by slice, mask or positions."""
+        try:
+            chosen = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
+        except IndexError as error:
+            raise ParameterError(f"These rows are not rows of {len(self)} individuals: {error}.") from error
+        if chosen.ndim != 1 or len(chosen) == 0:
+            raise ParameterError(
+                template("rows", "a slice, mask or list of positions of at least one individual", rows)
+            )
+        return replace(
+            self,
+            frame=self.frame.iloc[chosen],
+            x=self.x[chosen],
+            y=None if self.y is None else self.y[chosen],
+            weights=self.weights[chosen],
+            rows=self.rows[chosen],
+        )
+
+    def __repr__(self) -> str:
+        size = f"{len(self)} individuals, {self.schema.width} coordinates, {self.domain.kind} domain"
+        return f"Population({self.schema.name!r}, {self.split}: {size}, {self.excluded} excluded)"
+
+    def _part(self, name: Literal["train", "test"]) -> Population:
+        if self.split == name:
+            return self
+        if self.split != "all":
+            raise ParameterError(f"This population is the {self.split} part and has no {name} part: ask the whole one.")
+        split = self.schema.split
+        if split is None:
+            mask = (_hashed_unit(self.rows) < TRAIN_SHARE) == (name == "train")
+        else:
+            column = find_column(self.frame, split.column)
+            mask = column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
+        if not mask.any():
+            raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
+        return replace(self[mask], split=name)
+
+
+def _hashed_unit(numbers: IntArray) -> FloatArray:
+    """A fixed pseudo-random number in [0, 1] for each whole number: splitmix64 (Steele et al. 2014)."""
+    z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (z ^ (z >> np.uint64(31))).astype(np.float64) / 2.0**64

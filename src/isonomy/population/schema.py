@@ -1,0 +1,251 @@
+"""The schema: which columns make an individual, and in which coordinates individuals are compared.
+
+Radii mean nothing until the coordinates are fixed, so the schema fixes them, never the table at hand and
+never the model. All features are coordinates, also protected ones that the model does not see. A schema is
+read from a TOML file that is pleasant to write by hand, or inferred from a table and then corrected by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from isonomy.errors import ParameterError, SchemaError, template
+from isonomy.population.cells import encode_column, find_column, keep_rows
+from isonomy.population.decoding import decode_column
+from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
+from isonomy.population.feature import Feature, FeatureKind
+from isonomy.population.frames import read_frame
+from isonomy.population.inference import infer_features, infer_label
+from isonomy.population.label import Label, Split
+from isonomy.population.schema_file import read_schema, write_schema
+
+__all__ = ["Encoded", "Feature", "FeatureKind", "Label", "Schema", "Split", "Unknown"]
+
+Unknown = Literal["error", "exclude"]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Individuals in fair coordinates: ``x`` of the kept rows, their mask, how many were excluded."""
+
+    x: FloatArray
+    kept: BoolArray
+    excluded: int
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Which columns make an individual, and in which coordinates individuals are compared.
+
+    ``label`` names the outcome; ``weight`` the column of sampling weights; ``split`` the column that tells
+    training from test rows; ``inputs`` is the ``[model.inputs]`` table, which says how a model reads the
+    coordinates.
+    """
+
+    name: str
+    features: tuple[Feature, ...]
+    label: Label | None = None
+    weight: str | None = None
+    split: Split | None = None
+    inputs: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", tuple(self.features))
+        if not self.features:
+            raise SchemaError(f"Schema {self.name!r} has no features: add at least one [features.<column>] table.")
+        columns = [feature.name for feature in self.features]
+        columns += [self.label.column] if self.label else []
+        columns += [self.weight] if self.weight else []
+        columns += [self.split.column] if self.split else []
+        twice = next((column for i, column in enumerate(columns) if column in columns[:i]), None)
+        if twice is not None:
+            raise SchemaError(f"Schema {self.name!r}: column {twice!r} has two roles; a column has exactly one.")
+        names = self.coordinate_names
+        twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+        if twice is not None:
+            raise SchemaError(f"Schema {self.name!r}: two coordinates would be called {twice!r}; rename a category.")
+
+    @classmethod
+    def from_toml(cls, source: str | os.PathLike[str]) -> Schema:
+        """Read a TOML file, or TOML text (anything that holds a line break or ``=``)."""
+        return cls(**read_schema(source))
+
+    @classmethod
+    def infer(
+        cls,
+        frame: Any,
+        *,
+        name: str = "inferred",
+        label: str | None = None,
+        protected: Iterable[str] = (),
+        proxies: Iterable[str] = (),
+        immutable: Iterable[str] = (),
+        weight: str | None = None,
+        split: Split | None = None,
+        ignore: Iterable[str] = (),
+        max_categories: int = 50,
+    ) -> Schema:
+        """Guess a schema from a table; write it out, read it and correct it before certifying anything.
+
+        The guesses follow the column's type and err towards the larger domain:
+
+        * whole-number types are integers, except protected ones with at most 12 values, which are read as
+          codes of categories; floats are numeric even where all are whole; texts and booleans are categories,
+          in sorted order; an ordered pandas category is ordinal;
+        * low and high are the extremes of the column widened to round numbers (steps of 1, 2 or 5 times a
+          power of ten, about a tenth of the range); origin is low and unit the range, so coordinates run from
+          0 to 1;
+        * a missing number is filled with the median beside a flag; a missing category becomes a category;
+        * a label that is a float with more than 20 values is a regression, any other has classes.
+
+        A date, a column without a value, or a text column with more than ``max_categories`` values cannot be
+        guessed: the error says so, and ``ignore`` leaves the column out.
+        """
+        table = read_frame(frame)
+        roles = {"protected": set(protected), "proxy": set(proxies), "immutable": set(immutable)}
+        ignore = tuple(ignore)
+        apart = {name for name in (label, weight, split.column if split else None) if name is not None}
+        for column in (*apart, *ignore, *set().union(*roles.values())):
+            find_column(table, column)
+        return cls(
+            name=name,
+            features=infer_features(table.drop(columns=list({*apart, *ignore})), roles, max_categories),
+            label=None if label is None else infer_label(table[label]),
+            weight=weight,
+            split=split,
+        )
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """The coordinates of each feature."""
+        stops = np.cumsum([feature.width for feature in self.features]).tolist()
+        return {f.name: slice(stop - f.width, stop) for f, stop in zip(self.features, stops, strict=True)}
+
+    @property
+    def width(self) -> int:
+        """The number ``m`` of coordinates."""
+        return sum(feature.width for feature in self.features)
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """``age``, ``sex=female``, ``sex=male``, ``income``, ``income=missing`` …"""
+        return tuple(name for feature in self.features for name in feature.coordinate_names)
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """Names of the protected features."""
+        return tuple(feature.name for feature in self.features if feature.protected)
+
+    @property
+    def proxies(self) -> tuple[str, ...]:
+        """Names of the declared proxies."""
+        return tuple(feature.name for feature in self.features if feature.proxy)
+
+    @property
+    def protected_coordinates(self) -> BoolArray:
+        """``(m,)``: the coordinates of protected features."""
+        return self._spread([feature.protected for feature in self.features])
+
+    @property
+    def seen_coordinates(self) -> BoolArray:
+        """``(m,)``: the coordinates of features that the model reads."""
+        return self._spread([feature.seen for feature in self.features])
+
+    def __getitem__(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise ParameterError(template("feature", f"one of {', '.join(map(repr, self.slices))}", name))
+
+    def domain(self, kind: DomainKind = "realizable") -> Domain:
+        """The individuals that this schema makes possible."""
+        blocks, fills = [], []
+        for feature in self.features:
+            start, stop = self.slices[feature.name].start, self.slices[feature.name].stop
+            if feature.kind == "categorical" and feature.width > 1:
+                blocks.append((start, stop))
+            if feature.flagged:
+                blocks.append((start + 1, stop))
+                fills.append((start + 1, start, feature.coordinate(feature.fill_value)))
+        bounds = [bound for feature in self.features for bound in _ranges(feature)]
+        scaled = self._spread([feature.kind in ("integer", "ordinal") for feature in self.features])
+        scaled[[flag for flag, _, _ in fills]] = False
+        return Domain(
+            kind="realizable",
+            low=np.array([low for low, _ in bounds]),
+            high=np.array([high for _, high in bounds]),
+            blocks=tuple(blocks),
+            integer=scaled,
+            origin=np.repeat([f.origin for f in self.features], [f.width for f in self.features]),
+            unit=np.repeat([f.unit for f in self.features], [f.width for f in self.features]),
+            immutable=self._spread([feature.immutable for feature in self.features]),
+            names=self.coordinate_names,
+            fills=tuple(fills),
+        ).with_kind(kind)
+
+    def encode(self, frame: Any, unknown: Unknown = "error") -> Encoded:
+        """Fair coordinates of a table's rows.
+
+        A value that the schema does not know is an error that names column, row and value;
+        ``unknown="exclude"`` leaves such rows out and counts them. A missing column or an empty table is
+        always an error.
+        """
+        table = read_frame(frame)
+        columns = [encode_column(find_column(table, feature.name), feature) for feature in self.features]
+        kept = keep_rows(columns, unknown)
+        x = np.column_stack([cells.coordinates[kept] for cells in columns])
+        return Encoded(x, kept, int((~kept).sum()))
+
+    def decode(self, x: ArrayLike, *, words: bool = False) -> pd.DataFrame:
+        """Raw values of individuals in fair coordinates, to be shown to a person.
+
+        Numbers are ``coordinate * unit + origin``; a relaxed category reads ``female 0.70 / male 0.30``.
+        ``words=True`` replaces category codes by the schema's words for them.
+        """
+        rows = np.atleast_2d(np.asarray(x, dtype=np.float64))
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise ParameterError(template("x", f"rows of {self.width} coordinates", np.shape(x)))
+        return pd.DataFrame({f.name: decode_column(rows[:, self.slices[f.name]], f, words) for f in self.features})
+
+    def to_toml(self) -> str:
+        """The schema as TOML text; reading it gives an equal schema."""
+        return write_schema(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the TOML file, under a temporary name first."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+        temporary.write_text(self.to_toml(), encoding="utf-8")
+        temporary.replace(target)
+
+    def hash(self) -> str:
+        """SHA-256 of all that gives coordinates their meaning; words for display do not count."""
+        content = asdict(self)
+        for table in (content, *content["features"], content["label"] or {}):
+            table.pop("description", None)
+            table.pop("labels", None)
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _spread(self, per_feature: list[bool]) -> BoolArray:
+        return np.repeat(np.array(per_feature, dtype=bool), [feature.width for feature in self.features])
+
+
+def _ranges(feature: Feature) -> list[tuple[float, float]]:
+    """Low and high of each coordinate of a feature; a lone category is always 1."""
+    if feature.kind == "categorical":
+        return [(0.0, 1.0)] * feature.width if feature.width > 1 else [(1.0, 1.0)]
+    ends = (feature.coordinate(feature.low), feature.coordinate(feature.high))
+    return [ends, (0.0, 1.0)][: feature.width]

@@ -1,0 +1,257 @@
+"""Which changes of categories are within reach, and what they leave for the numbers.
+
+A branch changes the categories of an individual by ``f`` (−1 at the old category, +1 at the new one, block by
+block). It is within reach when some move ``u`` of the numbers makes ``‖R (f + u)‖_p ≤ δ``.
+
+* order 2: the singular vectors of the numeric columns rotate the rows so that the numbers meet the first ones only;
+  the others are the *price* ``‖P f‖`` of the change. An orthogonal factorisation makes ``P`` upper triangular in the
+  order of the blocks, so that the price is a sum over blocks in which each partial sum is a lower bound: blocks are
+  decided one after the other, and a choice whose partial sum exceeds δ² is given up with everything below it.
+* order 1: the seminorm is a sum over coordinates; prices add up.
+* no seminorm: nothing has a price; only the metric's box decides.
+
+**Soundness.** The tree is cut with a margin well above the backward error of the factorisation; the final test and
+what remains of the radius (:meth:`Branches.leftover`) bound every rounding error, including that the computed
+rotation is not exactly orthogonal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import TINY, UNIT, FloatArray, gamma, norm_upper, product_upper
+from isonomy.population.domain import Domain
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Block = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Branches:
+    """A seminorm split into numbers and categories, the same for all individuals."""
+
+    order: float
+    delta: float
+    numeric: BoolArray  # coordinates that move continuously
+    blocks: tuple[Block, ...]  # blocks that may change, in the order of the triangle
+    free: tuple[bool, ...]  # which of them have no price
+    root: FloatArray  # (rank, m): the numbers' own part of the seminorm
+    inverse: FloatArray  # (m, rank)
+    along: FloatArray  # (rank, m): how a change of categories shifts the numbers' ball
+    price: FloatArray  # (rows, m): price of a change, order 2: norm of price @ f; order 1: price @ |f|
+    triangle: FloatArray  # (rows, m): the same norm, for the tree
+    stretch: float  # at least the norm of the rotation
+    price_error: float
+    radius_error: float
+    furthest: FloatArray  # (numbers,): the widest possible move
+
+    @classmethod
+    def of(cls, root: FloatArray, order: float, delta: float, domain: Domain) -> Branches:
+        """Split a seminorm for a domain whose ranges are finite."""
+        numeric = domain.numeric & ~domain.immutable
+        width, furthest = root.shape[1], (domain.high - domain.low)[numeric] * (1 + 2 * UNIT)
+        movable = [block for block in domain.blocks if not domain.immutable[block[0]]]
+        # Blocks without a price cut nothing: they come last in the tree, that is first here.
+        blocks = tuple(sorted(movable, key=lambda block: bool(root[:, block[0] : block[1]].any())))
+        free = tuple(not root[:, start:stop].any() for start, stop in blocks)
+        paid = [np.arange(*block) for block, nothing in zip(blocks, free, strict=True) if not nothing]
+        columns = np.concatenate([*paid, np.zeros(0, dtype=np.int64)])
+        empty = np.zeros((0, width))
+        shared = {"delta": delta, "order": order, "numeric": numeric, "blocks": blocks, "furthest": furthest}
+        if order == 1 or not len(root):
+            diagonal = np.abs(root).sum(axis=0)[None, :] if len(root) else empty
+            keep = root[:, numeric].any(axis=1)
+            own = np.where(numeric, root, 0.0)[keep]
+            return cls(
+                **shared,  # type: ignore[arg-type]
+                free=free,
+                root=own,
+                inverse=pseudo_inverse(own),
+                along=np.zeros_like(own),
+                price=diagonal,
+                triangle=empty,
+                stretch=1.0,
+                price_error=0.0,
+                radius_error=0.0,
+            )
+        left, values, _ = np.linalg.svd(root[:, numeric], full_matrices=True)
+        rank = int((values > values.max(initial=0.0) * 1e-10).sum())
+        rotated = left.T @ root
+        doubt = gamma(len(root) + 4) * product_upper(np.abs(left.T), np.abs(root)) + TINY
+        gram = np.abs(left.T @ left - np.eye(len(left)))
+        gram = gram + gamma(len(left) + 4) * (product_upper(np.abs(left.T), np.abs(left)) + 1) + TINY
+        own, inverse = np.zeros((rank, width)), np.zeros((width, rank))
+        own[:, numeric] = rotated[:rank, numeric]
+        inverse[numeric] = pseudo_inverse(own[:, numeric])
+        categories = np.zeros(width, dtype=bool)
+        categories[columns] = True
+        change = norm_upper(doubt[:, categories].sum(axis=1), 2) * (1 + gamma(width))
+        spill = (np.abs(rotated[rank:, numeric]) + doubt[rank:, numeric]) @ furthest
+        drift = doubt[:rank, numeric] @ furthest
+        triangle = np.zeros((min(len(root) - rank, len(columns)), width))
+        if triangle.size:
+            triangle[:, columns] = np.linalg.qr(rotated[rank:, columns], mode="r")
+        return cls(
+            **shared,  # type: ignore[arg-type]
+            free=free,
+            root=own,
+            inverse=inverse,
+            along=np.where(categories, rotated[:rank], 0.0),
+            price=np.where(categories, rotated[rank:], 0.0),
+            triangle=triangle,
+            stretch=1.0 + float(norm_upper(gram.ravel(), 2)),
+            price_error=float(change + norm_upper(spill, 2) * (1 + gamma(width))) * (1 + 8 * UNIT),
+            radius_error=float(change + norm_upper(drift, 2) * (1 + gamma(width))) * (1 + 8 * UNIT),
+        )
+
+    def leftover(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Radius (−1 when out of reach) and offset of the numbers' ball after a change of categories (rows, m)."""
+        offset = change @ self.along.T
+        if not len(self.price):
+            return np.full(len(change), self.delta), offset
+        if self.order == 1:
+            paid = np.abs(change) @ self.price[0] * (1 - gamma(change.shape[1] + 4))
+            left = (self.delta - paid) * (1 + 2 * UNIT) + 4 * UNIT * self.delta
+            return np.where(left >= 0, left, -1.0), offset
+        paid = np.linalg.norm(change @ self.price.T, axis=1) * (1 - gamma(self.price.size + 8)) - self.price_error
+        paid = np.maximum(paid, 0.0)
+        budget = self.stretch * self.delta * (1 + 2 * UNIT)
+        square = (budget - paid) * (budget + paid) * (1 + 8 * UNIT)
+        radius = np.sqrt(np.maximum(square, 0.0)) * (1 + 4 * UNIT) + self.radius_error + TINY
+        return np.where(paid <= budget, radius, -1.0), offset
+
+    def reach(self, radius: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Intervals that hold every number's move, from the ball alone; ``None`` when there is no ball.
+
+        ``u = K (T u + o) − K o + (I − K T) u`` with ``K`` the inverse, ``T`` the root and ``o`` the offset.
+        """
+        if not len(self.root):
+            return None
+        root, inverse = self.root[:, self.numeric], self.inverse[self.numeric]
+        size = root.shape[1]
+        error = np.abs(np.eye(size) - inverse @ root)
+        error = error + gamma(len(root) + 4) * (np.eye(size) + product_upper(np.abs(inverse), np.abs(root))) + TINY
+        norms = norm_upper(inverse, {1.0: np.inf, 2.0: 2.0}[self.order])
+        middle = -(offset @ inverse.T)
+        slack = np.abs(offset) @ np.abs(inverse.T) * (2 * gamma(len(root) + 4))
+        half = np.maximum(radius, 0.0)[:, None] * norms + slack + product_upper(error, self.furthest)
+        half = half * (1 + 8 * UNIT) + np.abs(middle) * (4 * UNIT) + TINY
+        return middle - half, middle + half
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Branches of a batch of individuals: whose, and the individual with its categories changed."""
+
+    row: IntArray
+    centre: FloatArray
+    relaxed: tuple[Block, ...]  # blocks that were not enumerated and stay in their simplex
+    overflow: IntArray  # individuals with too many branches to list
+
+
+def enumerate_branches(branches: Branches, x: FloatArray, low: FloatArray, high: FloatArray, cap: int) -> Found:
+    """Every change of categories that box and price allow, for all individuals (n, m) at once.
+
+    ``low`` and ``high`` (n, m) bound the moves of single coordinates.
+    """
+    pairs = [_states(block, x, low, high) for block in branches.blocks]
+    states, allowed = [state for state, _ in pairs], [mask for _, mask in pairs]
+    listed = _affordable(branches, allowed, cap)
+    row = np.arange(len(x))
+    choice = np.zeros((len(x), len(branches.blocks)), dtype=np.int64)
+    for k, state in enumerate(states):
+        choice[:, k] = state
+    # Rows of the triangle that a block settles: as many as it has columns, below those of the blocks before it.
+    sizes = [
+        0 if nothing else stop - start for (start, stop), nothing in zip(branches.blocks, branches.free, strict=True)
+    ]
+    heights = np.cumsum([0, *sizes])
+    sums, spent = np.zeros((len(x), len(branches.triangle))), np.zeros(len(x))
+    limit = branches.stretch * branches.delta * (1 + 1e-9)
+    if branches.order == 2:
+        limit = limit**2 + 1e-11 * float(np.square(branches.price).sum())
+    overflow = np.zeros(len(x), dtype=bool)
+    for k in reversed(range(len(branches.blocks))):
+        if k not in listed:
+            continue
+        vectors = _vectors(branches.triangle, branches.blocks[k])
+        rows = slice(heights[k], heights[k + 1])
+        start = sums - vectors[states[k][row]]
+        if branches.order == 1:
+            price = _sum_prices(branches.price, branches.blocks[k])[states[k][row]]
+        else:
+            part, own = start[:, rows], vectors[:, rows]
+            price = np.square(part).sum(1)[:, None] + 2 * part @ own.T + np.square(own).sum(1)
+        total = spent[:, None] + np.maximum(price, 0.0)
+        parent, state = np.nonzero(allowed[k][row] & (total <= limit))
+        row, sums, spent, choice = row[parent], start[parent] + vectors[state], total[parent, state], choice[parent]
+        choice[:, k] = state
+        overflow |= np.bincount(row, minlength=len(x)) > cap
+        keep = ~overflow[row]
+        row, sums, spent, choice = row[keep], sums[keep], spent[keep], choice[keep]
+    centre = x[row].copy()
+    for k in listed:
+        first, last = branches.blocks[k]
+        if last - first == 1:
+            centre[:, first] = choice[:, k]
+        else:
+            centre[:, first:last] = 0.0
+            centre[np.arange(len(row)), first + choice[:, k]] = 1.0
+    relaxed = tuple(block for k, block in enumerate(branches.blocks) if k not in listed)
+    return Found(row, centre, relaxed, np.flatnonzero(overflow))
+
+
+def pseudo_inverse(matrix: FloatArray) -> FloatArray:
+    """Moore and Penrose's inverse, as float64; also of a matrix without rows."""
+    return np.asarray(np.linalg.pinv(matrix), dtype=np.float64) if matrix.size else np.zeros(matrix.T.shape)
+
+
+def _states(block: Block, x: FloatArray, low: FloatArray, high: FloatArray) -> tuple[IntArray, BoolArray]:
+    """The category of each individual in a block, and (n, states) which others the box lets it take."""
+    start, stop = block
+    if stop - start == 1:
+        now = x[:, start].astype(np.int64)
+        can = np.where(now == 0, high[:, start] >= 1, low[:, start] <= -1)
+        return now, np.stack([(now == 0) | can, (now == 1) | can], axis=1)
+    now = x[:, start:stop].argmax(axis=1)
+    leave = low[np.arange(len(x)), start + now] <= -1
+    allowed = (high[:, start:stop] >= 1) & leave[:, None]
+    allowed[np.arange(len(x)), now] = True
+    return now, allowed
+
+
+def _vectors(triangle: FloatArray, block: Block) -> FloatArray:
+    """What each state of a block adds to the sums, (states, rows)."""
+    start, stop = block
+    if stop - start == 1:
+        return np.stack([np.zeros(len(triangle)), triangle[:, start]])
+    return triangle[:, start:stop].T
+
+
+def _sum_prices(price: FloatArray, block: Block) -> FloatArray:
+    """Order 1: what a change from one state of a block to another costs, (states, states)."""
+    start, stop = block
+    if not len(price):
+        return np.zeros((max(2, stop - start),) * 2)
+    each = np.array([0.0, price[0, start]]) if stop - start == 1 else price[0, start:stop]
+    return (each[:, None] + each[None, :]) * (1.0 - np.eye(len(each)))
+
+
+def _affordable(branches: Branches, allowed: list[BoolArray], cap: int) -> set[int]:
+    """The blocks to enumerate: of those without a price, the largest are relaxed until the rest fit the cap.
+
+    Flags are always listed: they have no simplex.
+    """
+    counts = [int(mask.sum(axis=1).max(initial=1)) for mask in allowed]
+    listed = set(range(len(counts)))
+    loose = [k for k in listed if branches.free[k] and branches.blocks[k][1] - branches.blocks[k][0] > 1]
+    for k in sorted(loose, key=lambda k: -counts[k]):
+        if np.prod([float(counts[j]) for j in listed if branches.free[j]]) <= cap:
+            break
+        if counts[k] > 1:
+            listed.discard(k)
+    return listed

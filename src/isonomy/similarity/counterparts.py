@@ -1,0 +1,232 @@
+"""Counterparts: equal up to protected attributes and proxies, and a tolerance for every other feature.
+
+The relation a newcomer understands first: "the same person but for sex and race, two years of age, 5 % of
+income". Protected features and declared proxies may take any value, each other feature must agree up to its
+own tolerance, and ``delta = 1`` is the tolerances as written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isonomy.arithmetic import ELEMENTARY, FloatArray, down, gamma, up
+from isonomy.errors import MetricError, template
+from isonomy.similarity.metric import BoolArray, Metric, checked_names, difference_upper, frozen, vector
+
+if TYPE_CHECKING:
+    from isonomy.population.feature import Feature
+    from isonomy.population.schema import Schema
+
+ROUNDING = 2.0**-47
+"""By how much of a coordinate's size ``Counterparts.of`` widens a tolerance."""
+
+_ERROR = gamma(2 * ELEMENTARY)  # of log1p and expm1, relative
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Counterparts(Metric):
+    """The largest difference of any coordinate, each measured by its tolerance.
+
+    * ``tolerance`` (in coordinates): ``|x_i − y_i| / tolerance_i``; 0 means that the two must be equal, any
+      difference being infinite.
+    * ``relative`` > 0, in place of the tolerance: ``|log v_i − log w_i| / log(1 + relative_i)`` of the raw
+      values ``v = x · unit + origin`` and ``w = y · unit + origin``, which must be positive (else they must
+      be equal). The set of similar individuals then depends on its centre.
+    * ``free``: any difference counts 0.
+
+    **Soundness.** The box holds every counterpart of the real numbers that the coordinates stand for.
+    """
+
+    kind: ClassVar[str] = "counterparts"
+    tolerance: FloatArray
+    ignored: BoolArray
+    relative: FloatArray
+    origin: FloatArray
+    unit: FloatArray
+    fitted_on: str = ""
+    names: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        tolerance: ArrayLike,
+        free: ArrayLike | None = None,
+        relative: ArrayLike | None = None,
+        origin: ArrayLike | None = None,
+        unit: ArrayLike | None = None,
+        fitted_on: str = "",
+        names: tuple[str, ...] = (),
+    ) -> None:
+        checked = vector("tolerance", tolerance)
+        m = checked.size
+        flags = _flags(np.zeros(m) if free is None else free)
+        scale = vector("unit", np.ones(m) if unit is None else unit)
+        values: dict[str, FloatArray | BoolArray] = {
+            "tolerance": checked,
+            "ignored": flags,
+            "relative": vector("relative", np.zeros(m) if relative is None else relative),
+            "origin": vector("origin", np.zeros(m) if origin is None else origin, -math.inf),
+            "unit": scale,
+        }
+        for key, array in values.items():
+            if array.shape != (m,):
+                key = "free" if key == "ignored" else key
+                expected = f"a list of {m} entries, as 'tolerance' is"
+                raise MetricError(template(key, expected, f"shape {array.shape}"))
+            object.__setattr__(self, key, array)
+        if not scale.all():
+            raise MetricError(template("unit", "a list of positive numbers", 0.0))
+        object.__setattr__(self, "fitted_on", fitted_on)
+        object.__setattr__(self, "names", checked_names(names, m))
+
+    @classmethod
+    def of(cls, schema: Schema) -> Self:
+        """The counterparts that a schema declares.
+
+        Immutable features must be equal, also when they are protected. Otherwise protected features and
+        proxies are free, categories and missing-value flags must be equal, and numbers (and ranks of
+        levels) agree up to ``tolerance`` or ``relative_tolerance``, or exactly when neither is given.
+
+        **Soundness.** Coordinates are rounded, so two individuals that are exactly the tolerance apart in
+        raw units might be found a rounding error further. Tolerances are therefore widened by ``ROUNDING``
+        times the size of the coordinate: a similar pair may be included needlessly, but none is left out.
+        """
+        width = schema.width
+        tolerance, relative, origin, unit = np.zeros(width), np.zeros(width), np.zeros(width), np.ones(width)
+        free = np.zeros(width, dtype=bool)
+        for feature in schema.features:
+            place = schema.slices[feature.name]
+            if feature.immutable:
+                continue
+            if feature.protected or feature.proxy:
+                free[place] = True
+            elif feature.kind != "categorical":
+                i = place.start
+                origin[i], unit[i] = feature.origin, feature.unit
+                if feature.relative_tolerance:
+                    relative[i] = _widened_relative(feature, feature.relative_tolerance)
+                elif feature.tolerance:
+                    tolerance[i] = _widened(feature, feature.tolerance)
+            elif feature.tolerance or feature.relative_tolerance:
+                raise MetricError(
+                    f"The categorical feature '{feature.name}' has a tolerance, but categories have no "
+                    "distance: declare it ordinal, or a proxy if it may take any value."
+                )
+        return cls(tolerance, free, relative, origin, unit, names=schema.coordinate_names)
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates of an individual."""
+        return self.tolerance.size
+
+    @property
+    def free(self) -> BoolArray:
+        """Coordinates that may take any value."""
+        return self.ignored
+
+    @property
+    def boxed(self) -> bool:
+        """Always."""
+        return True
+
+    def describe(self) -> str:
+        """One sentence for people."""
+        within = ~self.free & ((self.tolerance > 0) | (self.relative > 0))
+        equal = self.width - within.sum() - self.free.sum()
+        counts = f"{self.free.sum()} free, {within.sum()} within a tolerance, {equal} equal"
+        return f"counterparts on {self.width} coordinates: {counts}"
+
+    def _parts(self) -> tuple[BoolArray, BoolArray, BoolArray]:
+        """Which coordinates must be equal, stay within a tolerance, stay within a ratio."""
+        ratio = ~self.free & (self.relative > 0)
+        within = ~self.free & ~ratio & (self.tolerance > 0)
+        return ~(self.free | ratio | within), within, ratio
+
+    def _box(self, x: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+        _, within, ratio = self._parts()
+        high = np.zeros(x.shape)
+        high[..., self.free] = np.inf
+        low = -high
+        if delta == 0.0:
+            return low, high
+        with np.errstate(all="ignore"):
+            reach = up(delta * self.tolerance[within])
+            high[..., within], low[..., within] = reach, -reach
+            # The raw value v moves to v e^(±L) with L = delta log(1 + relative): by v expm1(±L).
+            unit, origin = self.unit[ratio], self.origin[ratio]
+            value = up(up(x[..., ratio] * unit) + origin)
+            log = up(up(np.log1p(self.relative[ratio]) * (1.0 + _ERROR)) * delta)
+            grow = up(np.expm1(log) * (1.0 + _ERROR))
+            shrink = np.minimum(up(-np.expm1(-log) * (1.0 + _ERROR)), 1.0)
+            positive = value > 0.0
+            high[..., ratio] = np.where(positive, up(up(value * grow) / unit), 0.0)
+            low[..., ratio] = np.where(positive, -up(up(value * shrink) / unit), 0.0)
+        return low, high
+
+    def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        equal, within, ratio = self._parts()
+        size = np.abs(x - y)
+        size = np.where(equal & (size != 0.0), np.inf, size)
+        size[..., within] /= self.tolerance[within]
+        smaller = np.minimum(x, y)[..., ratio] * self.unit[ratio] + self.origin[ratio]
+        change = size[..., ratio] * self.unit[ratio]
+        logs = np.where(smaller > 0.0, np.log1p(change / smaller), np.inf) / np.log1p(self.relative[ratio])
+        size[..., ratio] = np.where(size[..., ratio] == 0.0, 0.0, logs)
+        return np.asarray(size[..., ~self.free].max(axis=-1, initial=0.0))
+
+    def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        equal, within, ratio = self._parts()
+        size = difference_upper(x, y)
+        moved = size != 0.0
+        size[..., within] = up(size[..., within] / self.tolerance[within])
+        size[..., equal] = np.inf
+        # |log v − log w| = log(1 + |v − w| / min(v, w)), each piece rounded toward a larger result.
+        smaller = down(down(np.minimum(x, y)[..., ratio] * self.unit[ratio]) + self.origin[ratio])
+        change = up(size[..., ratio] * self.unit[ratio])
+        logs = up(np.log1p(up(change / smaller)) * (1.0 + _ERROR))
+        size[..., ratio] = np.where(smaller > 0.0, up(logs / self._log_ratio_lower(ratio)), np.inf)
+        return np.asarray(np.where(moved & ~self.free, size, 0.0).max(axis=-1))
+
+    def _log_ratio_lower(self, ratio: BoolArray) -> FloatArray:
+        return np.asarray(down(np.log1p(self.relative[ratio]) * (1.0 - _ERROR)))
+
+    def _state(self) -> dict[str, Any]:
+        arrays = ("tolerance", "relative", "origin", "unit")
+        return {"free": self.ignored} | {key: getattr(self, key) for key in arrays}
+
+    @classmethod
+    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        return cls(**state, fitted_on=fitted_on, names=names)
+
+
+def _flags(free: ArrayLike) -> BoolArray:
+    values = np.asarray(free)
+    if not np.isin(values, (0, 1)).all():
+        raise MetricError(template("free", "a list of true and false", free))
+    return frozen(values.astype(np.bool_))
+
+
+def _widened(feature: Feature, tolerance: float) -> float:
+    """``tolerance / unit``, plus the rounding error of coordinates between low and high."""
+    reach = tolerance / feature.unit
+    ends = [abs(feature.coordinate(end)) for end in (feature.low, feature.high)]
+    # A feature without limits: individuals are taken to lie within about a thousand units.
+    size = max(reach, *(end if math.isfinite(end) else 1024.0 for end in ends))
+    return reach + ROUNDING * size
+
+
+def _widened_relative(feature: Feature, relative: float) -> float:
+    """``relative``, plus the relative rounding error of raw values between low and high."""
+    if not feature.low > 0.0:
+        raise MetricError(
+            f"The relative tolerance of feature '{feature.name}' needs positive values: its 'low' must be "
+            f"above 0. Got {feature.low:g}."
+        )
+    high = feature.high if math.isfinite(feature.high) else max(feature.low, abs(feature.origin))
+    size = max(high, abs(feature.origin)) / feature.low
+    return relative + ROUNDING * (1.0 + relative) * size

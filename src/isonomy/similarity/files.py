@@ -1,0 +1,114 @@
+"""A metric as a file: readable TOML that is restored bit for bit, and can be written by hand.
+
+    kind = "weighted-lp"
+    order = 2
+    weights = [0, 1.5, 3]
+
+``kind`` says which metric it is; the other keys are its parts. A ``mahalanobis`` file may give
+``precision`` instead of ``root``, a ``sensitive-subspace`` file ``directions``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isonomy.errors import FileError, MetricError, ParameterError, template
+from isonomy.population.toml import write_value
+from isonomy.similarity.counterparts import Counterparts
+from isonomy.similarity.explore import Explore
+from isonomy.similarity.lp import WeightedLp
+from isonomy.similarity.mahalanobis import Mahalanobis
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.sensitive import SensitiveSubspace
+
+_KINDS: Mapping[str, tuple[type[Metric], frozenset[str], frozenset[str]]] = {
+    # kind: class, keys of which one must be there, other keys
+    WeightedLp.kind: (WeightedLp, frozenset({"weights"}), frozenset({"order"})),
+    Mahalanobis.kind: (Mahalanobis, frozenset({"root", "precision"}), frozenset()),
+    SensitiveSubspace.kind: (SensitiveSubspace, frozenset({"root", "directions"}), frozenset({"ridge"})),
+    Explore.kind: (Explore, frozenset({"root"}), frozenset()),
+    Counterparts.kind: (
+        Counterparts,
+        frozenset({"tolerance"}),
+        frozenset({"free", "relative", "origin", "unit"}),
+    ),
+}
+_ABOUT = frozenset({"kind", "width", "fitted_on", "names"})
+
+
+def load_metric(path: str | PathLike[str]) -> Metric:
+    """Read a metric of any kind from its file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileError(f"There is no metric file {path}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"The metric file {path} cannot be read: {error}.") from None
+    try:
+        return metric_from_text(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"The metric file {path} is not valid TOML: {error}.") from None
+    except (MetricError, ParameterError) as error:
+        raise MetricError(f"The metric file {path}: {error}") from None
+
+
+def save_metric(metric: Metric, path: str | PathLike[str]) -> None:
+    """Write a metric; the file appears complete or not at all."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        temporary.write_text(metric_to_text(metric), encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FileError(f"The metric file {path} cannot be written: {error.strerror}.") from None
+
+
+def metric_to_text(metric: Metric) -> str:
+    """The TOML text of a metric."""
+    about = {"kind": metric.kind, "width": metric.width, "fitted_on": metric.fitted_on, "names": metric.names}
+    entries = {key: value for key, value in about.items() if value} | metric._state()
+    lines = [f"# {metric.describe()}", *(f"{key} = {_written(value)}" for key, value in entries.items())]
+    return "\n".join(lines) + "\n"
+
+
+def metric_from_text(text: str) -> Metric:
+    """The metric that a TOML text describes."""
+    table = tomllib.loads(text)
+    kind = str(table.get("kind", ""))
+    if kind not in _KINDS:
+        raise MetricError(f"'kind' must be one of {', '.join(map(repr, _KINDS))}. Got {kind!r}.")
+    cls, either, others = _KINDS[kind]
+    known = _ABOUT | either | others
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"it may have {', '.join(sorted(known))}."
+            raise MetricError(f"A metric of kind '{kind}' has no '{key}': {hint}")
+    if len(either & table.keys()) != 1:
+        raise MetricError(f"A metric of kind '{kind}' needs exactly one of {', '.join(sorted(either))}.")
+    width = table.get("width")
+    if width is not None and (type(width) is not int or width < 1):
+        raise MetricError(template("width", "a whole number >= 1", width))
+    state = {key: value for key, value in table.items() if key not in _ABOUT}
+    if not state.get("root", True) and width is not None:
+        state["root"] = np.zeros((0, width))  # every coordinate is free
+    metric = cls._restore(state, str(table.get("fitted_on", "")), table.get("names", ()))
+    if width not in (None, metric.width):
+        raise MetricError(f"'width' is {width}, but the arrays have {metric.width} coordinates.")
+    return metric
+
+
+def _written(value: Any) -> str:
+    """A TOML value; a matrix has one row on each line."""
+    if isinstance(value, np.ndarray) and value.ndim == 2:
+        return "[\n" + "".join(f"  {write_value(row)},\n" for row in value.tolist()) + "]"
+    return write_value(value.tolist() if isinstance(value, np.ndarray) else value)

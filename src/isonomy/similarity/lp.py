@@ -1,0 +1,162 @@
+"""Weighted ℓp distances: every coordinate counts on its own, by its weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isonomy.arithmetic import FloatArray, up
+from isonomy.errors import MetricError, ParameterError, template
+from isonomy.similarity.metric import (
+    BoolArray,
+    Metric,
+    checked_names,
+    checked_number,
+    difference_upper,
+    origin_of,
+    vector,
+)
+
+if TYPE_CHECKING:
+    from isonomy.population.population import Population
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class WeightedLp(Metric):
+    """``d(x, y) = (Σ w_i |x_i − y_i|^p)^(1/p)``, and ``max w_i |x_i − y_i|`` for ``p = ∞``.
+
+    A coordinate of weight 0 is free. The half-width of the ball along axis ``i`` is ``δ w_i^(−1/p)``.
+
+    **Soundness.** The root ``w^(1/2)`` of the order 2 is rounded *down*, so the sets built from it hold
+    every similar individual; ``distance_upper`` makes up for it.
+    """
+
+    kind: ClassVar[str] = "weighted-lp"
+    weights: FloatArray
+    order: float = 2.0
+    fitted_on: str = ""
+    names: tuple[str, ...] = ()
+
+    def __init__(
+        self, weights: ArrayLike, order: float = 2.0, fitted_on: str = "", names: tuple[str, ...] = ()
+    ) -> None:
+        checked = vector("weights", weights)
+        if order not in (1, 2, math.inf):
+            raise ParameterError(template("order", "1, 2 or infinity", order))
+        object.__setattr__(self, "weights", checked)
+        object.__setattr__(self, "order", float(order))
+        object.__setattr__(self, "fitted_on", fitted_on)
+        object.__setattr__(self, "names", checked_names(names, checked.size))
+
+    @classmethod
+    def fit(cls, population: Population, order: float = 2.0, cap: float = 100.0) -> Self:
+        """Weights ``1/|ρ_i|``, ρ the Pearson correlation of coordinate ``i`` with the protected attributes.
+
+        The strongest correlation counts when there are several protected coordinates (a category has one
+        for each of its values). ``cap`` is the largest weight, taken where ρ is near 0 or undefined.
+        Protected coordinates weigh 0. Sampling weights are respected.
+        """
+        cap = checked_number("cap", cap, low=1.0)  # as 1/|ρ| is
+        fitted_on, protected = origin_of(population), protected_coordinates(population)
+        strongest = _correlations(population.x, population.weights)[:, protected].max(axis=1)
+        weights = np.where(strongest > 1.0 / cap, 1.0 / np.maximum(strongest, 1.0 / cap), cap)
+        return cls(np.where(protected, 0.0, weights), order, fitted_on, population.schema.coordinate_names)
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates of an individual."""
+        return self.weights.size
+
+    @property
+    def free(self) -> BoolArray:
+        """Coordinates of weight 0."""
+        return np.asarray(self.weights == 0.0)
+
+    @property
+    def boxed(self) -> bool:
+        """Only the order ∞ is a box."""
+        return self.order == math.inf
+
+    def describe(self) -> str:
+        """One sentence for people."""
+        order = "∞" if self.order == math.inf else f"{self.order:g}"
+        return f"weighted ℓ{order} distance; {self.free.sum()} of {self.width} coordinates are free"
+
+    def _gauge(self) -> tuple[FloatArray, float]:
+        if self.boxed:
+            return super()._gauge()
+        scale = self.weights if self.order == 1 else np.array([_root_down(float(w)) for w in self.weights])
+        return np.diag(scale)[~self.free], self.order
+
+    def _root_roundings(self) -> int:
+        return 4 if self.order == 2 else 0
+
+    def _box(self, x: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+        if not self.boxed:
+            return super()._box(x, delta)
+        with np.errstate(all="ignore"):
+            reach = np.zeros(self.width) if delta == 0.0 else up(delta / self.weights)
+        high = np.broadcast_to(np.where(self.free, np.inf, reach), x.shape).copy()
+        return -high, high
+
+    def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        if not self.boxed:
+            return super()._box_distance(x, y)
+        return np.asarray((self.weights * np.abs(x - y)).max(axis=-1))
+
+    def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        if not self.boxed:
+            return super()._box_distance_upper(x, y)
+        size = difference_upper(x, y)
+        product = np.where((size == 0.0) | self.free, 0.0, up(self.weights * size))
+        return np.asarray(product.max(axis=-1))
+
+    def _state(self) -> dict[str, Any]:
+        return {"order": self.order, "weights": self.weights}
+
+    @classmethod
+    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        return cls(state["weights"], state.get("order", 2.0), fitted_on, names)
+
+
+def protected_coordinates(population: Population) -> BoolArray:
+    """The protected coordinates of a population, of which there must be some, and not all."""
+    protected = np.asarray(population.schema.protected_coordinates, dtype=bool)
+    if not protected.any():
+        raise MetricError(
+            f"No metric can be fitted, since the schema '{population.schema.name}' declares no protected "
+            "feature: mark at least one with 'protected = true'."
+        )
+    if protected.all():
+        raise MetricError(f"The schema '{population.schema.name}' has no feature that is not protected.")
+    return protected
+
+
+def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
+    """The weighted covariance of the columns; exactly 0 for a column that is constant up to rounding."""
+    share = weights / weights.sum()
+    deviation = x - share @ x
+    constant = np.ptp(x, axis=0) <= 1e-12 * np.abs(x).max(axis=0)
+    deviation[:, constant] = 0.0
+    return np.asarray((deviation * share[:, None]).T @ deviation)
+
+
+def _correlations(x: FloatArray, weights: FloatArray) -> FloatArray:
+    """``|ρ|`` of every pair of columns; 0 where it is undefined, so that the cap applies."""
+    scatter = covariance(x, weights)
+    deviation = np.sqrt(np.diag(scatter))
+    scale = np.outer(deviation, deviation)
+    size = np.divide(np.abs(scatter), scale, out=np.zeros_like(scale), where=scale > 0)
+    return np.asarray(np.minimum(size, 1.0))
+
+
+def _root_down(weight: float) -> float:
+    """The largest float whose square is at most ``weight``, or the one below it."""
+    root = math.sqrt(weight)
+    return root if Fraction(root) ** 2 <= Fraction(weight) else math.nextafter(root, 0.0)

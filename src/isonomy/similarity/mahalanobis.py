@@ -1,0 +1,167 @@
+"""Mahalanobis distances: ``d(x, y) = sqrt((x − y)ᵀ M (x − y))`` with ``M`` positive semi-definite.
+
+A float64 matrix is hardly ever *exactly* positive semi-definite, and a bound that needs ``M`` to be would
+prove something about another metric. Therefore a metric of this family **is** its root:
+``d = ‖R (x − y)‖₂`` with ``R`` in float64, so that ``M = RᵀR`` is positive semi-definite exactly. ``R`` is
+computed once, and stored in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from isonomy.arithmetic import FloatArray
+from isonomy.errors import MetricError, ParameterError, template
+from isonomy.similarity.lp import covariance, protected_coordinates
+from isonomy.similarity.metric import BoolArray, Metric, checked_names, frozen, origin_of
+
+if TYPE_CHECKING:
+    from isonomy.population.population import Population
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class RootMetric(Metric):
+    """``d(x, y) = ‖R (x − y)‖₂``, what the Mahalanobis family has; directions with ``R v = 0`` are free."""
+
+    root: FloatArray
+    fitted_on: str = ""
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> Self:
+        """The metric of a given root ``R``, shape ``(r, m)``; exactly this root is kept."""
+        metric = cls.__new__(cls)
+        metric._set(matrix("root", root), fitted_on, names)
+        return metric
+
+    @property
+    def width(self) -> int:
+        """The number of coordinates of an individual."""
+        return int(self.root.shape[1])
+
+    @property
+    def free(self) -> BoolArray:
+        """Coordinates whose column of ``R`` is 0 (a free *direction* may mix several coordinates)."""
+        return np.asarray(~self.root.any(axis=0))
+
+    @property
+    def precision(self) -> FloatArray:
+        """``M = RᵀR``, rounded."""
+        return np.asarray(self.root.T @ self.root)
+
+    def describe(self) -> str:
+        """One sentence for people."""
+        rank, width = self.root.shape
+        return f"{self.kind} metric of rank {rank} on {width} coordinates, of which {self.free.sum()} are free"
+
+    def _set(self, root: FloatArray, fitted_on: str, names: tuple[str, ...]) -> None:
+        object.__setattr__(self, "root", frozen(root))
+        object.__setattr__(self, "fitted_on", fitted_on)
+        object.__setattr__(self, "names", checked_names(names, root.shape[1]))
+
+    def _gauge(self) -> tuple[FloatArray, float]:
+        return self.root, 2.0
+
+    def _state(self) -> dict[str, Any]:
+        return {"root": self.root}
+
+    @classmethod
+    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        return cls.from_root(state["root"], fitted_on, names)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Mahalanobis(RootMetric):
+    """``d(x, y) = sqrt((x − y)ᵀ M (x − y))`` for a given ``precision`` matrix ``M`` (the paper's ``S⁻¹``)."""
+
+    kind: ClassVar[str] = "mahalanobis"
+
+    def __init__(self, precision: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> None:
+        self._set(semidefinite_root(precision), fitted_on, names)
+
+    @classmethod
+    def fit(cls, population: Population, shrinkage: float = 0.1) -> Self:
+        """The inverse covariance ``Σ⁻¹`` of the coordinates that are not protected; those that are weigh 0.
+
+        ``Σ`` is shrunk to ``(1 − s) Σ + s v I``, ``v`` the mean variance, since the columns of a category
+        add up to 1 and make it singular. Sampling weights are respected.
+        """
+        if not 0.0 < shrinkage <= 1.0:
+            raise ParameterError(template("shrinkage", "a number above 0, at most 1", shrinkage))
+        fitted_on, counts = origin_of(population), ~protected_coordinates(population)
+        scatter = covariance(population.x[:, counts], population.weights)
+        variance = np.trace(scatter) / len(scatter)
+        if variance == 0.0:
+            raise MetricError(
+                "A Mahalanobis metric cannot be fitted: no unprotected coordinate varies in the population."
+            )
+        shrunk = (1.0 - shrinkage) * scatter + shrinkage * variance * np.eye(len(scatter))
+        precision = np.zeros((counts.size, counts.size))
+        inverse = np.linalg.inv(shrunk)
+        precision[np.ix_(counts, counts)] = (inverse + inverse.T) / 2.0
+        return cls(precision, fitted_on, population.schema.coordinate_names)
+
+    @classmethod
+    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        if "precision" in state:  # written by hand
+            return cls(state["precision"], fitted_on, names)
+        return super()._restore(state, fitted_on, names)
+
+
+def matrix(parameter: str, values: ArrayLike) -> FloatArray:
+    """A finite float64 matrix with at least one column."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise MetricError(template(parameter, "a matrix of numbers, all rows equally long", values)) from None
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise MetricError(template(parameter, "a matrix with at least one column", f"shape {array.shape}"))
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        value = float(array[row, column])
+        raise MetricError(template(parameter, "a matrix of finite numbers", value) + f" Row {row}, column {column}.")
+    return array
+
+
+def semidefinite_root(precision: ArrayLike) -> FloatArray:
+    """``R`` with ``RᵀR ≈ M``, by one eigen-decomposition for each group of coordinates tied by ``M``.
+
+    Groups that ``M`` keeps apart stay apart exactly, so a coordinate with a zero row has a zero column in
+    ``R``. Within a group of size ``k``, eigenvalues up to ``k · eps · largest`` count as 0, and their
+    directions as free; negative ones beyond that are an error.
+    """
+    given = matrix("precision", precision)
+    if given.shape[0] != given.shape[1]:
+        raise MetricError(template("precision", "a square matrix", f"shape {given.shape}"))
+    largest = np.abs(given).max()
+    if np.abs(given - given.T).max() > 1e-9 * largest:
+        row, column = np.unravel_index(np.abs(given - given.T).argmax(), given.shape)
+        raise MetricError(
+            f"'precision' must be a symmetric matrix. It has {given[row, column]:g} in row {row}, column "
+            f"{column}, but {given[column, row]:g} across the diagonal."
+        )
+    symmetric = given / 2.0 + given.T / 2.0
+    groups, group = connected_components(csr_array(symmetric != 0.0), directed=False)
+    rows = [_group_root(symmetric, np.flatnonzero(group == label)) for label in range(groups)]
+    return np.concatenate(rows)
+
+
+def _group_root(symmetric: FloatArray, members: np.ndarray[Any, np.dtype[np.intp]]) -> FloatArray:
+    values, vectors = np.linalg.eigh(symmetric[np.ix_(members, members)])
+    negligible = len(members) * np.finfo(np.float64).eps * np.abs(values).max()
+    if values.min() < -negligible:
+        raise MetricError(
+            f"'precision' must be positive semi-definite. It has the eigenvalue {values.min():g} on the "
+            f"coordinates {', '.join(map(str, members[:6]))}{', …' if len(members) > 6 else ''}."
+        )
+    kept = values > negligible
+    root = np.zeros((int(kept.sum()), len(symmetric)))
+    root[:, members] = (vectors[:, kept] * np.sqrt(values[kept])).T
+    return root

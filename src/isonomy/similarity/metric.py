@@ -1,0 +1,280 @@
+"""Who counts as alike: the form that every metric shares.
+
+Each metric is ``d(x, y) = max(‖R (x − y)‖_p, box part)``: a seminorm given by a *root* ``R`` (its *gauge*),
+and a part that looks at one coordinate at a time and may depend on the centre ``x`` (its *box*). The
+individuals similar to ``x`` are then an intersection of a convex ball and a box, which is all that bounds
+need to know.
+
+**Soundness.** ``box`` is rounded outward, so it holds every similar individual; ``distance_upper`` is
+rounded upward, so an individual whose ``distance_upper`` is at most ``delta`` *is* similar. Both hold for
+the real numbers that the float64 inputs stand for, under the assumptions of ``isonomy.arithmetic``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isonomy.arithmetic import TINY, FloatArray, gamma, product_upper, up
+from isonomy.errors import DataError, MetricError, ParameterError, template
+
+if TYPE_CHECKING:
+    from isonomy.population.population import Population
+
+BoolArray = NDArray[np.bool_]
+T = TypeVar("T", bound=np.generic)
+
+
+class Metric(ABC):
+    """How unlike two individuals are, protected attributes and their proxies discounted; never squared.
+
+    The public methods validate and are final. A new metric gives ``kind``, ``width``, ``free``,
+    ``describe``, the kernels ``_gauge`` and/or ``_box`` with its two distances, and ``_state`` /
+    ``_restore`` for its file.
+    """
+
+    kind: ClassVar[str]
+    fitted_on: str  # what it was learned from, e.g. "german (train), 700 individuals"; "" when written by hand
+    names: tuple[str, ...]  # coordinate names, or () when unknown
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number of coordinates of an individual."""
+
+    @property
+    @abstractmethod
+    def free(self) -> BoolArray:
+        """Coordinates that the metric ignores entirely, shape ``(width,)``."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One sentence for people."""
+
+    @property
+    def boxed(self) -> bool:
+        """Whether there is a box part at all."""
+        return False
+
+    @final
+    def gauge(self) -> tuple[FloatArray, float]:
+        """The root ``R``, shape ``(r, width)`` with ``r ≥ 0``, and the order ``p`` of its norm: 1, 2 or ∞."""
+        return self._cached_gauge
+
+    @final
+    def box(self, x: ArrayLike, delta: float) -> tuple[FloatArray, FloatArray]:
+        """Offsets ``low ≤ y − x ≤ high`` that hold every ``y`` whose box part is at most ``delta``.
+
+        Both have the shape of ``x``; ±∞ where nothing is demanded. **Soundness**: rounded outward; with
+        ``delta = 0`` the offsets are exactly 0 or infinite.
+        """
+        delta = checked_delta(delta)
+        return self._box(self._individuals("x", x), delta)
+
+    @final
+    def distance(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
+        """``d(x, y)`` row by row (rows broadcast), in ordinary floating-point arithmetic."""
+        left, right = self._pair(x, y)
+        root, order = self.gauge()
+        with np.errstate(all="ignore"):
+            ball = norm((left - right) @ root.T, order)
+            both = np.maximum(ball, self._box_distance(left, right))
+        return _without_nan(both)
+
+    @final
+    def distance_upper(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
+        """A number that is at least ``d(x, y)`` in real arithmetic, a few rounding errors above it.
+
+        **Soundness**: every operation is rounded upward or carries its error bound; overflow gives ∞.
+        Individuals that differ in free coordinates only get exactly 0.
+        """
+        left, right = self._pair(x, y)
+        root, order = self.gauge()
+        with np.errstate(all="ignore"):
+            roundings = 2 * len(root) + self._root_roundings()  # of the norm, and of the root itself
+            ball = raised(norm(_products_upper(root, left - right), order), roundings)
+            both = np.maximum(ball, self._box_distance_upper(left, right))
+        return _without_nan(both)
+
+    @final
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the metric as a readable TOML file from which it is restored bit for bit."""
+        from isonomy.similarity.files import save_metric
+
+        save_metric(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a metric of this kind (of any kind: ``Metric.load``) from its file."""
+        from isonomy.similarity.files import load_metric
+
+        metric = load_metric(path)
+        if not isinstance(metric, cls):
+            raise MetricError(f"The file {path} holds a metric of kind '{metric.kind}', not '{cls.kind}'.")
+        return metric
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.describe()}>"
+
+    # -- kernels: what a subclass gives -------------------------------------------------------------------
+
+    def _gauge(self) -> tuple[FloatArray, float]:
+        """No gauge unless a subclass has one."""
+        return np.zeros((0, self.width)), 2.0
+
+    def _root_roundings(self) -> int:
+        """By definition the metric is between 1 and ``1 + γ_roundings`` times its gauge."""
+        return 0
+
+    def _box(self, x: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+        """No box unless a subclass has one; ``x`` and ``delta`` are valid."""
+        return np.full(x.shape, -np.inf), np.full(x.shape, np.inf)
+
+    def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
+
+    def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
+
+    @abstractmethod
+    def _state(self) -> dict[str, Any]:
+        """What defines the metric: numbers, flags and arrays by their names in the file."""
+
+    @classmethod
+    @abstractmethod
+    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        """The metric that ``_state`` describes; takes what it needs out of ``state``."""
+
+    # -- validation, once, at the door -----------------------------------------------------------------------
+
+    @cached_property
+    def _cached_gauge(self) -> tuple[FloatArray, float]:
+        root, order = self._gauge()
+        return frozen(root), order
+
+    def _individuals(self, parameter: str, x: ArrayLike) -> FloatArray:
+        rows = np.asarray(x, dtype=np.float64)
+        if rows.ndim == 0 or rows.shape[-1] != self.width:
+            expected = f"rows of {self.width} coordinates, as the metric has"
+            raise ParameterError(template(parameter, expected, f"shape {rows.shape}"))
+        if not np.isfinite(rows).all():
+            *row, column = np.argwhere(~np.isfinite(rows))[0].tolist()
+            place = f"row {', '.join(map(str, row))}, " if row else ""
+            name = f" ('{self.names[column]}')" if self.names else ""
+            value = rows[(*row, column)]
+            raise DataError(f"'{parameter}' must be finite: {place}coordinate {column}{name} is {value}.")
+        return rows
+
+    def _pair(self, x: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        left, right = self._individuals("x", x), self._individuals("y", y)
+        try:
+            np.broadcast_shapes(left.shape, right.shape)
+        except ValueError:
+            expected = f"as many rows as 'x' has, shape {left.shape}"
+            raise ParameterError(template("y", expected, f"shape {right.shape}")) from None
+        return left, right
+
+
+def norm(rows: FloatArray, order: float) -> FloatArray:
+    """``‖·‖_order`` of each row, without overflow or underflow on the way; 0 only for a row of zeros."""
+    if rows.shape[-1] == 0:
+        return np.zeros(rows.shape[:-1])
+    size = np.abs(rows)
+    largest = size.max(axis=-1)
+    if order == math.inf:
+        return np.asarray(largest)
+    # Scaling by a power of two is exact but for numbers that are negligible beside the largest one.
+    exponent = np.frexp(largest)[1]
+    scaled = np.ldexp(size, -exponent[..., None])
+    total = scaled.sum(axis=-1) if order == 1 else np.sqrt(np.square(scaled).sum(axis=-1))
+    return np.asarray(np.ldexp(total, exponent))
+
+
+def raised(value: FloatArray, roundings: int) -> FloatArray:
+    """At least ``value · (1 + γ_roundings)`` in real arithmetic; 0 stays 0."""
+    # 1 + γ and its product round once each: four more roundings and the next float cover both.
+    return np.where(value == 0.0, 0.0, up(value * (1.0 + gamma(roundings + 4))))
+
+
+def difference_upper(x: FloatArray, y: FloatArray) -> FloatArray:
+    """At least ``|x − y|``; exactly 0 where they are equal."""
+    size = np.abs(x - y)
+    return np.where(size == 0.0, 0.0, up(size))
+
+
+def checked_delta(delta: float) -> float:
+    """``delta`` as a float, or an error that says what it must be."""
+    return checked_number("delta", delta)
+
+
+def checked_number(parameter: str, value: float, low: float = 0.0) -> float:
+    """A finite number that is at least ``low``."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value >= low):
+        raise ParameterError(template(parameter, f"a finite number >= {low:g}", value))
+    return float(value)
+
+
+def frozen(array: NDArray[T]) -> NDArray[T]:
+    """A read-only copy: metrics do not change, and the caller's array is not ours."""
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
+def vector(parameter: str, values: ArrayLike, low: float = 0.0) -> FloatArray:
+    """One finite number ≥ ``low`` for each coordinate, read-only."""
+    expected = "a list of finite numbers" + (f" >= {low:g}" if math.isfinite(low) else "")
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise MetricError(template(parameter, expected, values)) from None
+    if array.ndim != 1 or array.size == 0:
+        raise MetricError(template(parameter, expected, f"shape {array.shape}"))
+    if not (good := np.isfinite(array) & (array >= low)).all():
+        i = int(np.flatnonzero(~good)[0])
+        raise MetricError(template(parameter, expected, float(array[i])) + f" Its position is {i}.")
+    return frozen(array)
+
+
+def checked_names(names: Sequence[str], width: int) -> tuple[str, ...]:
+    """Coordinate names: one for each coordinate, or none at all."""
+    if not isinstance(names, list | tuple) or len(names) not in (0, width):
+        raise MetricError(template("names", f"a list of {width} coordinate names, or empty", names))
+    return tuple(map(str, names))
+
+
+def origin_of(population: Population) -> str:
+    """What a fitted metric remembers of its data."""
+    if len(population.x) == 0:
+        raise DataError("A metric cannot be fitted on an empty population: give at least one individual.")
+    return f"{population.schema.name} ({population.split}), {len(population.x)} individuals"
+
+
+def _products_upper(root: FloatArray, difference: FloatArray) -> FloatArray:
+    """At least ``|R (x − y)|``, entry by entry, given the rounded ``difference``.
+
+    With ``k`` nonzero entries in row ``i`` of ``R`` the computed ``(R t)_i`` is within
+    ``γ_k (|R| |t|)_i + k TINY`` of its real value in any order of summation; the difference adds a rounding.
+    """
+    size = np.abs(difference)
+    entries = np.count_nonzero(root, axis=1)
+    relative = np.array([gamma(int(k) + 2) for k in entries])
+    spread = product_upper(size, np.abs(root).T)
+    value = np.abs(difference @ root.T) + entries * TINY
+    entry = up(up(value) + up(relative * spread))
+    # Exactly 0 where no nonzero entry of the row meets a nonzero difference.
+    meets = (size != 0.0).astype(np.float64) @ (root != 0.0).astype(np.float64).T
+    return np.where(meets == 0.0, 0.0, entry)
+
+
+def _without_nan(distance: FloatArray) -> FloatArray:
+    """∞ in place of a NaN, which only an overflow can bring about here."""
+    return np.asarray(np.where(np.isnan(distance), np.inf, distance), dtype=np.float64)

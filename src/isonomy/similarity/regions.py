@@ -1,0 +1,271 @@
+"""The similar set as a union of convex pieces that bounds and attacks can work on.
+
+For every individual ``x`` the set ``{ y in X : d(x, y) ≤ δ }`` is covered by *regions* ``centre + V`` with ``V`` a
+:class:`~isonomy.sets.ConvexSets`:
+
+* ``unbounded``: one region, the ball of the metric, the same for everybody;
+* ``relaxed``: one region, the ball clipped by the ranges and simplices;
+* ``realizable``: one region per *branch*, a choice of categories, in which only numbers still move. A branch
+  counts when numbers can compensate for its change of categories: with ``R`` split into numeric and categorical
+  columns and the rows rotated so that the numeric columns only meet the first ones,
+  ``‖R v‖² = ‖T u + Q₁ᵀR f‖² + ‖Q₂ᵀR f‖²``. The second term is the price of the change ``f``; what remains of
+  ``δ²`` is the ball of ``u``. Branches are found by a depth-first sum over blocks in which every partial sum is a
+  lower bound of the price (:mod:`isonomy.similarity.branches`).
+
+**Soundness.** Regions cover the similar set; they may be larger. Branches are left out only when their price
+exceeds δ by more than every rounding error on the way; with more branches than ``max_branches`` an individual
+falls back to the relaxed region, which holds them all. Whole numbers narrow the box of a region to the lattice
+points inside it, with a margin far above rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isonomy.arithmetic import TINY, UNIT, FloatArray, down, dual_order, gamma, norm_upper, product_upper, up
+from isonomy.errors import MetricError
+from isonomy.population.domain import Domain
+from isonomy.sets import ConvexSets
+from isonomy.similarity.branches import Branches, enumerate_branches, pseudo_inverse
+from isonomy.similarity.metric import Metric, checked_delta
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+MAX_BRANCHES = 1024
+"""Beyond this many choices of categories an individual's similar set is relaxed."""
+
+LATTICE_MARGIN = 1e-9
+"""Whole numbers this close outside an interval still count as inside; far above any rounding error."""
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Convex pieces of similar sets: ``owner`` says whose, ``y = centre + v`` with ``v`` in ``sets``."""
+
+    owner: IntArray
+    centre: Tensor
+    sets: ConvexSets
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def __getitem__(self, rows: slice | IntArray | BoolArray) -> Regions:
+        return Regions(self.owner[rows], self.centre[rows], take(self.sets, rows))
+
+    def pieces(self, size: int) -> Iterator[Regions]:
+        """The regions in batches of at most ``size``."""
+        if len(self) <= size:
+            yield self
+            return
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+
+def take(sets: ConvexSets, rows: slice | IntArray | BoolArray) -> ConvexSets:
+    """Some rows of a batch; what is shared stays shared."""
+    if sets.rows == 1:
+        return sets
+    parts = ("radius", "offset", "low", "high", "base")
+    picked = {part: value[rows] for part in parts if len(value := getattr(sets, part)) > 1}
+    return replace(sets, **picked, _memo={})
+
+
+class Similarity:
+    """A metric, a δ and a domain, made ready to give the regions of any individuals."""
+
+    def __init__(self, metric: Metric, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES) -> None:
+        if metric.width != domain.width:
+            raise MetricError(f"The metric has {metric.width} coordinates but the individuals have {domain.width}.")
+        self.metric, self.delta, self.domain = metric, checked_delta(delta), domain
+        self.max_branches = max_branches
+        self.root, self.order = metric.gauge()
+        self.boxed = type(metric)._box is not Metric._box
+        self._shared: ConvexSets | None = None
+        self._branches: Branches | None = None
+        if domain.kind != "unbounded":
+            unlimited = ~(np.isfinite(domain.low) & np.isfinite(domain.high))
+            if unlimited.any():
+                name = domain.names[int(np.flatnonzero(unlimited)[0])]
+                raise MetricError(f"The coordinate '{name}' has no finite range: a {domain.kind} domain needs one.")
+
+    def regions(self, x: FloatArray) -> list[Regions]:
+        """The pieces of the similar sets of the rows of ``x`` (n, m), which must lie in the domain."""
+        x = np.require(x, dtype=np.float64, requirements=["C", "W"])  # as tensors need it
+        everybody = np.arange(len(x))
+        if self.domain.kind == "unbounded":
+            return [Regions(everybody, torch.from_numpy(x), self._unbounded(x))]
+        if self.domain.kind == "relaxed":
+            return [self._relaxed(x, everybody, self._one_hot_blocks())]
+        if self._branches is None:
+            self._branches = Branches.of(self.root, self.order, self.delta, self.domain)
+        return self._realizable(x, everybody, self._branches)
+
+    # -- the three domains --------------------------------------------------------------------------------
+
+    def _unbounded(self, x: FloatArray) -> ConvexSets:
+        if self._shared is not None:
+            return self._shared
+        low, high = self._box(x)
+        low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
+        if not len(self.root):
+            return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
+        ruled = self.root.any(axis=0) & ~self.domain.immutable
+        root = np.where(ruled, self.root, 0.0)
+        inverse, axis = axis_reach(root[:, ruled], self.order, self.delta)
+        if not np.isfinite(axis).all():
+            raise MetricError(
+                "The metric is singular, so on the unbounded domain similar individuals can be arbitrarily far apart: "
+                "give individuals a schema (domain 'relaxed' or 'realizable'), or a metric with a ridge."
+            )
+        low[:, ruled], high[:, ruled] = np.maximum(low[:, ruled], -axis), np.minimum(high[:, ruled], axis)
+        whole = np.zeros((len(ruled), len(root)))
+        whole[ruled] = inverse
+        sets = ConvexSets(
+            root=torch.from_numpy(root),
+            order=self.order,
+            radius=torch.tensor([self.delta], dtype=torch.float64),
+            offset=torch.zeros(1, len(root), dtype=torch.float64),
+            low=torch.from_numpy(low),
+            high=torch.from_numpy(high),
+            blocks=(),
+            base=torch.zeros(1, len(ruled), dtype=torch.float64),
+            inverse=torch.from_numpy(whole),
+        )
+        if not self.boxed:
+            self._shared = sets
+        return sets
+
+    def _relaxed(self, x: FloatArray, owner: IntArray, blocks: tuple[tuple[int, int], ...]) -> Regions:
+        low, high = self._ranges(x)
+        root, inverse = self._relaxed_root
+        sets = ConvexSets(
+            root=torch.from_numpy(root),
+            order=self.order,
+            radius=torch.full((1,), self.delta, dtype=torch.float64),
+            offset=torch.zeros(1, len(root), dtype=torch.float64),
+            low=torch.from_numpy(low),
+            high=torch.from_numpy(high),
+            blocks=blocks,
+            base=torch.from_numpy(x),
+            inverse=torch.from_numpy(inverse),
+        )
+        return Regions(owner, torch.from_numpy(x), sets)
+
+    def _realizable(self, x: FloatArray, owner: IntArray, branches: Branches) -> list[Regions]:
+        low, high = self._ranges(x)
+        found = enumerate_branches(branches, x, low, high, self.max_branches)
+        regions = []
+        if len(found.row):
+            regions.append(self._pieces(x, owner, low, high, branches, found.row, found.centre, found.relaxed))
+        if len(found.overflow):
+            crowd = found.overflow
+            regions.append(self._relaxed(x[crowd], owner[crowd], self._one_hot_blocks()))
+        return [piece for piece in regions if len(piece)]
+
+    def _pieces(
+        self,
+        x: FloatArray,
+        owner: IntArray,
+        low: FloatArray,
+        high: FloatArray,
+        branches: Branches,
+        row: IntArray,
+        centre: FloatArray,
+        relaxed: tuple[tuple[int, int], ...],
+    ) -> Regions:
+        """One region per branch: numbers move in what the change of categories leaves of the ball."""
+        low, high = low[row], high[row]
+        still = ~branches.numeric
+        for start, stop in relaxed:
+            still[start:stop] = False
+        low[:, still] = high[:, still] = 0.0
+        radius, offset = branches.leftover(centre - x[row])
+        reach = branches.reach(radius, offset)
+        if reach is not None:
+            low[:, branches.numeric] = np.maximum(low[:, branches.numeric], reach[0])
+            high[:, branches.numeric] = np.minimum(high[:, branches.numeric], reach[1])
+        self._narrow_to_lattice(centre, low, high)
+        alive = (low <= high).all(axis=1) & (radius >= 0)
+        sets = ConvexSets(
+            root=torch.from_numpy(branches.root),
+            order=self.order,
+            radius=torch.from_numpy(radius[alive]),
+            offset=torch.from_numpy(offset[alive]),
+            low=torch.from_numpy(low[alive]),
+            high=torch.from_numpy(high[alive]),
+            blocks=relaxed,
+            base=torch.from_numpy(centre[alive]),
+            inverse=torch.from_numpy(branches.inverse),
+        )
+        return Regions(owner[row[alive]], torch.from_numpy(centre[alive]), sets)
+
+    # -- boxes --------------------------------------------------------------------------------------------
+
+    def _box(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What the metric says of single coordinates; one shared row where it says nothing."""
+        if self.boxed:
+            return self.metric.box(x, self.delta)
+        return np.full((1, x.shape[1]), -np.inf), np.full((1, x.shape[1]), np.inf)
+
+    def _ranges(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The moves that metric box, domain ranges and immutability leave, outward."""
+        low, high = self._box(x)
+        low = np.maximum(low, np.minimum(down(self.domain.low - x), 0.0))
+        high = np.minimum(high, np.maximum(up(self.domain.high - x), 0.0))
+        low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
+        return low, high
+
+    def _narrow_to_lattice(self, centre: FloatArray, low: FloatArray, high: FloatArray) -> None:
+        """Shrink, in place, the interval of each whole-number coordinate to the lattice points within it."""
+        which = self.domain.integer
+        if not which.any():
+            return
+        origin, unit, here = self.domain.origin[which], self.domain.unit[which], centre[:, which]
+        first = (here + low[:, which]) * unit + origin
+        last = (here + high[:, which]) * unit + origin
+        margin = LATTICE_MARGIN * np.maximum(1.0, np.maximum(np.abs(first), np.abs(last)))
+        first, last = np.ceil(first - margin), np.floor(last + margin)
+        low[:, which] = _outward((first - origin) / unit - here, down)
+        high[:, which] = _outward((last - origin) / unit - here, up)
+
+    def _one_hot_blocks(self) -> tuple[tuple[int, int], ...]:
+        """The blocks that move in a simplex: not flags, not immutable."""
+        wide = [block for block in self.domain.blocks if block[1] - block[0] > 1]
+        return tuple(block for block in wide if not self.domain.immutable[block[0]])
+
+    @cached_property
+    def _relaxed_root(self) -> tuple[FloatArray, FloatArray]:
+        """The root on coordinates that may move, and its pseudo-inverse."""
+        root = np.where(self.domain.immutable, 0.0, self.root)
+        return root, pseudo_inverse(root)
+
+
+def _outward(move: FloatArray, step: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """A step outward, except for no move at all, which is exact."""
+    return np.where(move == 0.0, 0.0, step(move))
+
+
+def axis_reach(root: FloatArray, order: float, radius: float) -> tuple[FloatArray, FloatArray]:
+    """An approximate inverse ``K`` of a root, and the largest ``|v_i|`` with ``‖R v‖ ≤ radius``, rigorous.
+
+    **Soundness.** ``v = K R v + E v`` with ``E = I − K R``; so ``|v_i| ≤ radius ‖K_i‖_q + ‖E_i‖₁ ‖v‖_∞`` and, when
+    every ``‖E_i‖₁ ≤ ½``, ``‖v‖_∞ ≤ 2 radius max ‖K_i‖_q``. Otherwise the reach is infinite.
+    """
+    inverse = pseudo_inverse(root)
+    size = root.shape[1]
+    error = np.abs(np.eye(size) - inverse @ root)
+    error = error + gamma(len(root) + 4) * (np.eye(size) + product_upper(np.abs(inverse), np.abs(root))) + TINY
+    residual = norm_upper(error, 1)
+    norms = norm_upper(inverse, dual_order(order))
+    if not (residual <= 0.5).all():
+        return inverse, np.full(size, np.inf)
+    furthest = 2 * radius * (norms.max() if size else 0.0)
+    return inverse, (radius * norms + residual * furthest) * (1 + 8 * UNIT) + TINY

@@ -1,0 +1,150 @@
+"""The slack of rounded constants and fused functions reaches the function that the original computes."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+from isonomy.errors import UnsupportedOperationError
+from isonomy.networks.build import Builder, Value
+from isonomy.networks.graph import Activation, Affine, Graph, Input
+
+mpmath.mp.prec = 200
+
+FUNCTIONS = {
+    "gelu": lambda x: x * (1 + mpmath.erf(x / mpmath.sqrt(2))) / 2,
+    "silu": lambda x: x / (1 + mpmath.exp(-x)),
+    "gelu_tanh": lambda x: x * (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + mpf("0.044715") * x**3))) / 2,
+    "softplus": lambda x: mpmath.log1p(mpmath.exp(x)),
+}
+
+sizes = st.floats(1e-3, 1e3).map(lambda v: float(np.float32(v)))
+
+
+def enclosure(graph: Graph, x: float) -> tuple[mpf, mpf]:
+    """The range of the output of a one-wide chain at ``x``, in 200 bits, with all slacks."""
+    low = high = mpf(x)
+    for node in graph.nodes:
+        match node.op:
+            case Affine():
+                w, b = mpf(node.op.weight.item()), mpf(node.op.bias.item())
+                reach = mpf(node.op.weight_slack.item()) * max(abs(low), abs(high)) + mpf(node.op.bias_slack.item())
+                low, high = min(w * low, w * high) + b - reach, max(w * low, w * high) + b + reach
+            case Activation(kind=kind):
+                # Wide enough for the points used: every slope here is at most 2.
+                middle, half = FUNCTIONS[kind]((low + high) / 2), high - low
+                low, high = middle - half, middle + half
+            case Input():
+                pass
+            case _:
+                raise AssertionError(node.op)
+    return low, high
+
+
+def finished(builder: Builder, value: Value) -> Graph:
+    return builder.finish(value, "regression")[0]
+
+
+def f32(value: float) -> float:
+    return float(np.float32(value))
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes, sizes, st.floats(-8, 8))
+def test_gelu_with_any_constants(k: float, s: float, x: float) -> None:
+    builder = Builder((1,), 2)
+    gate = builder.add(builder.activation(builder.divide(builder.input, k), "erf"), 1.0)
+    graph = finished(builder, builder.scaled(builder.multiply(builder.scaled(builder.input, s), gate), 0.3))
+    assert [node.op for node in graph.nodes if isinstance(node.op, Activation)] == [Activation("gelu")]
+    low, high = enclosure(graph, x)
+    true = mpf(s) * mpf(x) * (1 + mpmath.erf(mpf(x) / mpf(k))) * mpf(0.3)
+    assert low <= true <= high
+    assert high - low <= 1e-12 * (1 + abs(s * x))
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes, sizes, st.floats(-8, 8), st.booleans())
+def test_silu_with_any_constants(k: float, s: float, x: float, negative: bool) -> None:
+    k = -k if negative else k
+    builder = Builder((1,), 2)
+    gate = builder.divide(builder.activation(builder.scaled(builder.input, k), "sigmoid"), s)
+    graph = finished(builder, builder.multiply(gate, builder.input))
+    low, high = enclosure(graph, x)
+    true = mpf(x) / (1 + mpmath.exp(-mpf(k) * mpf(x))) / mpf(s)
+    assert low <= true <= high
+    assert high - low <= 1e-12 * (1 + abs(x / s))
+
+
+@pytest.mark.parametrize("precision", [float, f32])
+@pytest.mark.parametrize("x", np.linspace(-7, 7, 57).tolist())
+def test_tanh_form(precision: type[float], x: float) -> None:
+    beta, kappa, s = precision(0.7978845608028654), precision(0.044715), 1.7
+    builder = Builder((1,), 2)
+    v = builder.scaled(builder.input, 1.0)
+    cube = builder.multiply(builder.multiply(builder.scaled(v, kappa), v), v)
+    inner = builder.scaled(builder.add(v, cube), beta)
+    gate = builder.add(1.0, builder.activation(inner, "tanh"))
+    graph = finished(builder, builder.multiply(builder.scaled(v, s), gate))
+    low, high = enclosure(graph, x)
+    argument = mpf(beta) * (mpf(x) + mpf(kappa) * mpf(x) ** 3)
+    assert low <= mpf(s) * mpf(x) * (1 + mpmath.tanh(argument)) <= high
+    assert high - low < (1e-5 if precision is f32 else 1e-13) * (1 + abs(x))
+
+
+def test_almost_functions_are_refused() -> None:
+    builder = Builder((1,), 2)
+    x = builder.input
+    gates = [
+        builder.add(builder.activation(x, "erf"), 1.5),
+        builder.add(builder.activation(x, "sigmoid"), 0.1),
+        builder.add(builder.activation(builder.add(x, 0.2), "erf"), 1.0),
+        builder.add(builder.activation(builder.scaled(x, -1.0), "erf"), 1.0),
+        builder.add(builder.activation(builder.add(x, builder.unfinished(x, "cube")), "tanh"), 1.0),
+    ]
+    for gate in gates:
+        with pytest.raises(UnsupportedOperationError, match="product of two tensors"):
+            builder.multiply(x, gate)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.1, 5), st.floats(-100, 100))
+def test_softplus_that_is_linear_beyond(beta: float, x: float) -> None:
+    from isonomy.networks.fusion import fused_where
+
+    builder = Builder((1,), 2)
+    t = builder.scaled(builder.input, beta)
+    smooth = builder.divide(builder.activation(t, "softplus", 1.0), beta)
+    value = fused_where(builder, builder.unfinished(t, "comparison", 20.0), builder.input, smooth)
+    low, high = enclosure(finished(builder, value), x)
+    y = mpf(beta) * mpf(x)
+    assert low <= (mpf(x) if y > 20 else mpmath.log1p(mpmath.exp(y)) / mpf(beta)) <= high
+    assert high - low < 1e-7 / beta
+
+
+@settings(max_examples=100, deadline=None)
+@given(*[st.floats(-50, 50)] * 4, st.floats(0, 50), st.floats(1e-8, 1.0))
+def test_batch_norm_and_division(
+    x: float, scale: float, bias: float, mean: float, variance: float, epsilon: float
+) -> None:
+    builder = Builder((1,), 2)
+    parts = [np.array([each]) for each in (scale, bias, mean, variance)]
+    graph = finished(builder, builder.normalise(builder.input, *parts, epsilon))
+    low, high = enclosure(graph, x)
+    true = (mpf(x) - mpf(mean)) / mpmath.sqrt(mpf(variance) + mpf(epsilon)) * mpf(scale) + mpf(bias)
+    assert low <= true <= high
+    if abs(scale) > 1e-300:
+        low, high = enclosure(finished(builder, builder.divide(builder.input, scale)), x)
+        assert low <= mpf(x) / mpf(scale) <= high
+
+
+def test_dividing_by_a_power_of_two_is_exact() -> None:
+    builder = Builder((3,), 2)
+    layer = finished(builder, builder.divide(builder.input, np.array([2.0, -0.25, 3.0]))).nodes[-1].op
+    assert isinstance(layer, Affine)
+    assert (layer.weight_slack > 0).tolist() == [False, False, True]
+    assert torch.equal(layer.weight.diagonal()[:2], torch.tensor([0.5, -4.0], dtype=torch.float64))

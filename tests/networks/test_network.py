@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
+from isonomy.networks.graph import ACTIVATIONS, Activation, Add, Affine, Concat, Graph, Input, Node, Select
+from isonomy.networks.network import Network
+
+RANDOM = np.random.default_rng(0)
+
+
+def perceptron(outputs: int = 3, head: str = "softmax", activation: str = "relu") -> Network:
+    random = np.random.default_rng(1)
+    sizes = [4, 6, 5, outputs]
+    weights = [random.standard_normal((b, a)) for a, b in pairwise(sizes)]
+    return Network.from_layers(weights, [random.standard_normal(b) for b in sizes[1:]], activation, head)  # type: ignore[arg-type]
+
+
+def test_margins_of_each_head() -> None:
+    x = torch.from_numpy(RANDOM.standard_normal((7, 4)))
+    for k in (2, 3, 4):
+        network = perceptron(k)
+        z = network.logits(x)
+        pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
+        expected = torch.stack([z[:, j] - z[:, c] for c, j in pairs], 1)
+        assert torch.allclose(network.margins.evaluate(x), expected, atol=1e-12)
+        assert len(network.margins.nodes) == len(network.graph.nodes)  # merged into the last layer
+        assert np.allclose(network(x), torch.softmax(z, 1).numpy())
+    for head in ("sigmoid", "regression"):
+        network = perceptron(1, head)
+        assert torch.equal(network.margins.evaluate(x), network.logits(x))
+    p = perceptron(1, "sigmoid")(x)
+    assert p.shape == (7, 2)
+    assert np.allclose(p.sum(1), 1)
+    assert perceptron(3, "sigmoid")(x).shape == (7, 3)
+    with pytest.raises(NetworkError, match="one raw number"):
+        perceptron(1, "softmax")
+
+
+def test_adapters_go_in_front() -> None:
+    network = perceptron()
+    adapter = Affine.of(torch.from_numpy(RANDOM.standard_normal((4, 9))), torch.ones(4))
+    adapted = network.adapted(adapter)
+    x = torch.from_numpy(RANDOM.standard_normal((5, 9)))
+    moved = x @ adapter.weight.T + adapter.bias
+    assert torch.allclose(adapted.logits(x), network.logits(moved))
+    assert adapted.input_width == 9
+    assert len(adapted.margins.nodes) == len(network.margins.nodes)
+    with pytest.raises(NetworkError, match="gives 3 numbers but 'network' reads 4"):
+        network.adapted(Affine.identity(3))
+
+
+def test_hash_is_of_the_function_not_the_name() -> None:
+    network = perceptron()
+    assert network.hash() == perceptron().hash()
+    assert network.hash() == Network(network.graph, network.head, "other").hash()
+    assert network.hash() != perceptron(activation="tanh").hash()
+    assert network.hash() != Network(network.graph, "sigmoid").hash()
+    changed = list(network.graph.nodes)
+    layer = changed[1].op
+    assert isinstance(layer, Affine)
+    changed[1] = Node(Affine.of(layer.weight + 1e-15, layer.bias), (0,))
+    assert network.hash() != Network(Graph(tuple(changed)), network.head).hash()
+
+
+def test_gradients_flow_and_large_tables_are_cut() -> None:
+    network = perceptron()
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    network.logits(x).sum().backward()
+    assert x.grad is not None
+    assert bool(x.grad.any())
+    big = RANDOM.standard_normal((40_000, 4))
+    assert np.allclose(network(big)[-5:], network(big[-5:]))
+    assert network(np.zeros((0, 4))).shape == (0, 3)
+    fixed = np.ones((2, 4))
+    fixed.flags.writeable = False
+    assert network(fixed).shape == (2, 3)
+    with pytest.raises(NetworkError, match="'x' must be a table of 4 columns"):
+        network(np.zeros((2, 5)))
+
+
+def test_activations_are_the_textbook_functions() -> None:
+    x = torch.linspace(-30, 30, 2001, dtype=torch.float64)
+    phi = 0.5 * (1 + torch.erf(x / 2**0.5))
+    expected = {
+        Activation("relu"): torch.clamp(x, min=0),
+        Activation("leaky_relu", (-2.0,)): torch.where(x > 0, x, -2 * x),
+        Activation("softplus", (2.0,)): torch.log1p(torch.exp(-2 * x.abs())) / 2 + x.clamp(min=0),
+        Activation("elu", (0.5,)): torch.where(x > 0, x, 0.5 * torch.expm1(x)),
+        Activation("gelu"): x * phi,
+        Activation("gelu_tanh"): functional.gelu(x, approximate="tanh"),
+        Activation("silu"): x * torch.sigmoid(x),
+        Activation("clip", (-1.0, torch.inf)): x.clamp(min=-1),
+    }
+    for activation, values in expected.items():
+        assert torch.allclose(activation(x), values, rtol=1e-12, atol=1e-15), activation
+    slopes = Activation("prelu", (0.5, -1.0))
+    assert torch.equal(slopes(torch.tensor([[-2.0, -2.0], [3.0, 3.0]])), torch.tensor([[-1.0, 2.0], [3.0, 3.0]]))
+
+
+def test_bad_graphs_are_refused() -> None:
+    start = Node(Input(2), (), "x")
+    cases = {
+        "begin with its input": (Node(Add(), (0, 0)),),
+        "takes 3 numbers but gets 2": (start, Node(Affine.identity(3), (0,))),
+        "not only earlier": (start, Node(Add(), (0, 1))),
+        "equal width": (start, Node(Select((0,)), (0,)), Node(Add(), (0, 1))),
+        "does not fit 2": (start, Node(Select((2,)), (0,))),
+        "2 numbers": (start, Node(Activation("prelu", (1.0,)), (0,))),
+        "cannot read 2 nodes": (start, Node(Activation("relu"), (0, 0))),
+        "one input node": (start, Node(Input(2))),
+        "cannot read 0": (start, Node(Concat(), ())),
+    }
+    for words, nodes in cases.items():
+        with pytest.raises(NetworkError, match=words):
+            Graph(tuple(nodes))
+    with pytest.raises(UnsupportedOperationError, match=r"'sine'.*" + ", ".join(sorted(ACTIVATIONS))):
+        Activation("sine")
+    for kind, parameters in (("softplus", (0.0,)), ("elu", (-1.0,)), ("clip", (1.0, 0.0)), ("relu", (1.0,))):
+        with pytest.raises(NetworkError):
+            Activation(kind, parameters)
+    with pytest.raises(ParameterError, match="'head' must be one of"):
+        Network(Graph((start,)), "logits")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="'biases' must be"):
+        Network.from_layers([np.eye(2)], [])

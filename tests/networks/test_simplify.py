@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
+from isonomy.networks.simplify import simplify
+
+from .exact import encloses, evaluate
+from .strategies import graphs
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.integers(0, 1000))
+def test_values_stay(graph: Graph, seed: int) -> None:
+    x = torch.randn(6, graph.input_width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    simple = simplify(graph)
+    before, after = graph.evaluate(x), simple.evaluate(x)
+    scale = 1 + before.abs().max() + max((_reach(graph) * x.abs().max()).item(), 1.0)
+    assert torch.allclose(before, after, rtol=1e-9, atol=1e-11 * float(scale))
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs())
+def test_the_form_is_simple(graph: Graph) -> None:
+    simple = simplify(graph)
+    assert len(simplify(simple).nodes) == len(simple.nodes)
+    read = simple.consumers
+    for i, node in enumerate(simple.nodes):
+        assert i == len(simple.nodes) - 1 or read[i]  # nothing is dead
+        under = [simple.nodes[j].op for j in node.inputs]
+        match node.op:
+            case Affine():
+                merged_with_input = isinstance(under[0], Affine) and simple.nodes[node.inputs[0]].inputs == (0,)
+                assert not merged_with_input
+                assert not (isinstance(under[0], Affine | Select) and len(read[node.inputs[0]]) == 1)
+            case Select():
+                assert node.inputs != (0,)
+                assert not (isinstance(under[0], Affine | Select) and len(read[node.inputs[0]]) == 1)
+            case Add():
+                assert len(set(node.inputs)) == len(node.inputs)
+
+
+@settings(max_examples=150, deadline=None)
+@given(graphs(activations=False))
+def test_affine_graphs_become_one_rigorous_layer(graph: Graph) -> None:
+    simple = simplify(graph)
+    assert len(simple.nodes) <= 2
+    width = graph.input_width
+    bias = evaluate(graph, [Fraction(0)] * width)
+    columns = [evaluate(graph, [Fraction(int(i == j)) for i in range(width)]) for j in range(width)]
+    weight = [[columns[j][i] - bias[i] for j in range(width)] for i in range(len(bias))]
+    if len(simple.nodes) == 1:
+        assert weight == [[int(i == j) for j in range(width)] for i in range(width)]
+        assert not any(bias)
+    else:
+        layer = simple.nodes[1].op
+        assert isinstance(layer, Affine)
+        assert encloses(layer, weight, bias)
+
+
+def _reach(graph: Graph) -> torch.Tensor:
+    """A crude size of what flows through a graph, for a tolerance."""
+    reach = torch.ones(())
+    for node in graph.nodes:
+        if isinstance(node.op, Affine):
+            reach = reach * (1 + node.op.weight.abs().sum(1).max() + node.op.bias.abs().max())
+        elif isinstance(node.op, Add):
+            reach = reach * len(node.inputs)
+    return reach
+
+
+def layer(out: int, read: int, seed: int = 0) -> Affine:
+    generator = torch.Generator().manual_seed(seed)
+    return Affine.of(torch.randn(out, read, generator=generator).double(), torch.randn(out, generator=generator))
+
+
+def test_shared_layers_are_kept_and_selections_move() -> None:
+    graph = Graph(
+        (
+            Node(Input(3), (), "x"),
+            Node(Select((2, 1, 0)), (0,), "turned"),
+            Node(layer(4, 3), (1,), "first"),
+            Node(Activation("relu"), (2,), "relu"),
+            Node(Select((3, 2, 1, 0)), (3,), "back"),
+            Node(layer(4, 4, 1), (4,), "second"),
+            Node(Activation("tanh"), (5,), "tanh"),
+            Node(Add(), (5, 6), "residual"),
+            Node(Concat(), (7, 1), "joined"),
+            Node(Activation("relu"), (2,), "dead"),
+            Node(layer(2, 7, 2), (8,), "last"),
+        )
+    )
+    simple = simplify(graph)
+    kinds = [type(node.op).__name__ for node in simple.nodes]
+    assert "dead" not in [node.name for node in simple.nodes]
+    assert "Select" not in kinds
+    assert kinds[:5] == ["Input", "Affine", "Activation", "Affine", "Activation"]
+    x = torch.randn(5, 3, dtype=torch.float64)
+    assert torch.allclose(graph.evaluate(x), simple.evaluate(x), atol=1e-12)

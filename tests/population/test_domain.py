@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.population.strategies import Case, cases, patient
+
+from isonomy.errors import ParameterError
+from isonomy.population import Domain, Feature, Schema
+
+PEOPLE = Schema(
+    "people",
+    (
+        Feature("age", "integer", low=18, high=98, immutable=True),
+        Feature("pay", low=0, high=10, fill=5),
+        Feature("sex", "categorical", categories=("f", "m", "x")),
+    ),
+)
+SOMEBODY = np.array([1 / 80, 0.3, 0.0, 0.0, 1.0, 0.0])
+
+
+def moved(**changes: float) -> np.ndarray:
+    x = SOMEBODY.copy()
+    for name, value in changes.items():
+        x[int(name[1:])] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("x", "kinds"),
+    [
+        (SOMEBODY, "URE"),
+        (moved(x0=0.013), "UR"),  # between two ages
+        (moved(x0=1 + 1 / 80), "U"),  # 99 years
+        (moved(x1=-1e-300), "U"),
+        (moved(x2=1.0), "UR"),  # missing, but not the fill value
+        (moved(x1=0.5, x2=1.0), "URE"),
+        (moved(x2=0.5), "UR"),
+        (moved(x3=0.25, x4=0.75), "UR"),
+        (moved(x3=1.0), "U"),  # two categories at once
+        (moved(x4=0.0), "U"),  # no category
+        (moved(x3=-0.5, x4=1.5), "U"),
+        (moved(x1=np.nan), ""),
+        (moved(x1=np.inf), ""),
+        (moved(x0=1e308), "U"),
+    ],
+)
+def test_membership(x: np.ndarray, kinds: str) -> None:
+    for kind, letter in (("unbounded", "U"), ("relaxed", "R"), ("realizable", "E")):
+        domain = PEOPLE.domain(kind)  # type: ignore[arg-type]
+        assert domain.contains(x).tolist() == [letter in kinds]
+        assert domain.contains(np.stack([x, SOMEBODY])).tolist() == [letter in kinds, True]
+
+
+def test_immutable_coordinates_must_agree() -> None:
+    domain = PEOPLE.domain()
+    other = moved(x1=0.9)
+    assert domain.allows(SOMEBODY, other).tolist() == [True]
+    assert domain.allows(SOMEBODY, moved(x0=2 / 80)).tolist() == [False]
+    assert domain.allows(SOMEBODY, np.stack([other, moved(x1=1.1)])).tolist() == [True, False]
+    assert domain.with_kind("unbounded").allows(SOMEBODY, moved(x0=2 / 80)).tolist() == [False]
+
+
+@patient
+@given(st.integers(-(2**48), 2**48), st.floats(-(2.0**48), 2.0**48), st.floats(1e-150, 1e150))
+def test_the_lattice_knows_every_whole_number(k: int, origin: float, unit: float) -> None:
+    domain = Schema("s", (Feature("k", "integer", origin=origin, unit=unit),)).domain()
+    x = np.array([[(k - origin) / unit]])
+    assert domain.contains(x).all()
+    assert np.array_equal(domain.snap(x), x)
+
+
+@patient
+@given(cases(), st.floats(-0.49, 0.49))
+def test_snapping_goes_to_the_nearest_lattice_value(case: Case, share: float) -> None:
+    domain = case.schema.domain()
+    x = case.schema.encode(case.frame).x
+    room = np.abs(x * domain.unit) + np.abs(domain.origin)
+    assume((room < 1e12).all())
+    shifted = np.where(domain.integer, x + share / domain.unit, x)
+    assert np.array_equal(domain.snap(shifted), x)
+    assert np.array_equal(domain.with_kind("relaxed").snap(shifted), shifted)
+
+
+@patient
+@given(cases())
+def test_kinds_are_nested(case: Case) -> None:
+    x = case.schema.encode(case.frame).x
+    middle = (x[:1] + x[-1:]) / 2
+    inside = [case.schema.domain(kind).contains(middle)[0] for kind in ("unbounded", "relaxed", "realizable")]
+    assert inside[:2] == [True, True]
+    numeric = case.schema.domain().numeric
+    assert numeric.sum() == sum(f.kind != "categorical" for f in case.schema.features)
+
+
+def test_the_unbounded_domain_forgets_everything_but_immutability() -> None:
+    free = PEOPLE.domain("unbounded")
+    assert np.isneginf(free.low).all() and np.isposinf(free.high).all()
+    assert free.blocks == () and free.fills == () and not free.integer.any()
+    assert free.immutable.tolist() == [True] + [False] * 5
+    with pytest.raises(ParameterError, match=r"use schema\.domain\('relaxed'\)"):
+        free.with_kind("relaxed")
+    assert PEOPLE.domain("relaxed").with_kind("realizable").contains(SOMEBODY).all()
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ParameterError, match=r"'unbounded', 'relaxed' or 'realizable'\. Got 'open'"):
+        PEOPLE.domain("open")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="rows of 6 coordinates"):
+        PEOPLE.domain().contains(np.zeros((2, 5)))
+    with pytest.raises(ValueError, match="read-only"):
+        PEOPLE.domain().low[0] = 1
+    assert Domain.unbounded(2).names == ("x0", "x1")
