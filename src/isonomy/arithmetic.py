@@ -82,7 +82,8 @@ def norm_upper(x: FloatArray, order: float, axis: int = -1) -> FloatArray:
     root = np.sqrt(np.square(scaled).sum(axis=axis, keepdims=True)) * grow
     # Squares below TINY may vanish: together they hide at most sqrt(terms TINY) of the scaled norm.
     root = np.where(largest > 0, root + math.sqrt(terms) * 2.0**-510, 0.0)
-    return np.asarray(np.squeeze(np.ldexp(root, exponent), axis=axis), dtype=np.float64)
+    # Scaling back may round once more, among subnormal numbers.
+    return np.asarray(up(np.squeeze(np.ldexp(root, exponent), axis=axis)), dtype=np.float64)
 
 
 def dual_order(order: float) -> float:

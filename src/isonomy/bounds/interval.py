@@ -31,7 +31,7 @@ from isonomy.arithmetic import TINY, UNIT, UNIT32, gamma
 from isonomy.bounds.activations import doubt, image, shape
 from isonomy.errors import NotANumberError
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Node, Select
-from isonomy.sets import ConvexSets, norm_upper
+from isonomy.sets import Shape, norm_upper
 
 WIDE = 64
 """From this width on, moves are carried in float32; narrower layers cost nothing and stay in float64."""
@@ -75,7 +75,7 @@ class Interval:
         self.unit = UNIT32 if working == torch.float32 else UNIT
         self.prepared = {i: self._prepare(node) for i, node in enumerate(graph.nodes) if isinstance(node.op, Affine)}
 
-    def enclose(self, centre: Tensor, sets: ConvexSets | None) -> Enclosure:
+    def enclose(self, centre: Tensor, sets: Shape | None) -> Enclosure:
         """Enclose the outputs over ``centre + sets``; ``None`` means the centres themselves.
 
         Moves too large for float32 are computed again in float64; moves too large for that are infinite.
@@ -85,10 +85,10 @@ class Interval:
             found = Interval(self.graph, float32_run=self.run_unit is not None, working=torch.float64)._run(
                 centre, sets
             )
-        low, high = torch.nan_to_num(found.low, nan=-torch.inf), torch.nan_to_num(found.high, nan=torch.inf)
+        low, high = found.low.where(~found.low.isnan(), -torch.inf), found.high.where(~found.high.isnan(), torch.inf)
         return Enclosure(found.point, found.error, low, high)
 
-    def _run(self, centre: Tensor, sets: ConvexSets | None) -> Enclosure:
+    def _run(self, centre: Tensor, sets: Shape | None) -> Enclosure:
         moves: list[Moves | None] = [None]
         last_use = {j: i for i, node in enumerate(self.graph.nodes) for j in node.inputs}
         for i, node in enumerate(self.graph.nodes[1:], start=1):
@@ -112,7 +112,7 @@ class Interval:
 
     # -- one rule per operation ------------------------------------------------------------------------------
 
-    def _node(self, i: int, node: Node, centre: Tensor, sets: ConvexSets | None, moves: list[Moves | None]) -> Moves:
+    def _node(self, i: int, node: Node, centre: Tensor, sets: Shape | None, moves: list[Moves | None]) -> Moves:
         read = [self._input(centre, sets) if j == 0 else moves[j] for j in node.inputs if not _first(node)]
         known = [m for m in read if m is not None]
         match node.op:
@@ -132,7 +132,7 @@ class Interval:
                 return self._select(list(index), known[0])
         raise AssertionError(f"no interval rule for {node.op}")
 
-    def _input(self, centre: Tensor, sets: ConvexSets | None) -> Moves:
+    def _input(self, centre: Tensor, sets: Shape | None) -> Moves:
         """The coordinates themselves, for a network that reads them past its first layer."""
         error = centre.new_zeros(len(centre))
         if sets is None:
@@ -150,7 +150,7 @@ class Interval:
             error = norm_upper(centre, 2) * (2 * self.run_unit)
         return self._in_working(centre, error, (high + low) / 2, spread)
 
-    def _first_layer(self, i: int, op: Affine, centre: Tensor, sets: ConvexSets | None) -> Moves:
+    def _first_layer(self, i: int, op: Affine, centre: Tensor, sets: Shape | None) -> Moves:
         layer = self.prepared[i]
         point = torch.addmm(op.bias, centre, op.weight.T)
         size = norm_upper(centre, 2)

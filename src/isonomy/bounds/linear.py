@@ -24,10 +24,10 @@ from torch import Tensor
 
 from isonomy.arithmetic import UNIT, gamma
 from isonomy.bounds.activations import doubt, shape
-from isonomy.bounds.interval import STEPS, Enclosure, Interval, Moves, settled
-from isonomy.bounds.relaxations import MODES, Lines, Mode, lines
+from isonomy.bounds.interval import STEPS, Enclosure, Interval, Moves
+from isonomy.bounds.relaxations import MODES, Lines, Mode, lean, lines
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
-from isonomy.sets import ConvexSets, norm_upper
+from isonomy.sets import ConvexSets, Shape, norm_upper
 
 PASS = 2048
 """Rows of coefficients in one backward pass: small enough to stay in cache, large enough for fast products."""
@@ -40,7 +40,7 @@ class Linear:
         self.graph = graph
         self.interval = Interval(graph, float32_run=float32_run)
 
-    def enclose(self, centre: Tensor, sets: ConvexSets, modes: tuple[Mode, ...] = MODES) -> Enclosure:
+    def enclose(self, centre: Tensor, sets: Shape, modes: tuple[Mode, ...] = MODES) -> Enclosure:
         """Enclose the outputs over ``centre + sets``, never worse than the interval tier."""
         sweep = _Sweep(self.interval, centre, sets)
         found = sweep.run()
@@ -73,12 +73,13 @@ class _Seen:
 class _Sweep:
     """One batch of regions: forward with the interval tier, backward wherever a neuron is left unstable."""
 
-    def __init__(self, interval: Interval, centre: Tensor, sets: ConvexSets) -> None:
+    def __init__(self, interval: Interval, centre: Tensor, sets: Shape) -> None:
         self.interval, self.graph, self.centre, self.sets = interval, interval.graph, centre, sets
         self.unit = max(UNIT, interval.run_unit or 0.0)
         self.moves: dict[int, Moves] = {}
         self.seen: dict[int, _Seen] = {}
         self.lines: dict[int, dict[Mode, Lines]] = {}
+        self.constants: dict[int, tuple[Tensor, Tensor]] = {}
         self.cost: dict[int, Tensor] = {}  # per node and region: what ‖c‖₂ is multiplied with
         self.ground = _Ground(sets)
 
@@ -103,10 +104,7 @@ class _Sweep:
 
     def _extremes(self, i: int) -> tuple[Tensor, Tensor]:
         """The lowest and highest move of a node, in float64."""
-        if i == 0:
-            moves = self.interval._input(self.centre, self.sets)
-        else:
-            moves = self.moves[i]
+        moves = self.interval._input(self.centre, self.sets) if i == 0 else self.moves[i]
         shift, spread = moves.shift.double(), moves.spread.double()
         spread = spread + (STEPS * self.interval.unit) * (spread + shift.abs())
         return shift - spread, shift + spread
@@ -122,9 +120,7 @@ class _Sweep:
         rows, columns = loose.nonzero(as_tuple=True)
         for start in range(0, len(rows), PASS):
             row, column = rows[start : start + PASS], columns[start : start + PASS]
-            start_at = torch.zeros(len(row), point.shape[1], dtype=torch.float64)
-            start_at[torch.arange(len(row)), column] = 1.0
-            bottom, top = self.both_sides(i, start_at, row, "chord", column)
+            bottom, top = self._neurons(i, row, column)
             low[row, column] = torch.maximum(low[row, column], bottom)
             high[row, column] = torch.minimum(high[row, column], top)
         moves = self.interval._in_working(point, self.moves[i].error, (low + high) / 2, (high - low) / 2)
@@ -164,9 +160,7 @@ class _Sweep:
 
     # -- backward --------------------------------------------------------------------------------------------
 
-    def both_sides(
-        self, i: int, rows: Tensor, owner: Tensor, mode: Mode, column: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def both_sides(self, i: int, rows: Tensor, owner: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
         """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``."""
         if mode == "chord":
             return self._parallel(i, rows, owner)
@@ -174,7 +168,7 @@ class _Sweep:
 
     def _upper(self, i: int, rows: Tensor, owner: Tensor, mode: Mode) -> Tensor:
         pending, constant = {i: rows}, rows.new_zeros(len(rows))
-        ground = self.ground.start(len(rows))
+        ground = self.ground.start()
         for k in range(i, 0, -1):
             c = pending.pop(k, None)
             if c is None:
@@ -195,10 +189,41 @@ class _Sweep:
 
     def _parallel(self, i: int, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Both sides at once: with parallel lines the coefficients are the same, only the constants differ."""
-        pending = {i: rows}
-        middle, half = rows.new_zeros(len(rows)), rows.new_zeros(len(rows))
-        ground = self.ground.start(len(rows))
-        for k in range(i, 0, -1):
+        return self._descend({i: rows}, owner, rows.new_zeros(len(rows)), rows.new_zeros(len(rows)))
+
+    def _neurons(self, i: int, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sides of single neurons ``column`` of node ``i``.
+
+        The first layer that they meet needs no product: its coefficients are rows of the weight. Nor do the
+        constants of the activation below it: they are entries of one product for all neurons of a region.
+        """
+        node = self.graph.nodes[i]
+        if not isinstance(node.op, Affine):
+            one = torch.zeros(len(row), self.graph.width(i), dtype=torch.float64)
+            one[torch.arange(len(row)), column] = 1.0
+            return self._parallel(i, one, row)
+        c, (below,) = node.op.weight[column], node.inputs
+        size = norm_upper(node.op.weight, 2)[column]
+        half = self.cost[i][row]
+        if not isinstance(self.graph.nodes[below].op, Activation):
+            return self._descend({below: c}, row, torch.zeros_like(half), half)
+        if i not in self.constants:
+            known, weight = self._lines(below, "chord"), node.op.weight
+            middle = (known.above + known.below) @ weight.T / 2
+            self.constants[i] = middle, (known.above - known.below) @ weight.abs().T / 2
+        middles, halves = self.constants[i]
+        half = half + halves[row, column] + size * self.cost[below][row]
+        c = c * self._lines(below, "chord").slope_above[row]
+        return self._descend({self.graph.nodes[below].inputs[0]: c}, row, middles[row, column], half)
+
+    def _descend(
+        self, pending: dict[int, Tensor], owner: Tensor, middle: Tensor, half: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Carry coefficients down to the input along parallel lines, from constants ``middle ± half``."""
+        ground = self.ground.start()
+        if 0 in pending:
+            ground.land(pending.pop(0), None)
+        for k in range(max(pending, default=0), 0, -1):
             c = pending.pop(k, None)
             if c is None:
                 continue
@@ -229,8 +254,8 @@ class _Sweep:
                     self._pass(pending, j, c, ground)
                 terms = [norm_upper(torch.maximum(*map(torch.abs, self._extremes(j))), 2) for j in node.inputs]
                 points = [norm_upper(self.centre if j == 0 else self.moves[j].point, 2) for j in node.inputs]
-                cost = sum(terms) + sum(points)
-                return norm_upper(c, 2) * (cost * (8 * self.unit * len(node.inputs))).expand(len(self.centre))[owner]
+                cost = torch.stack([term.expand(len(self.centre)) for term in (*terms, *points)]).sum(0)
+                return norm_upper(c, 2) * (cost * (8 * self.unit * len(node.inputs)))[owner]
             case Concat():
                 start = 0
                 for j in node.inputs:
@@ -257,58 +282,72 @@ class _Sweep:
             pending[j] = c
 
     def _lines(self, k: int, mode: Mode) -> Lines:
-        known = self.lines[k]
+        known, seen = self.lines[k], self.seen[k]
+        if "chord" not in known:
+            known["chord"] = lines(seen.op, seen.point, seen.value, seen.low, seen.high, self.unit)
         if mode not in known:
-            seen = self.seen[k]
-            known[mode] = lines(seen.op, seen.point, seen.value, seen.low, seen.high, mode, self.unit)
+            known[mode] = lean(known["chord"], seen.op, seen.point, seen.value, mode)
         return known[mode]
 
 
 class _Ground:
     """Where backward passes end: the input, and the support function of the regions there."""
 
-    def __init__(self, sets: ConvexSets) -> None:
+    def __init__(self, sets: Shape) -> None:
         self.sets = sets
         extent = sets.extent
-        whole = sets.rows == 1 or sets.blocks
+        blocks = isinstance(sets, ConvexSets) and sets.blocks
+        whole = sets.rows == 1 or bool(blocks)
         self.moving = torch.ones(extent.shape[1], dtype=torch.bool) if whole else (extent > 0).any(0)
+        self.folds = sets.folds
         self.known: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def start(self, rows: int) -> _Landing:
-        return _Landing(self, torch.zeros(rows, int(self.moving.sum()), dtype=torch.float64))
+    def start(self) -> _Landing:
+        """A new backward pass."""
+        return _Landing(self)
 
     def columns(self, op: Affine | None) -> tuple[Tensor, Tensor]:
-        """The layer on the coordinates that can move, and per unit of ‖c‖₂ the doubt about ``c W`` per coordinate."""
+        """What ``c`` is multiplied with, and what that costs per unit of ‖c‖₂ (per coordinate, or in all if folded)."""
         key = id(op)
         if key not in self.known:
             weight = torch.eye(len(self.moving), dtype=torch.float64) if op is None else op.weight
-            weight = weight[:, self.moving].contiguous()
-            columns = norm_upper(weight.T, 2) * (2 * gamma(len(weight) + 16))
-            self.known[key] = (weight, columns)
+            if self.folds:
+                self.known[key] = self.sets.fold(weight)
+            else:
+                weight = weight[:, self.moving].contiguous()
+                self.known[key] = weight, norm_upper(weight.T, 2) * (2 * gamma(len(weight) + 16))
         return self.known[key]
 
 
 class _Landing:
     """What one backward pass has brought down to the input."""
 
-    def __init__(self, ground: _Ground, total: Tensor) -> None:
-        self.ground, self.total = ground, total
-        self.doubt = torch.zeros_like(total)
-        self.lands = 0
+    def __init__(self, ground: _Ground) -> None:
+        self.ground = ground
+        self.total: Tensor | None = None
+        self.doubt: Tensor
 
     def land(self, c: Tensor, op: Affine | None) -> None:
         """Add ``c W`` (``c`` itself when there is no layer)."""
-        weight, columns = self.ground.columns(op)
-        first = self.lands == 0
-        self.lands += 1
-        self.total = c @ weight if first else self.total + c @ weight
-        doubt = norm_upper(c, 2)[:, None] * columns
-        self.doubt = doubt if first else self.doubt + doubt + self.total.abs() * (4 * UNIT)
+        weight, cost = self.ground.columns(op)
+        size = norm_upper(c, 2)
+        doubt = size * cost if self.ground.folds else size[:, None] * cost
+        if self.total is None:
+            self.total, self.doubt = c @ weight, doubt
+            return
+        before = self.total
+        self.total = before + c @ weight
+        # Sums of several landings round once more, relative to both parts.
+        more = (before.abs() + self.total.abs()) * (4 * UNIT)
+        self.doubt = self.doubt + doubt + (self.ground.sets.folded_support(more) if self.ground.folds else more)
 
     def support(self, owner: Tensor, negative: bool = False) -> Tensor:
         """The largest value of the landed coefficients over the regions of their owners."""
-        total = -self.total if negative else self.total
-        return self.ground.sets.support_of(total, self.doubt, owner, self.ground.moving)
+        assert self.total is not None
+        sets = self.ground.sets
+        if self.ground.folds:  # symmetric, so the sign does not matter
+            return (sets.folded_support(self.total) + self.doubt) * (1 + gamma(8))
+        return sets.support_of(-self.total if negative else self.total, self.doubt, owner, self.ground.moving)
 
 
 def _bends(op: Activation, first: Tensor, last: Tensor) -> Tensor:

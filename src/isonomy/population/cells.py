@@ -7,6 +7,7 @@ name the first one, or exclude and count such rows.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,11 @@ from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature
 
 _UNKNOWN, _ABSENT = -1, -2  # in place of a rank
 _SHOWN = 12  # categories listed in an error
+_BLOCK = 1 << 16  # rows encoded at a time: what is needed meanwhile stays small beside the result
+
+
+class NoRowFitsError(DataError):
+    """Rows that do not fit were to be left out, and none was left."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +67,37 @@ def find_column(table: pd.DataFrame, name: str) -> pd.Series:
     return table[name]
 
 
-def keep_rows(columns: list[Cells], unknown: str) -> BoolArray:
-    """The rows whose cells can all be read; with ``unknown="error"`` the first that cannot is an error."""
+def encode_table(
+    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str
+) -> tuple[FloatArray, list[FloatArray], BoolArray]:
+    """The coordinates ``(n, m)`` of the features, the one coordinate of each single (label, weight), rows kept.
+
+    With ``unknown="error"`` the first cell that cannot be read is an error; with ``"exclude"`` such rows are left out
+    of all that is returned, and the mask of the rows kept says which. The result is the only array of its size: large
+    tables are encoded block by block into it.
+    """
     if unknown not in ("error", "exclude"):
         raise ParameterError(template("unknown", "'error' or 'exclude'", unknown))
-    kept: BoolArray = ~np.logical_or.reduce([cells.bad for cells in columns])
-    if kept.all() or (unknown == "exclude" and kept.any()):
-        return kept
-    first = next(cells.complaint() for cells in columns if cells.bad.any())
-    raise DataError(first if unknown == "error" else f"Not one row fits the schema. {first}")
+    n = len(table)
+    columns = [find_column(table, feature.name) for feature in (*features, *singles)]
+    stops = np.cumsum([0, *(feature.width for feature in features)]).tolist()
+    x, alone = np.empty((n, stops[-1])), [np.empty(n) for _ in singles]
+    targets = [*(x[:, start:stop] for start, stop in zip(stops, stops[1:], strict=False)), *(a[:, None] for a in alone)]
+    kept, readable = np.ones(n, dtype=bool), np.ones(len(columns), dtype=bool)
+    for start in range(0, n, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        for i, (column, feature) in enumerate(zip(columns, (*features, *singles), strict=True)):
+            cells = encode_column(column.iloc[rows], feature)
+            targets[i][rows] = cells.coordinates
+            kept[rows] &= ~cells.bad
+            readable[i] &= not cells.bad.any()
+    if kept.all():
+        return x, alone, kept
+    if unknown == "error" or not kept.any():
+        i = int(np.argmin(readable))
+        first = encode_column(columns[i], (*features, *singles)[i]).complaint()
+        raise DataError(first) if unknown == "error" else NoRowFitsError(f"Not one row fits the schema. {first}")
+    return x[kept], [values[kept] for values in alone], kept
 
 
 def text_of(value: Any) -> str:
@@ -106,12 +134,13 @@ def _encode_levels(column: pd.Series, feature: Feature) -> Cells:
     if feature.flagged or feature.missing == "category":
         absent = _ABSENT if feature.flagged else table[feature.missing_label]
         table |= dict.fromkeys((*feature.missing_values, feature.missing_label), absent)
-    codes, distinct = pd.factorize(_hashable(column))
+    codes, distinct = pd.factorize(_hashable(column))  # texts are made of the distinct values only
     ranks = np.array([*(table.get(text_of(value), _UNKNOWN) for value in distinct), absent], dtype=np.intp)[codes]
     bad, missing = ranks == _UNKNOWN, ranks == _ABSENT
     safe = np.maximum(ranks, 0)
     if feature.kind == "categorical":
-        return Cells(np.eye(feature.width)[safe], bad, column, "one of the categories", feature.levels)
+        one_hot = np.take(np.eye(feature.width), safe, axis=0)
+        return Cells(one_hot, bad, column, "one of the categories", feature.levels)
     coordinates = _scaled(np.where(missing, feature.fill_value, safe), missing, feature)
     return Cells(coordinates, bad, column, "one of the levels", feature.levels)
 
@@ -124,6 +153,10 @@ def _scaled(values: FloatArray, missing: BoolArray, feature: Feature) -> FloatAr
 
 def _hashable(column: pd.Series) -> pd.Series:
     """Mixed cells by their text: lists have no hash, and 1 and True share theirs."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
+        return column
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column
     return column.map(text_of, na_action="ignore") if column.dtype == "object" else column.astype("object")
 
 

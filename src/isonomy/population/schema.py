@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from isonomy.errors import ParameterError, SchemaError, template
-from isonomy.population.cells import encode_column, find_column, keep_rows
+from isonomy.population.cells import encode_table, find_column
 from isonomy.population.decoding import decode_column
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature, FeatureKind
@@ -202,10 +202,7 @@ class Schema:
         ``unknown="exclude"`` leaves such rows out and counts them. A missing column or an empty table is
         always an error.
         """
-        table = read_frame(frame)
-        columns = [encode_column(find_column(table, feature.name), feature) for feature in self.features]
-        kept = keep_rows(columns, unknown)
-        x = np.column_stack([cells.coordinates[kept] for cells in columns])
+        x, _, kept = encode_table(read_frame(frame), self.features, (), unknown)
         return Encoded(x, kept, int((~kept).sum()))
 
     def decode(self, x: ArrayLike, *, words: bool = False) -> pd.DataFrame:

@@ -54,7 +54,7 @@ class Branches:
         """Split a seminorm for a domain whose ranges are finite."""
         numeric = domain.numeric & ~domain.immutable
         width, furthest = root.shape[1], (domain.high - domain.low)[numeric] * (1 + 2 * UNIT)
-        movable = [block for block in domain.blocks if not domain.immutable[block[0]]]
+        movable = [block for block in domain.blocks if not domain.immutable[slice(*block)].all()]
         # Blocks without a price cut nothing: they come last in the tree, that is first here.
         blocks = tuple(sorted(movable, key=lambda block: bool(root[:, block[0] : block[1]].any())))
         free = tuple(not root[:, start:stop].any() for start, stop in blocks)
@@ -111,7 +111,7 @@ class Branches:
     def leftover(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Radius (−1 when out of reach) and offset of the numbers' ball after a change of categories (rows, m)."""
         offset = change @ self.along.T
-        if not len(self.price):
+        if not len(self.price) and not len(self.root):
             return np.full(len(change), self.delta), offset
         if self.order == 1:
             paid = np.abs(change) @ self.price[0] * (1 - gamma(change.shape[1] + 4))
@@ -171,7 +171,7 @@ def enumerate_branches(branches: Branches, x: FloatArray, low: FloatArray, high:
     ]
     heights = np.cumsum([0, *sizes])
     sums, spent = np.zeros((len(x), len(branches.triangle))), np.zeros(len(x))
-    limit = branches.stretch * branches.delta * (1 + 1e-9)
+    limit = branches.stretch * branches.delta * (1 + 1e-9) + branches.price_error
     if branches.order == 2:
         limit = limit**2 + 1e-11 * float(np.square(branches.price).sum())
     overflow = np.zeros(len(x), dtype=bool)

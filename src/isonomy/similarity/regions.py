@@ -87,7 +87,7 @@ class Similarity:
         self.metric, self.delta, self.domain = metric, checked_delta(delta), domain
         self.max_branches = max_branches
         self.root, self.order = metric.gauge()
-        self.boxed = type(metric)._box is not Metric._box
+        self.boxed = metric.boxed
         self._shared: ConvexSets | None = None
         self._branches: Branches | None = None
         if domain.kind != "unbounded":
@@ -231,7 +231,8 @@ class Similarity:
         origin, unit, here = self.domain.origin[which], self.domain.unit[which], centre[:, which]
         first = (here + low[:, which]) * unit + origin
         last = (here + high[:, which]) * unit + origin
-        margin = LATTICE_MARGIN * np.maximum(1.0, np.maximum(np.abs(first), np.abs(last)))
+        size = np.maximum(np.maximum(np.abs(first), np.abs(last)), np.abs(origin) + np.abs(here * unit))
+        margin = LATTICE_MARGIN * np.maximum(1.0, size)
         first, last = np.ceil(first - margin), np.floor(last + margin)
         low[:, which] = _outward((first - origin) / unit - here, down)
         high[:, which] = _outward((last - origin) / unit - here, up)
@@ -239,7 +240,7 @@ class Similarity:
     def _one_hot_blocks(self) -> tuple[tuple[int, int], ...]:
         """The blocks that move in a simplex: not flags, not immutable."""
         wide = [block for block in self.domain.blocks if block[1] - block[0] > 1]
-        return tuple(block for block in wide if not self.domain.immutable[block[0]])
+        return tuple(block for block in wide if not self.domain.immutable[slice(*block)].all())
 
     @cached_property
     def _relaxed_root(self) -> tuple[FloatArray, FloatArray]:

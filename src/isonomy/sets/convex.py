@@ -95,6 +95,28 @@ class ConvexSets:
             self._memo[id(weight)] = (weight, split)  # the weight is kept so that its id stays its own
         return split
 
+    @property
+    def folds(self) -> bool:
+        """Is this one ball for everybody, so that ``ρ‖(cW)K‖`` can be had as ``ρ‖c(WK)‖`` with ``WK`` known beforehand?"""
+        return self.rows == 1 and len(self.root) > 0 and not self.blocks and not bool(self.offset.any())
+
+    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """``W K`` for a weight (k, m), and what that leaves over per unit of ``‖c‖₂``.
+
+        **Soundness.** ``(cW)·v = (cWK)·(Rv) + c(W − WK R)v``. The second part is at most ``‖c‖₂`` times the norm of the
+        row sums of ``|W − WK R|`` against the extent of the box; rounding ``c(WK)`` adds ``γ‖c‖₂‖WK‖_F ρ``.
+        """
+        folded = weight @ self.inverse
+        error = (weight - folded @ self.root).abs()
+        error = error + (weight.abs() + folded.abs() @ self.root.abs()) * (2 * gamma(sum(self.root.shape) + 16))
+        cost = torch.where(error == 0, 0.0, error * self.extent[0]).sum(1) * (1 + gamma(weight.shape[1] + 8))
+        size = norm_upper(folded.reshape(1, -1), 2)[0] * (2 * gamma(len(weight) + 16)) * self.radius[0]
+        return folded, (norm_upper(cost[None], 2)[0] + size) * (1 + gamma(16))
+
+    def folded_support(self, total: Tensor) -> Tensor:
+        """``ρ‖total‖`` from above; symmetric, so it serves both signs."""
+        return norm_upper(total, dual_order(self.order)) * self.radius[0] * (1 + gamma(8)) + TINY
+
     def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
         """Upper bounds (p,) of ``max over v in set owner_p of w · v`` for every ``w`` within ``doubt`` of ``weight_p``.
 
@@ -122,7 +144,7 @@ class ConvexSets:
                 norms = norm_upper(split, dual_order(self.order))
             slack = norms * norm_upper(offset, self.order) * (2 * gamma(terms))
             total = total + norms * radius * (1 + gamma(8)) - (split * offset).sum(1) + slack + TINY
-            return torch.nan_to_num(total + total.abs() * gamma(8), nan=torch.inf)
+            return torch.nan_to_num(total + total.abs() * gamma(8), nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
         best = dual(weight.new_zeros(len(weight), len(root)))
         if not len(root):
@@ -162,7 +184,7 @@ class ConvexSets:
         residual = weight - split @ self.root
         doubt = (weight.abs() + split.abs() @ self.root.abs() + residual.abs()) * (2 * gamma(2 * terms)) + TINY
         ball = self._ball(norm_upper(split, dual_order(self.order)), split @ self.offset.T, split)
-        total = ball + self._box(residual, doubt)
+        total = ball + self._box(residual, doubt, (weight != 0) | (self.root != 0).any(0))
         return total + total.abs() * gamma(8)
 
     def _ball(self, norms: Tensor, along: Tensor, split: Tensor) -> Tensor:
@@ -172,8 +194,11 @@ class ConvexSets:
         slack = split.abs() @ self.offset.abs().T * (2 * gamma(self.root.shape[0] + 8))
         return norms * self.radius[:, None] * (1 + gamma(8)) + (slack - along).T + TINY
 
-    def _box(self, residual: Tensor, doubt: Tensor) -> Tensor:
-        """``h_box(residual)`` for every vector within ``doubt`` of a shared residual (k, m), as (rows, k)."""
+    def _box(self, residual: Tensor, doubt: Tensor, touched: Tensor) -> Tensor:
+        """``h_box(residual)`` for every vector within ``doubt`` of a shared residual (k, m), as (rows, k).
+
+        Where ``touched`` is false the residual is exactly zero.
+        """
         extent = self.extent
         infinite = torch.isinf(extent).any(0)
         inside = ~infinite & (extent > 0).any(0)  # what cannot move costs nothing
@@ -187,7 +212,7 @@ class ConvexSets:
         for start, stop in self.blocks:
             value = value + self._block(residual[:, start:stop], doubt[:, start:stop], slice(start, stop))
         # A coordinate that nothing bounds may only meet a weight that is exactly zero (0 · ∞ = 0).
-        unbounded = (residual[:, infinite] != 0).any(1)
+        unbounded = touched[:, infinite].any(1)
         value = value + value.abs() * gamma(len(self.blocks) + 8)
         return torch.where(unbounded, torch.inf, value)
 
@@ -225,7 +250,7 @@ class ConvexSets:
         slack = (split.abs() * self.offset.abs()[:, None]).sum(2) * (2 * gamma(terms))
         norms = norm_upper(split, dual_order(self.order))
         total = total + norms * self.radius[:, None] * (1 + gamma(8)) - along + slack + TINY
-        return torch.nan_to_num(total + total.abs() * gamma(8), nan=torch.inf)
+        return torch.nan_to_num(total + total.abs() * gamma(8), nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
 def norm_upper(x: Tensor, order: float) -> Tensor:

@@ -1,0 +1,95 @@
+"""Sums of sets: somebody similar to somebody near.
+
+When the centre itself moves within a ball ``B`` (a shift of the population), the other person ranges over ``E ⊕ B``, the
+similar set added to the ball, as far as the domain allows. Support functions add: for any split ``w = u + w₂``
+
+    h(w) ≤ h_E(u) + h_B(u) + h_X(w₂).
+
+**Soundness.** Any split will do. The similar set inside is the *unclipped* one: clipping it at the old centre first and
+adding the ball afterwards would leave people out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from isonomy.arithmetic import gamma
+from isonomy.sets.convex import ConvexSets
+
+
+class Shape(Protocol):
+    """What bounds ask of a batch of sets."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def extent(self) -> Tensor: ...
+
+    @property
+    def folds(self) -> bool: ...
+
+    def support(self, weight: Tensor) -> Tensor: ...
+
+    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor: ...
+
+    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def folded_support(self, total: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class SumOfSets:
+    """``(similar ⊕ ball) ∩ domain``; ``domain=None`` is all of ``R^m``."""
+
+    similar: ConvexSets
+    ball: ConvexSets
+    domain: ConvexSets | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many sets the batch holds; 1 also stands for one that all individuals share."""
+        parts = (self.similar, self.ball) if self.domain is None else (self.similar, self.ball, self.domain)
+        return max(part.rows for part in parts)
+
+    @property
+    def extent(self) -> Tensor:
+        """The largest possible ``|v|`` per coordinate."""
+        extent = (self.similar.extent + self.ball.extent) * (1 + gamma(4))
+        return extent if self.domain is None else torch.minimum(extent, self.domain.extent)
+
+    @property
+    def folds(self) -> bool:
+        """Both parts are one ball for everybody, and nothing clips their sum."""
+        return self.domain is None and self.similar.folds and self.ball.folds
+
+    def support(self, weight: Tensor) -> Tensor:
+        """Upper bounds (rows, k) for a shared ``weight`` (k, m)."""
+        total = self.similar.support(weight) + self.ball.support(weight)
+        total = total + total.abs() * gamma(4)
+        return total if self.domain is None else torch.minimum(total, self.domain.support(weight))
+
+    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
+        """Upper bounds (p,) for one weight per row; see :meth:`ConvexSets.support_of`."""
+        total = self.similar.support_of(weight, doubt, owner, moving)
+        total = total + self.ball.support_of(weight, doubt, owner, moving)
+        total = total + total.abs() * gamma(4)
+        if self.domain is None:
+            return total
+        return torch.minimum(total, self.domain.support_of(weight, doubt, owner, moving))
+
+    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Both folded weights side by side; what they leave over adds up."""
+        (one, cost), (other, more) = self.similar.fold(weight), self.ball.fold(weight)
+        return torch.cat([one, other], dim=1), (cost + more) * (1 + gamma(4))
+
+    def folded_support(self, total: Tensor) -> Tensor:
+        """The sum of both balls' support functions."""
+        split = self.similar.root.shape[0]
+        return (self.similar.folded_support(total[:, :split]) + self.ball.folded_support(total[:, split:])) * (
+            1 + gamma(4)
+        )
