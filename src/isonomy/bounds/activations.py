@@ -10,14 +10,21 @@ its smallest at the turning point if that lies inside, else at an end. Computed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import ELEMENTARY, UNIT
+from isonomy.arithmetic import ELEMENTARY, TINY, UNIT
 from isonomy.networks.graph import Activation
+
+GRID = 16
+"""Cells in which smooth activations are looked at."""
+
+CURVATURE = {"sigmoid": 0.0963, "tanh": 0.7699, "erf": 0.9679, "silu": 0.5001, "gelu": 0.7980, "gelu_tanh": 0.8}
+"""At least ``|f''|`` everywhere, for activations without parameters or kinks."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +87,68 @@ def image(activation: Activation, low: Tensor, high: Tensor, unit: float = UNIT)
         lowest = value - 4 * ELEMENTARY * unit
         bottom = torch.where((low <= place + 1e-12) & (high >= place - 1e-12), bottom.clamp(max=lowest), bottom)
     return bottom, top
+
+
+def curvature(activation: Activation) -> float:
+    """At least ``|f''|`` away from kinks."""
+    if activation.kind == "softplus":
+        return activation.parameters[0] / 4 * (1 + 8 * UNIT)
+    if activation.kind == "elu":
+        return activation.parameters[0]
+    return CURVATURE.get(activation.kind, 0.0)
+
+
+def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest and largest slope of any chord of the activation within ``[low, high]``.
+
+    **Soundness.** Chords have slopes between the smallest and the largest derivative. Activations of straight pieces:
+    exact. Smooth ones: the derivative at the ends of ``GRID`` cells (and at a kink), widened by how much it can change
+    over one cell.
+    """
+    zero, one = torch.zeros_like(low), torch.ones_like(low)
+    if activation.kind in ("relu", "leaky_relu", "prelu"):
+        slope = low.new_tensor(activation.parameters) if activation.parameters else low.new_zeros(1)
+        slope = slope.expand(low.shape)
+        left, right = torch.where(high <= 0, slope, one), torch.where(low >= 0, one, slope)
+        return torch.minimum(left, right), torch.maximum(left, right)
+    if activation.kind == "clip":
+        bottom, top = activation.parameters
+        outside = (low < bottom) | (high > top)
+        inside = (high > bottom) & (low < top)
+        return torch.where(outside, zero, one), torch.where(inside, one, zero)
+    share = torch.linspace(0, 1, GRID + 1, dtype=torch.float64).reshape(-1, *[1] * low.ndim)
+    derivative = _derivative(activation, low + share * (high - low))
+    least, most = derivative.amin(0), derivative.amax(0)
+    if activation.kind == "elu":
+        across = (low <= 0) & (high >= 0)
+        kink = torch.where(across, activation.parameters[0], least)
+        least, most = torch.minimum(least, kink), torch.maximum(most, kink)
+        least, most = torch.where(across, least.clamp(max=1.0), least), torch.where(across, most.clamp(min=1.0), most)
+    room = curvature(activation) * ((high - low) * ((1 + 1e-9) / GRID) + (8 * UNIT) * (low.abs() + high.abs()))
+    room = room + (8 * ELEMENTARY * UNIT) * (1 + low.abs() + high.abs()) + TINY
+    steepest = shape(activation).steepest
+    return (least - room).clamp(min=-steepest), (most + room).clamp(max=steepest)
+
+
+def _derivative(activation: Activation, x: Tensor) -> Tensor:
+    match activation.kind:
+        case "sigmoid":
+            return torch.sigmoid(x) * torch.sigmoid(-x)
+        case "tanh":
+            return 1 - torch.tanh(x).square()
+        case "erf":
+            return torch.exp(-x.square()) * (2 / math.sqrt(math.pi))
+        case "softplus":
+            return torch.sigmoid(activation.parameters[0] * x)
+        case "elu":
+            return torch.where(x >= 0, 1.0, activation.parameters[0] * torch.exp(x.clamp(max=0)))
+        case "silu":
+            return torch.sigmoid(x) * (1 + x * torch.sigmoid(-x))
+        case "gelu":
+            density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
+            return 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * density
+        case "gelu_tanh":
+            scale = math.sqrt(2 / math.pi)
+            inner = torch.tanh(scale * (x + 0.044715 * x**3))
+            return 0.5 * (1 + inner) + 0.5 * x * (1 - inner.square()) * scale * (1 + 3 * 0.044715 * x.square())
+    raise AssertionError(f"no derivative for {activation.kind}")

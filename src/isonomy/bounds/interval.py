@@ -89,18 +89,19 @@ class Interval:
         return Enclosure(found.point, found.error, low, high)
 
     def _run(self, centre: Tensor, sets: Shape | None) -> Enclosure:
-        moves: list[Moves | None] = [None]
+        moves: dict[int, Moves] = {}
         last_use = {j: i for i, node in enumerate(self.graph.nodes) for j in node.inputs}
+        if len(self.graph.nodes) == 1 or not all(map(_first, (self.graph.nodes[i] for i in self.graph.consumers[0]))):
+            moves[0] = self.input(centre, sets)
         for i, node in enumerate(self.graph.nodes[1:], start=1):
-            moves.append(self._node(i, node, centre, sets, moves))
+            moves[i] = self.node(i, node, centre, sets, moves)
             for j in node.inputs:
-                if last_use[j] == i and j:
-                    moves[j] = None  # let memory go as soon as nobody reads it any more
-        final = moves[-1] if len(moves) > 1 else self._input(centre, sets)
-        assert final is not None
-        return self._finish(final)
+                if last_use[j] == i:
+                    moves.pop(j, None)  # let memory go as soon as nobody reads it any more
+        return self.finish(moves[len(self.graph.nodes) - 1])
 
-    def _finish(self, final: Moves) -> Enclosure:
+    def finish(self, final: Moves) -> Enclosure:
+        """The outputs from the moves of the last node."""
         if not bool(torch.isfinite(final.point).all()):
             row = int((~torch.isfinite(final.point)).any(1).nonzero()[0])
             raise NotANumberError(f"The network's output at row {row} of the batch overflows float64.")
@@ -112,27 +113,26 @@ class Interval:
 
     # -- one rule per operation ------------------------------------------------------------------------------
 
-    def _node(self, i: int, node: Node, centre: Tensor, sets: Shape | None, moves: list[Moves | None]) -> Moves:
-        read = [self._input(centre, sets) if j == 0 else moves[j] for j in node.inputs if not _first(node)]
-        known = [m for m in read if m is not None]
+    def node(self, i: int, node: Node, centre: Tensor, sets: Shape | None, moves: dict[int, Moves]) -> Moves:
+        """The moves of a node from those that it reads; a first layer looks at the regions themselves."""
         match node.op:
             case Affine() if node.inputs == (0,):
                 return self._first_layer(i, node.op, centre, sets)
             case Affine():
-                return self._affine(i, node.op, known[0])
+                return self._affine(i, node.op, moves[node.inputs[0]])
             case Activation(kind="relu"):
-                return self._relu(known[0], self._pays(node))
+                return self._relu(moves[node.inputs[0]], self._pays(node))
             case Activation():
-                return self._activation(node.op, known[0])
+                return self._activation(node.op, moves[node.inputs[0]])
             case Add():
-                return self._add(known)
+                return self._add([moves[j] for j in node.inputs])
             case Concat():
-                return self._concat(known)
+                return self._concat([moves[j] for j in node.inputs])
             case Select(index=index):
-                return self._select(list(index), known[0])
+                return self._select(list(index), moves[node.inputs[0]])
         raise AssertionError(f"no interval rule for {node.op}")
 
-    def _input(self, centre: Tensor, sets: Shape | None) -> Moves:
+    def input(self, centre: Tensor, sets: Shape | None) -> Moves:
         """The coordinates themselves, for a network that reads them past its first layer."""
         error = centre.new_zeros(len(centre))
         if sets is None:
@@ -148,7 +148,7 @@ class Interval:
         if self.run_unit is not None:
             spread = spread + (centre.abs() + sets.extent) * (2 * self.run_unit)
             error = norm_upper(centre, 2) * (2 * self.run_unit)
-        return self._in_working(centre, error, (high + low) / 2, spread)
+        return self.in_working(centre, error, (high + low) / 2, spread)
 
     def _first_layer(self, i: int, op: Affine, centre: Tensor, sets: Shape | None) -> Moves:
         layer = self.prepared[i]
@@ -169,9 +169,9 @@ class Interval:
         error = layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
         if self.run_unit is not None:
             reach = centre.abs() if sets is None else centre.abs() + torch.nan_to_num(sets.extent, posinf=0.0)
-            run, centre_run = self._run_error(i, op, reach), self._run_error(i, op, centre.abs())
+            run, centre_run = self.run_error(i, op, reach), self.run_error(i, op, centre.abs())
             spread, error = spread + run, error + norm_upper(centre_run, 2)
-        moves = self._in_working(point, error * (1 + gamma(16)), shift, spread)
+        moves = self.in_working(point, error * (1 + gamma(16)), shift, spread)
         return replace(moves, around=bool((moves.shift.abs() <= moves.spread).all()))
 
     def _affine(self, i: int, op: Affine, x: Moves) -> Moves:
@@ -195,8 +195,8 @@ class Interval:
         error = layer.norm * x.error + layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
         if self.run_unit is not None:
             reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
-            spread = spread + self._run_error(i, op, reach).to(self.working) * (1 + STEPS * self.unit)
-            error = error + norm_upper(self._run_error(i, op, x.point.abs()), 2)
+            spread = spread + self.run_error(i, op, reach).to(self.working) * (1 + STEPS * self.unit)
+            error = error + norm_upper(self.run_error(i, op, x.point.abs()), 2)
         return Moves(point, error * (1 + gamma(16)), shift, spread, x.around)
 
     def _relu(self, x: Moves, paid: bool) -> Moves:
@@ -217,7 +217,7 @@ class Interval:
         error = x.error * shape(op).steepest + norm_upper(doubt(op, x.point, point, unit) * 2, 2)
         low, high = low - point, high - point
         spread = (high - low) / 2 + (8 * UNIT) * (point.abs() + high.abs() + low.abs())
-        return self._in_working(point, error * (1 + gamma(8)), (high + low) / 2, spread)
+        return self.in_working(point, error * (1 + gamma(8)), (high + low) / 2, spread)
 
     def _add(self, terms: list[Moves]) -> Moves:
         terms = [settled(term, self.unit) for term in terms]
@@ -248,7 +248,7 @@ class Interval:
 
     # -- helpers ---------------------------------------------------------------------------------------------
 
-    def _in_working(self, point: Tensor, error: Tensor, shift: Tensor, spread: Tensor) -> Moves:
+    def in_working(self, point: Tensor, error: Tensor, shift: Tensor, spread: Tensor) -> Moves:
         """Moves computed in float64, brought to the working precision and paid in advance."""
         tiny = TINY if self.working == torch.float64 else 2.0**-120
         spread = (spread + tiny).to(self.working)
@@ -258,7 +258,7 @@ class Interval:
         """Did the node that is read pay for elementwise steps in advance?"""
         return isinstance(self.graph.nodes[node.inputs[0]].op, Affine | Add | Concat | Select)
 
-    def _run_error(self, i: int, op: Affine, reach: Tensor) -> Tensor:
+    def run_error(self, i: int, op: Affine, reach: Tensor) -> Tensor:
         """By how much a run with the coarser unit can miss the exact layer at inputs up to ``reach``."""
         assert self.run_unit is not None
         grow = gamma(op.roundings + 4, self.run_unit)
@@ -293,6 +293,7 @@ class Interval:
             pay=2 * gamma(n + 8 * STEPS, self.unit),
             rounding=rounding,
             constant=constant,
+            frobenius=frobenius,
             norm=(torch.minimum(frobenius, mixed * (1 + gamma(2 * n + 8))) + slack_norm) * (1 + gamma(8)),
             rounding_norm=norm_upper(rounding[None], 2)[0],
             constant_norm=norm_upper(constant[None], 2)[0],
@@ -313,6 +314,7 @@ class _Layer:
     pay: float
     rounding: Tensor
     constant: Tensor
+    frobenius: Tensor
     norm: Tensor
     rounding_norm: Tensor
     constant_norm: Tensor

@@ -138,8 +138,8 @@ def certify_local(
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
     without one means all of ``R^m``. ``tier="paper"`` goes through the box of the paper's Theorem 5.1 on the
     unbounded domain, for comparison. ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a
-    decision; without it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called
-    with the individuals done and in all.
+    decision; without it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is
+    called with the individuals done and in all.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))

@@ -71,6 +71,22 @@ class ConvexSets:
             inverse=low.new_zeros(width, 0),
         )
 
+    @classmethod
+    def of_ball(cls, scale: Tensor, order: float, radius: float) -> ConvexSets:
+        """One ball ``‖scale · v‖_order ≤ radius`` for everybody; ``scale`` (m,) is positive."""
+        extent = (radius / scale * (1 + gamma(4)))[None] + TINY
+        return cls(
+            root=torch.diag(scale),
+            order=order,
+            radius=scale.new_full((1,), radius),
+            offset=scale.new_zeros(1, len(scale)),
+            low=-extent,
+            high=extent,
+            blocks=(),
+            base=scale.new_zeros(1, len(scale)),
+            inverse=torch.diag(1 / scale),
+        )
+
     @property
     def rows(self) -> int:
         """How many sets the batch holds; 1 also stands for a set that all individuals share."""
@@ -97,7 +113,7 @@ class ConvexSets:
 
     @property
     def folds(self) -> bool:
-        """Is this one ball for everybody, so that ``ρ‖(cW)K‖`` can be had as ``ρ‖c(WK)‖`` with ``WK`` known beforehand?"""
+        """Is this one ball for everybody, so that ``ρ‖(cW)K‖`` can be had as ``ρ‖c(WK)‖`` with ``WK`` known?"""
         return self.rows == 1 and len(self.root) > 0 and not self.blocks and not bool(self.offset.any())
 
     def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Sums of sets: somebody similar to somebody near.
 
-When the centre itself moves within a ball ``B`` (a shift of the population), the other person ranges over ``E ⊕ B``, the
-similar set added to the ball, as far as the domain allows. Support functions add: for any split ``w = u + w₂``
+When the centre itself moves within a ball ``B`` (a shift of the population), the other person ranges over ``E ⊕ B``,
+the similar set added to the ball, as far as the domain allows. Support functions add: for any split ``w = u + w₂``
 
     h(w) ≤ h_E(u) + h_B(u) + h_X(w₂).
 
@@ -25,21 +25,35 @@ class Shape(Protocol):
     """What bounds ask of a batch of sets."""
 
     @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        """How many sets; 1 also stands for one that everybody shares."""
+        ...
 
     @property
-    def extent(self) -> Tensor: ...
+    def extent(self) -> Tensor:
+        """The largest ``|v|`` per coordinate, (rows, m)."""
+        ...
 
     @property
-    def folds(self) -> bool: ...
+    def folds(self) -> bool:
+        """Can products be folded with the shape beforehand?"""
+        ...
 
-    def support(self, weight: Tensor) -> Tensor: ...
+    def support(self, weight: Tensor) -> Tensor:
+        """Upper bounds (rows, k) of the support function at shared weights (k, m)."""
+        ...
 
-    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor: ...
+    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
+        """Upper bounds (p,) at one weight per row and set."""
+        ...
 
-    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]: ...
+    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The folded weight, and what that leaves over per unit of the coefficients."""
+        ...
 
-    def folded_support(self, total: Tensor) -> Tensor: ...
+    def folded_support(self, total: Tensor) -> Tensor:
+        """Upper bounds at coefficients times a folded weight."""
+        ...
 
 
 @dataclass(frozen=True)

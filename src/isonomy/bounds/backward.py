@@ -1,0 +1,216 @@
+"""Backward passes: a linear function of a node's moves, carried down to the input and bounded there.
+
+Coefficients ``c`` of a node become ``cW`` below an affine layer; an activation replaces its move by a line above it
+where the coefficient is positive and a line below it where it is negative. At the input what is left is ``w·v``, whose
+maximum over the region is the support function. The linear tier uses this for the moves of one run, the relational tier
+for the difference of two; they differ in the lines and the regions only.
+
+**Soundness.** Any lines that are valid will do. Each product ``cW`` is rounded; the exact function differs from the
+stored one by at most ``γ|c||W|`` per coordinate, times how far the layer below can move. That, and whatever else a node
+owes, is one number ``cost`` per node and region, to be multiplied with ``‖c‖₂`` (Cauchy and Schwarz).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from isonomy.arithmetic import UNIT, gamma
+from isonomy.bounds.relaxations import Lines, Mode
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Select
+from isonomy.sets import ConvexSets, Shape, norm_upper
+
+
+class Backward:
+    """Backward passes over one batch of regions.
+
+    ``lines(k, mode)`` are the lines of activation ``k``, ``reach(k)`` (regions,) bounds the 2-norm of its moves (and of
+    what a float run rounds there), ``cost`` is filled by the owner for affine layers and activations as they are met.
+    """
+
+    def __init__(
+        self, graph: Graph, sets: Shape, lines: Callable[[int, Mode], Lines], reach: Callable[[int], Tensor]
+    ) -> None:
+        self.graph, self.lines, self.reach = graph, lines, reach
+        self.cost: dict[int, Tensor] = {}
+        self.ground = _Ground(sets)
+        self.constants: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def both_sides(self, i: int, rows: Tensor, owner: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+        """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``."""
+        if mode == "chord":
+            return self._parallel(i, rows, owner)
+        return -self._upper(i, -rows, owner, mode), self._upper(i, rows, owner, mode)
+
+    def neurons(self, i: int, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sides of single neurons ``column`` of node ``i``, for the regions ``row``.
+
+        The first layer that they meet needs no product: its coefficients are rows of the weight. Nor do the
+        constants of the activation below it: they are entries of one product for all neurons of a region.
+        """
+        node = self.graph.nodes[i]
+        if not isinstance(node.op, Affine):
+            one = torch.zeros(len(row), self.graph.width(i), dtype=torch.float64)
+            one[torch.arange(len(row)), column] = 1.0
+            return self._parallel(i, one, row)
+        c, (below,) = node.op.weight[column], node.inputs
+        half = self.cost[i][row]
+        if not isinstance(self.graph.nodes[below].op, Activation):
+            return self._descend({below: c}, row, torch.zeros_like(half), half)
+        known = self.lines(below, "chord")
+        if i not in self.constants:
+            weight = node.op.weight
+            middle = (known.above + known.below) @ weight.T / 2
+            self.constants[i] = middle, (known.above - known.below) @ weight.abs().T / 2
+        middles, halves = self.constants[i]
+        half = half + halves[row, column] + norm_upper(node.op.weight, 2)[column] * self.cost[below][row]
+        c = c * known.slope_above[row]
+        return self._descend({self.graph.nodes[below].inputs[0]: c}, row, middles[row, column], half)
+
+    def _upper(self, i: int, rows: Tensor, owner: Tensor, mode: Mode) -> Tensor:
+        pending, constant = {i: rows}, rows.new_zeros(len(rows))
+        ground = _Landing(self.ground)
+        for k in range(i, 0, -1):
+            c = pending.pop(k, None)
+            if c is None:
+                continue
+            node = self.graph.nodes[k]
+            if isinstance(node.op, Activation):
+                known = self.lines(k, mode)
+                up, down = c.clamp(min=0), c.clamp(max=0)
+                constant = constant + (up * known.above[owner] + down * known.below[owner]).sum(1)
+                constant = constant + norm_upper(c, 2) * self.cost[k][owner]
+                c = up * known.slope_above[owner] + down * known.slope_below[owner]
+                _pass(pending, node.inputs[0], c, ground)
+            else:
+                constant = constant + self._through(k, c, owner, pending, ground)
+        constant = constant + constant.abs() * gamma(len(self.graph.nodes) + 16)
+        return constant + ground.support(owner)
+
+    def _parallel(self, i: int, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sides at once: with parallel lines the coefficients are the same, only the constants differ."""
+        return self._descend({i: rows}, owner, rows.new_zeros(len(rows)), rows.new_zeros(len(rows)))
+
+    def _descend(
+        self, pending: dict[int, Tensor], owner: Tensor, middle: Tensor, half: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Carry coefficients down to the input along parallel lines, from constants ``middle ± half``."""
+        ground = _Landing(self.ground)
+        if 0 in pending:
+            ground.land(pending.pop(0), None)
+        for k in range(max(pending, default=0), 0, -1):
+            c = pending.pop(k, None)
+            if c is None:
+                continue
+            node = self.graph.nodes[k]
+            if isinstance(node.op, Activation):
+                known = self.lines(k, "chord")
+                above, below = known.above[owner], known.below[owner]
+                middle = middle + (c * (above + below)).sum(1) / 2
+                half = half + (c.abs() * (above - below)).sum(1) / 2 + norm_upper(c, 2) * self.cost[k][owner]
+                _pass(pending, node.inputs[0], c * known.slope_above[owner], ground)
+            else:
+                half = half + self._through(k, c, owner, pending, ground)
+        half = half + (middle.abs() + half) * gamma(len(self.graph.nodes) + 16)
+        return middle - half - ground.support(owner, negative=True), middle + half + ground.support(owner)
+
+    def _through(self, k: int, c: Tensor, owner: Tensor, pending: dict[int, Tensor], ground: _Landing) -> Tensor:
+        """Pass coefficients through a node without lines; what that costs."""
+        node = self.graph.nodes[k]
+        match node.op:
+            case Affine() if node.inputs == (0,):
+                ground.land(c, node.op)
+                return norm_upper(c, 2) * self.cost[k][owner]
+            case Affine(weight=weight):
+                _pass(pending, node.inputs[0], c @ weight, ground)
+                return norm_upper(c, 2) * self.cost[k][owner]
+            case Add():
+                for j in node.inputs:
+                    _pass(pending, j, c, ground)
+                return norm_upper(c, 2) * self.cost[k][owner]
+            case Concat():
+                start = 0
+                for j in node.inputs:
+                    width = self.graph.width(j)
+                    _pass(pending, j, c[:, start : start + width], ground)
+                    start += width
+            case Select(index=index):
+                source = node.inputs[0]
+                gathered = c.new_zeros(len(c), self.graph.width(source))
+                _pass(pending, source, gathered.index_add_(1, torch.tensor(index), c), ground)
+                repeats = max(index.count(j) for j in set(index))
+                if repeats > 1:
+                    return norm_upper(c, 2) * (self.reach(source) * gamma(2 * repeats) * repeats)[owner]
+        return c.new_zeros(len(c))
+
+
+def _pass(pending: dict[int, Tensor], j: int, c: Tensor, ground: _Landing) -> None:
+    if j == 0:
+        ground.land(c, None)
+    elif j in pending:
+        # Adding up the coefficients of several readers rounds once more, which every cost has room for.
+        pending[j] = pending[j] + c
+    else:
+        pending[j] = c
+
+
+class _Ground:
+    """Where backward passes end: the input, and the support function of the regions there."""
+
+    def __init__(self, sets: Shape) -> None:
+        self.sets = sets
+        extent = sets.extent
+        blocks = isinstance(sets, ConvexSets) and sets.blocks
+        whole = sets.rows == 1 or bool(blocks)
+        self.moving = torch.ones(extent.shape[1], dtype=torch.bool) if whole else (extent > 0).any(0)
+        self.folds = sets.folds
+        self.known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def start(self) -> _Landing:
+        """A new backward pass."""
+        return _Landing(self)
+
+    def columns(self, op: Affine | None) -> tuple[Tensor, Tensor]:
+        """What ``c`` is multiplied with, and what that costs per unit of ‖c‖₂ (per coordinate, or in all if folded)."""
+        key = id(op)
+        if key not in self.known:
+            weight = torch.eye(len(self.moving), dtype=torch.float64) if op is None else op.weight
+            if self.folds:
+                self.known[key] = self.sets.fold(weight)
+            else:
+                weight = weight[:, self.moving].contiguous()
+                self.known[key] = weight, norm_upper(weight.T, 2) * (2 * gamma(len(weight) + 16))
+        return self.known[key]
+
+
+class _Landing:
+    """What one backward pass has brought down to the input."""
+
+    def __init__(self, ground: _Ground) -> None:
+        self.ground = ground
+        self.total: Tensor | None = None
+        self.doubt: Tensor
+
+    def land(self, c: Tensor, op: Affine | None) -> None:
+        """Add ``c W`` (``c`` itself when there is no layer)."""
+        weight, cost = self.ground.columns(op)
+        size = norm_upper(c, 2)
+        doubt = size * cost if self.ground.folds else size[:, None] * cost
+        if self.total is None:
+            self.total, self.doubt = c @ weight, doubt
+            return
+        before = self.total
+        self.total = before + c @ weight
+        # Sums of several landings round once more, relative to both parts.
+        more = (before.abs() + self.total.abs()) * (4 * UNIT)
+        self.doubt = self.doubt + doubt + (self.ground.sets.folded_support(more) if self.ground.folds else more)
+
+    def support(self, owner: Tensor, negative: bool = False) -> Tensor:
+        """The largest value of the landed coefficients over the regions of their owners."""
+        assert self.total is not None
+        sets = self.ground.sets
+        if self.ground.folds:  # symmetric, so the sign does not matter
+            return (sets.folded_support(self.total) + self.doubt) * (1 + gamma(8))
+        return sets.support_of(-self.total if negative else self.total, self.doubt, owner, self.ground.moving)
