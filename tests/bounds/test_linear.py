@@ -48,7 +48,7 @@ def check(network: Network, centre: np.ndarray, others: np.ndarray, sets: Shape,
     assert not torch.isnan(low).any() and not torch.isnan(high).any()
     plain = Interval(network.margins, **options).enclose(torch.from_numpy(centre), sets)
     # Moves in float32 are widened by a few parts in 10⁵ whenever they are written down again.
-    slack = 1e-4 * (plain.high - plain.low).nan_to_num(0.0, 0.0, 0.0) + 1e-300
+    slack = 1e-4 * (plain.high - plain.low).nan_to_num(0.0, 0.0, 0.0) + 1e-12 * (1 + plain.point.abs())
     assert (found.high <= plain.high + slack).all() and (found.low >= plain.low - slack).all()
     at_low, at_high = margins_at(found)
     with mpmath.workprec(BITS):

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certify.local import LocalCertificate, Progress, certify_local
+from isonomy.certify.local import LocalCertificate, certify_local
 from isonomy.datasets import load_population
 from isonomy.networks.network import Network
 from isonomy.population import Population
+from isonomy.progress import Progress
 from isonomy.similarity import Counterparts
 
 EPOCHS = 60

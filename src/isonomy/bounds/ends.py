@@ -58,9 +58,9 @@ class Ends:
     def gap(self, near: tuple[Tensor, Tensor], far: tuple[Tensor, Tensor], move: tuple[Tensor, Tensor]) -> Tensor:
         """The largest change between two people whose margins are enclosed, and so is the difference of the margins.
 
-        ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. So take the
-        largest ``D`` and put ``t`` as near to ``−D/2`` as both enclosures allow; if they do not allow that ``D`` at all,
-        the ends of the enclosures bound the change.
+        ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. So take
+        the largest ``D`` and put ``t`` as near to ``−D/2`` as both enclosures allow; if they do not allow that ``D`` at
+        all, the ends of the enclosures bound the change.
         """
         apart = self.violation(near, far)
         if self.head == "regression":
@@ -74,7 +74,7 @@ class Ends:
         return torch.minimum(apart, torch.maximum(rise, fall).amax(1)).clamp(0.0, 1.0)
 
     def _rise(self, z_low: Tensor, z_high: Tensor, y_low: Tensor, y_high: Tensor, move: Tensor) -> Tensor:
-        """The largest ``σ(t + D) − σ(t)`` with ``D ≤ move``, ``t`` in the first and ``t + D`` in the second interval."""
+        """The largest ``σ(t + D) − σ(t)`` with ``D ≤ move``, ``t`` in the first interval, ``t + D`` in the second."""
         first, last = torch.maximum(z_low, y_low - move), torch.minimum(z_high, y_high - move)
         at = torch.minimum(torch.maximum(-move / 2, first), last)
         rise = torch.sigmoid(at + move) - torch.sigmoid(at)

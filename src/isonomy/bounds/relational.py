@@ -1,16 +1,16 @@
 """The relational tier: bound the difference of two runs instead of the range of each.
 
-Problem: two people, ``z`` (near: within a ball around the centre) and ``y`` (far: similar to ``z``), with ``d = y − z`` in
-the metric's own set. How far apart can their outputs be? Their ranges grow with the ball *and* the similar set; the
-difference ``Δ`` of the two runs starts at ``d`` and scales with the similar set alone. An affine layer maps it by ``W``.
-A ReLU passes it (active in both runs), stops it (inactive in both), or makes it ``Δ' = relu(p + Δ) − relu(p)``, which
-grows with the pre-activation ``p`` of ``z`` for ``Δ ≥ 0`` and falls with it for ``Δ < 0``. So with ``p`` in ``[l, u]``
+Problem: two people, ``z`` (near: within a ball around the centre) and ``y`` (far: similar to ``z``), with ``d = y − z``
+in the metric's own set. How far apart can their outputs be? Their ranges grow with the ball *and* the similar set; the
+difference ``Δ`` of the two runs starts at ``d`` and scales with the similar set alone. An affine layer maps it by
+``W``. A ReLU passes it (active in both runs), stops it (inactive in both), or makes it ``Δ' = relu(p + Δ) − relu(p)``,
+which grows with the pre-activation ``p`` of ``z`` for ``Δ ≥ 0`` and falls with it for ``Δ < 0``. With ``p`` in ``[l, u]``
 
     Δ' ≤ relu(u + Δ) − relu(u)  for Δ ≥ 0,      Δ' ≤ relu(l + Δ) − relu(l)  for Δ < 0,
 
-which together are convex in ``Δ``, so a chord lies above. Below, ``Δ' ≥ Δ`` if ``l ≥ 0``, ``Δ' ≥ 0`` if ``u ≤ 0``, and else
-``Δ' ≥ min(Δ, 0)``, which is concave, so a chord lies below. For other activations ``Δ'`` is ``Δ`` times a slope of the
-activation over both ranges, with a convex upper and a concave lower side again.
+which together are convex in ``Δ``, so a chord lies above. Below, ``Δ' ≥ Δ`` if ``l ≥ 0``, ``Δ' ≥ 0`` if ``u ≤ 0``, and
+else ``Δ' ≥ min(Δ, 0)``, which is concave, so a chord lies below. For other activations ``Δ'`` is ``Δ`` times a slope of
+the activation over both ranges, with a convex upper and a concave lower side again.
 
 **Soundness.** ``Δ`` is the difference of two *exact* runs, so neither biases nor the rounding of any run enter; what is
 rounded is only the arithmetic on coefficients, as in :mod:`isonomy.bounds.backward`.

@@ -18,6 +18,9 @@ from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
 
+ROWS = 65_536
+"""Rows checked at a time, so that checking needs no second table."""
+
 
 @dataclass(frozen=True, eq=False)
 class Question:
@@ -67,13 +70,8 @@ class Question:
                 f"'{network.name}' reads {network.input_width} numbers but the individuals have {x.shape[1]} "
                 "coordinates: put an adapter in front of it, or name the features that it sees in the schema."
             )
-        if not np.isfinite(x).all():
-            row, column = np.argwhere(~np.isfinite(x))[0]
-            raise DataError(f"Row {row}, coordinate '{space.names[column]}' is {x[row, column]}: it must be finite.")
-        outside = ~space.contains(x)
-        if outside.any():
-            row = int(np.flatnonzero(outside)[0])
-            raise DataError(f"Row {row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
+        for start in range(0, len(x), ROWS):
+            _check_members(x[start : start + ROWS], start, space)
         question = cls(network, metric, delta, x, weights, space, schema, max_branches)
         _ = question.similarity  # checks metric and delta
         return question
@@ -88,6 +86,18 @@ class Question:
         if self.schema is not None:
             return self.schema.decode(x, words=True)
         return pd.DataFrame(x, columns=list(self.domain.names))
+
+
+def _check_members(x: FloatArray, start: int, space: Domain) -> None:
+    """Refuse the first row that is not a possible individual, with its reason."""
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        where = f"Row {start + row}, coordinate '{space.names[column]}'"
+        raise DataError(f"{where} is {x[row, column]}: it must be finite.")
+    outside = ~space.contains(x)
+    if outside.any():
+        row = int(np.flatnonzero(outside)[0])
+        raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
 
 
 def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
