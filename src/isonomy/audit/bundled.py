@@ -16,7 +16,7 @@ from isonomy.population import Population
 from isonomy.progress import Progress
 from isonomy.similarity import Counterparts
 
-EPOCHS = 60
+EPOCHS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ def train_small(people: Population, hidden: tuple[int, ...] = (32, 16), seed: in
     sizes = (x.shape[1], *hidden, int(y.max()) + 1)
     weights = [torch.randn(o, i, generator=generator, dtype=torch.float64) * (2 / i) ** 0.5 for i, o in _pairs(sizes)]
     biases = [torch.zeros(o, dtype=torch.float64) for _, o in _pairs(sizes)]
-    optimiser = torch.optim.Adam([p.requires_grad_() for p in (*weights, *biases)], lr=3e-3, weight_decay=1e-3)
+    optimiser = torch.optim.Adam([p.requires_grad_() for p in (*weights, *biases)], lr=3e-3, weight_decay=1e-2)
     for _ in range(EPOCHS):
         for batch in torch.split(torch.randperm(len(x), generator=generator), 64):
             hidden_state = x[batch]

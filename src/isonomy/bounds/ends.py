@@ -58,7 +58,7 @@ class Ends:
     def gap(self, near: tuple[Tensor, Tensor], far: tuple[Tensor, Tensor], move: tuple[Tensor, Tensor]) -> Tensor:
         """The largest change between two people whose margins are enclosed, and so is the difference of the margins.
 
-        ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. So take
+        ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. Take
         the largest ``D`` and put ``t`` as near to ``−D/2`` as both enclosures allow; if they do not allow that ``D`` at
         all, the ends of the enclosures bound the change.
         """

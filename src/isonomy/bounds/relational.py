@@ -4,7 +4,7 @@ Problem: two people, ``z`` (near: within a ball around the centre) and ``y`` (fa
 in the metric's own set. How far apart can their outputs be? Their ranges grow with the ball *and* the similar set; the
 difference ``Δ`` of the two runs starts at ``d`` and scales with the similar set alone. An affine layer maps it by
 ``W``. A ReLU passes it (active in both runs), stops it (inactive in both), or makes it ``Δ' = relu(p + Δ) − relu(p)``,
-which grows with the pre-activation ``p`` of ``z`` for ``Δ ≥ 0`` and falls with it for ``Δ < 0``. With ``p`` in ``[l, u]``
+which grows with the pre-activation ``p`` of ``z`` for ``Δ ≥ 0`` and falls for ``Δ < 0``. With ``p`` in ``[l, u]``
 
     Δ' ≤ relu(u + Δ) − relu(u)  for Δ ≥ 0,      Δ' ≤ relu(l + Δ) − relu(l)  for Δ < 0,
 
