@@ -1,16 +1,20 @@
 """Speed and tightness of the bounds, as ratios measured in one run.
 
-    python benchmarks/bounds.py [--quick]
+    python benchmarks/bounds.py [--quick] [--out docs/results.md]
 
-Speed: the interval tier on 101 → 256 → 256 → 2 over n individuals, unbounded Mahalanobis metric, float64, against
-three plain torch matrix products with ReLU over the same chunks and threads; the median of 15 alternating runs.
-Tightness: the mean upper bound on the plainly trained Adult network (see ``train_adult.py``), δ = 0.02, beside the box
-form of the paper and the lower bound of an attack.
+Speed: 101 → 256 → 256 → 2 on the unbounded domain, Mahalanobis metric, δ = 0.02, float64, against three plain torch
+matrix products with ReLU over the same chunks and threads; the median of alternating runs. The interval tier at
+n = 100,000, the tight tier at n = 1000 (and at 2000 and 4000, to see that its cost is linear in n).
+
+Tightness: a plainly trained 2x256 network on Adult (``train_adult.py``), mean upper bound over the mean lower bound of a
+strong attack, with a fixed centre and with a centre that may move within a ball.
 """
 
 from __future__ import annotations
 
 import argparse
+import platform
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,72 +23,193 @@ import numpy as np
 import torch
 
 import isonomy
+from isonomy.bounds.ends import Ends, margins
+from isonomy.bounds.relational import Relational
 from isonomy.certify.local import CHUNK
+from isonomy.sets import ConvexSets, SumOfSets
+from isonomy.similarity.regions import Similarity
 
 NETWORK = Path(__file__).parent / "networks" / "adult_2x256.onnx"
+STRONG = isonomy.Effort(steps=120, restarts=7)
+LINES: list[str] = []
 
 
-def speed(n: int, repeats: int) -> None:
-    rng = np.random.default_rng(0)
-    sizes = [(256, 101), (256, 256), (2, 256)]
-    weights = [rng.normal(size=size) / np.sqrt(size[1]) for size in sizes]
-    biases = [0.05 * rng.normal(size=size[0]) for size in sizes]
-    network = isonomy.Network.from_layers(weights, biases)
-    spread = rng.normal(size=(101, 101)) / 10
-    metric = isonomy.Mahalanobis(np.eye(101) + spread @ spread.T)
-    x = 0.3 * rng.normal(size=(n, 101))
+def say(text: str = "") -> None:
+    print(text, flush=True)
+    LINES.append(text)
 
+
+def random_network(
+    rng: np.random.Generator, sizes: list[int]
+) -> tuple[isonomy.Network, list[tuple[torch.Tensor, torch.Tensor]]]:
+    pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
+    weights = [rng.normal(size=pair) / np.sqrt(pair[1]) for pair in pairs]
+    biases = [0.05 * rng.normal(size=pair[0]) for pair in pairs]
     layers = [(torch.tensor(w).T.contiguous(), torch.tensor(b)) for w, b in zip(weights, biases, strict=True)]
-    chunks = torch.from_numpy(x).split(CHUNK)
-
-    def plain() -> None:
-        for rows in chunks:
-            hidden = torch.relu(torch.addmm(layers[0][1], rows, layers[0][0]))
-            hidden = torch.relu(torch.addmm(layers[1][1], hidden, layers[1][0]))
-            torch.addmm(layers[2][1], hidden, layers[2][0])
-
-    def interval() -> None:
-        isonomy.certify_local(network, x, metric, 0.02, tier="interval", attack=False, predict=False)
-
-    ratios = [_seconds(interval) / _seconds(plain) for _ in range(repeats + 1)][1:]
-    print(f"interval tier, n = {n:,}: {np.median(ratios):.2f} times three plain products", end=" ")
-    print(
-        f"(quartiles {np.quantile(ratios, 0.25):.2f}, {np.quantile(ratios, 0.75):.2f}; {torch.get_num_threads()} threads)"
-    )
+    return isonomy.Network.from_layers(weights, biases), layers
 
 
-def tightness(n: int) -> None:
-    people = isonomy.load_population("adult")
-    network = isonomy.load_network(NETWORK)
-    accuracy = (network(people.test.x).argmax(axis=1) == people.test.y).mean()
-    print(
-        f"Adult, plain 2x256, test accuracy {accuracy:.4f}; delta 0.02, {n} test individuals; mean upper (90th percentile)"
-    )
-    metric = isonomy.SensitiveSubspace.fit(people.train, ridge=1.0)
-    some = people.test[:n]
-    for label, domain, tier in (
-        ("box form of the paper, unbounded", "unbounded", "paper"),
-        ("interval, unbounded", "unbounded", "interval"),
-        ("interval, realizable", "realizable", "interval"),
-    ):
-        found = isonomy.certify_local(network, some, metric, 0.02, domain=domain, tier=tier)
-        high = np.quantile(found.upper, 0.9)
-        print(f"  {label:34} {found.mean_upper:.4f} ({high:.4f}); attack reaches {found.mean_lower:.4f}")
+def plain(layers: list[tuple[torch.Tensor, torch.Tensor]], chunks: tuple[torch.Tensor, ...]) -> None:
+    for hidden in chunks:
+        for weight, bias in layers[:-1]:
+            hidden = torch.relu(torch.addmm(bias, hidden, weight))
+        torch.addmm(layers[-1][1], hidden, layers[-1][0])
 
 
-def _seconds(run: Callable[[], None]) -> float:
+def seconds(run: Callable[[], object]) -> float:
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
+def speed(sizes: list[int], n: int, tier: str, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    network, layers = random_network(rng, sizes)
+    spread = rng.normal(size=(sizes[0], sizes[0])) / 10
+    metric = isonomy.Mahalanobis(np.eye(sizes[0]) + spread @ spread.T)
+    x = 0.3 * rng.normal(size=(n, sizes[0]))
+    chunks = torch.from_numpy(x).split(CHUNK)
+
+    def ours() -> None:
+        isonomy.certify_local(network, x, metric, 0.02, tier=tier, attack=False, predict=False, progress=None)
+
+    ratios = [seconds(ours) / seconds(lambda: plain(layers, chunks)) for _ in range(repeats + 1)][1:]
+    name = " → ".join(map(str, sizes))
+    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    say(f"| {tier} | {name} | {n:,} | {middle:.2f} | {low:.2f} to {high:.2f} |")
+
+
+def fixed_centre(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
+    say("| δ | domain | attack | box form of the paper | interval | tight | optimised | tight over attack |")
+    say("|---|---|---|---|---|---|---|---|")
+    some = people.test[:n]
+    for delta in (0.02, 0.05):
+        for domain in ("unbounded", "realizable"):
+            cells, attack = [], 0.0
+            for tier in ("paper", "interval", "tight", "optimised"):
+                found = isonomy.certify_local(
+                    network, some, metric, delta, domain=domain, tier=tier, attack=tier == "tight", effort=STRONG
+                )
+                cells.append(f"{found.mean_upper:.4f} ({np.quantile(found.upper, 0.9):.4f})")
+                if tier == "tight":
+                    attack, ratio = found.mean_lower, found.mean_upper / found.mean_lower
+            say(f"| {delta} | {domain} | {attack:.4f} | " + " | ".join(cells) + f" | {ratio:.3f} |")
+
+
+def moving_centre(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
+    say("| δ | radius of the centre (ℓ2) | attack | two ranges (linear) | relational | relational over attack |")
+    say("|---|---|---|---|---|---|")
+    delta, x = 0.02, np.array(people.test.x[:n])
+    ends, tier = Ends(network), Relational(network.margins)
+    similarity = Similarity(metric, delta, people.schema.domain("unbounded"))
+    for radius in (0.01, 0.05, 0.1):
+        apart, gap = [], []
+        for start in range(0, n, 250):
+            (piece,) = similarity.regions(x[start : start + 250])
+            ball = ConvexSets.of_ball(torch.ones(x.shape[1], dtype=torch.float64), 2.0, radius)
+            found = tier.compare(piece.centre, ball, SumOfSets(piece.sets, ball), piece.sets)
+            near, far = margins(found.near), margins(found.far)
+            apart.append(ends.violation(near, far))
+            gap.append(ends.gap(near, far, (found.low, found.high)))
+        lower = attack_pairs(network, metric, x, delta, radius)
+        upper, wide = torch.cat(gap).mean().item(), torch.cat(apart).mean().item()
+        say(f"| {delta} | {radius} | {lower:.4f} | {wide:.4f} | {upper:.4f} | {upper / lower:.3f} |")
+
+
+def attack_pairs(
+    network: isonomy.Network,
+    metric: isonomy.Metric,
+    x: np.ndarray,
+    delta: float,
+    radius: float,
+    steps: int = 120,
+    restarts: int = 8,
+) -> float:
+    """The mean largest change found between ``z`` within ``radius`` of ``x`` and ``y`` similar to ``z``; plain arithmetic."""
+    root = torch.tensor(metric.gauge()[0])
+    shape = torch.linalg.inv(root.T @ root)
+    centre, best = torch.from_numpy(x), torch.zeros(len(x), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for restart in range(restarts):
+        for sign in (1.0, -1.0):
+            near = torch.randn(centre.shape, generator=generator, dtype=torch.float64) * (restart > 0)
+            near = radius * near / near.norm(dim=1, keepdim=True).clamp(min=1e-30)
+            apart = torch.zeros_like(centre)
+            for step in range(steps):
+                near.requires_grad_(), apart.requires_grad_()
+                low, high = (
+                    torch.sigmoid(network.margins.evaluate(p)[:, 0]) for p in (centre + near, centre + near + apart)
+                )
+                change = sign * (high - low)
+                by_near, by_apart = torch.autograd.grad(change.sum(), (near, apart))
+                near, apart = near.detach(), apart.detach()
+                best = torch.maximum(best, change.detach())
+                size = 1 - step / steps
+                near = near + 0.5 * size * radius * by_near / by_near.norm(dim=1, keepdim=True).clamp(min=1e-30)
+                near = near * (radius / near.norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1)
+                turned = by_apart @ shape
+                apart = apart + size * delta * turned / (turned * by_apart).sum(1, keepdim=True).clamp(min=1e-30).sqrt()
+                apart = apart * (delta / (apart @ root.T).norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1)
+    return best.mean().item()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller tables, fewer repetitions")
-    quick = parser.parse_args().quick
+    parser.add_argument("--out", type=Path, help="write the page here as well")
+    options = parser.parse_args()
+    quick = options.quick
     torch.set_num_threads(min(2, torch.get_num_threads()))
-    speed(10_000 if quick else 100_000, 3 if quick else 15)
-    tightness(200 if quick else 1000)
+
+    say("# Results")
+    say()
+    say(
+        f"Written by `python benchmarks/bounds.py{' --quick' if quick else ''} --out docs/results.md`: torch {torch.__version__},"
+    )
+    say(
+        f"{torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}, isonomy {isonomy.__version__}."
+    )
+    say()
+    say("## Speed")
+    say()
+    say(
+        "Time over three plain matrix products with ReLU on the same chunks and threads (median and quartiles of the ratio)."
+    )
+    say()
+    say("| tier | network | individuals | times the products | quartiles |")
+    say("|---|---|---|---|---|")
+    usual = [101, 256, 256, 2]
+    speed(usual, 10_000 if quick else 100_000, "interval", 3 if quick else 15)
+    for n in (1000,) if quick else (1000, 2000, 4000):
+        speed(usual, n, "tight", 3 if quick else 15)
+    if not quick:
+        speed([101, 4096, 4096, 2], 1000, "tight", 1)
+    say()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    say(f"Peak memory of the process so far: {peak:.0f} MB.")
+    say()
+
+    people = isonomy.load_population("adult")
+    network = isonomy.load_network(NETWORK)
+    accuracy = (network(people.test.x).argmax(axis=1) == people.test.y).mean()
+    metric = isonomy.SensitiveSubspace.fit(people.train, ridge=1.0)
+    n = 200 if quick else 1000
+    say("## Tightness")
+    say()
+    say(
+        f"Adult, plainly trained 2x256 (test accuracy {accuracy:.4f}), sensitive subspace metric with ridge 1, {n} test individuals:"
+    )
+    say("mean upper bound (90th percentile) per tier.")
+    say()
+    fixed_centre(network, people, metric, n)
+    say()
+    say("With a centre that may move, unbounded domain:")
+    say()
+    moving_centre(network, people, metric, n)
+    if options.out is not None:
+        partial = options.out.with_suffix(".partial")
+        partial.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        partial.rename(options.out)
 
 
 if __name__ == "__main__":

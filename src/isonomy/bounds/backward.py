@@ -42,7 +42,10 @@ class Backward:
         """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``."""
         if mode == "chord":
             return self._parallel(i, rows, owner)
-        return -self._upper(i, -rows, owner, mode), self._upper(i, rows, owner, mode)
+        return (
+            -self.upper(i, -rows, owner, lambda k: self.lines(k, mode)),
+            self.upper(i, rows, owner, lambda k: self.lines(k, mode)),
+        )
 
     def neurons(self, i: int, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
         """Both sides of single neurons ``column`` of node ``i``, for the regions ``row``.
@@ -69,7 +72,8 @@ class Backward:
         c = c * known.slope_above[row]
         return self._descend({self.graph.nodes[below].inputs[0]: c}, row, middles[row, column], half)
 
-    def _upper(self, i: int, rows: Tensor, owner: Tensor, mode: Mode) -> Tensor:
+    def upper(self, i: int, rows: Tensor, owner: Tensor, lines: Callable[[int], Lines]) -> Tensor:
+        """The largest value of ``rows · Δ_i`` over the regions ``owner``, with these lines of each activation."""
         pending, constant = {i: rows}, rows.new_zeros(len(rows))
         ground = _Landing(self.ground)
         for k in range(i, 0, -1):
@@ -78,7 +82,7 @@ class Backward:
                 continue
             node = self.graph.nodes[k]
             if isinstance(node.op, Activation):
-                known = self.lines(k, mode)
+                known = lines(k)
                 up, down = c.clamp(min=0), c.clamp(max=0)
                 constant = constant + (up * known.above[owner] + down * known.below[owner]).sum(1)
                 constant = constant + norm_upper(c, 2) * self.cost[k][owner]

@@ -22,7 +22,8 @@ from isonomy.arithmetic import UNIT, gamma
 from isonomy.bounds.activations import doubt, shape
 from isonomy.bounds.backward import Backward
 from isonomy.bounds.interval import STEPS, Enclosure, Interval, Moves
-from isonomy.bounds.relaxations import MODES, Lines, Mode, bends, lean, lines
+from isonomy.bounds.relaxations import MODES, Lines, Mode, bends, lean
+from isonomy.bounds.relaxations import lines as chords
 from isonomy.networks.graph import Activation, Add, Affine, Graph, Input
 from isonomy.sets import Shape, norm_upper
 
@@ -47,7 +48,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """What lines need to know of an activation: its run and its moves before."""
 
     op: Activation
@@ -64,8 +65,8 @@ class Sweep:
         self.interval, self.graph, self.centre, self.sets = interval, interval.graph, centre, sets
         self.unit = max(UNIT, interval.run_unit or 0.0)
         self.moves: dict[int, Moves] = {0: interval.input(centre, sets)}
-        self.backward = Backward(self.graph, sets, self._lines, self._reach)
-        self._seen: dict[int, _Seen] = {}
+        self.backward = Backward(self.graph, sets, self.lines, self._reach)
+        self.seen: dict[int, Seen] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         for i, node in enumerate(self.graph.nodes):
             if isinstance(node.op, Input):
@@ -75,7 +76,7 @@ class Sweep:
             self.moves[i] = interval.node(i, node, centre, sets, self.moves)
             if isinstance(node.op, Activation):
                 source = node.inputs[0]
-                self._seen[i] = _Seen(node.op, self.moves[source].point, self.moves[i].point, *self.extremes(source))
+                self.seen[i] = Seen(node.op, self.moves[source].point, self.moves[i].point, *self.extremes(source))
             self.backward.cost[i] = self._cost(i)
 
     def extremes(self, i: int) -> tuple[Tensor, Tensor]:
@@ -95,7 +96,7 @@ class Sweep:
         for start in range(0, len(owner), PASS):
             part = slice(start, start + PASS)
             one = torch.eye(width, dtype=torch.float64)[torch.arange(len(owner))[part] % width]
-            for mode in modes if self._seen else ("chord",):
+            for mode in modes if self.seen else ("chord",):
                 bottom, top = self.backward.both_sides(last, one, owner[part], mode)
                 low[part], high[part] = torch.maximum(low[part], bottom), torch.minimum(high[part], top)
         return Enclosure(found.point, found.error, low.reshape(rows, width), high.reshape(rows, width))
@@ -103,7 +104,7 @@ class Sweep:
     def _tighten(self, i: int, op: Activation) -> None:
         """Backward bounds for the neurons of node ``i`` that its activation does not leave on a straight piece."""
         node = self.graph.nodes[i]
-        if not self._seen or i == 0 or (isinstance(node.op, Affine) and node.inputs == (0,)):
+        if not self.seen or i == 0 or (isinstance(node.op, Affine) and node.inputs == (0,)):
             return  # nothing has been relaxed yet: the bounds are exact
         before = self.moves[i]
         low, high = (side.clone() for side in self.extremes(i))
@@ -139,7 +140,7 @@ class Sweep:
                     most = torch.where(torch.isfinite(most), most, 0.0)
                     cost = cost + norm_upper(self.interval.run_error(i, node.op, point.abs() + most), 2)
             case Activation():
-                point, value = self._seen[i].point, self._seen[i].value
+                point, value = self.seen[i].point, self.seen[i].value
                 size = self._reach(node.inputs[0]) * shape(node.op).steepest + self._reach(i)
                 cost = size * (4 * gamma(point.shape[1] + 16)) + norm_upper(doubt(node.op, point, value, self.unit), 2)
             case Add():
@@ -149,11 +150,12 @@ class Sweep:
                 return torch.zeros(rows, dtype=torch.float64)
         return (cost * (1 + gamma(16))).expand(rows)
 
-    def _lines(self, k: int, mode: Mode) -> Lines:
+    def lines(self, k: int, mode: Mode) -> Lines:
+        """The lines of activation ``k`` for a choice of lower slopes."""
         if (k, "chord") not in self._known:
-            seen = self._seen[k]
-            self._known[k, "chord"] = lines(seen.op, seen.point, seen.value, seen.low, seen.high, self.unit)
+            seen = self.seen[k]
+            self._known[k, "chord"] = chords(seen.op, seen.point, seen.value, seen.low, seen.high, self.unit)
         if (k, mode) not in self._known:
-            seen = self._seen[k]
+            seen = self.seen[k]
             self._known[k, mode] = lean(self._known[k, "chord"], seen.op, seen.point, seen.value, mode)
         return self._known[k, mode]

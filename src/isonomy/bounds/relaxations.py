@@ -70,11 +70,15 @@ def lean(known: Lines, op: Activation, z: Tensor, value: Tensor, mode: Mode) -> 
     if op.kind != "relu" or mode == "chord":
         return known
     slope = known.slope_above
-    unstable = (slope > 0) & (slope < 1)
     if mode == "adaptive":
-        turned = (slope > 0.5).to(slope.dtype)
-    else:
-        turned = torch.full((), float(mode == "steep"), dtype=slope.dtype)
+        return lean_by(known, z, value, (slope > 0.5).to(slope.dtype))
+    return lean_by(known, z, value, torch.full((), float(mode == "steep"), dtype=slope.dtype))
+
+
+def lean_by(known: Lines, z: Tensor, value: Tensor, turned: Tensor) -> Lines:
+    """The lines of a ReLU with those below turned to slopes ``turned`` in [0, 1] where it is unstable."""
+    slope = known.slope_above
+    unstable = (slope > 0) & (slope < 1)
     below = turned * z - value
     below = below - (8 * UNIT) * (z.abs() + value.abs())
     return Lines(slope, known.above, torch.where(unstable, turned, slope), torch.where(unstable, below, known.below))

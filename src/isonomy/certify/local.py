@@ -26,6 +26,7 @@ from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends, margins, margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
+from isonomy.bounds.optimised import Optimised
 from isonomy.certify.question import Question
 from isonomy.errors import MetricError, NotANumberError, ParameterError, template
 from isonomy.networks.graph import Affine, Graph
@@ -36,7 +37,7 @@ from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
 
-Tier = Literal["interval", "tight", "paper"]
+Tier = Literal["interval", "tight", "optimised", "paper"]
 Arithmetic = Literal["float64", "float32"]
 
 CHUNK = 1024
@@ -136,10 +137,11 @@ def certify_local(
     """Bound the local violation of every individual from above and from below.
 
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
-    without one means all of ``R^m``. ``tier="interval"`` is the fast one, ``"tight"`` adds linear bounds, ``"paper"``
-    goes through the box of the paper's Theorem 5.1 on the unbounded domain, for comparison. ``attack=False`` leaves
-    ``lower`` at 0. ``threshold`` is the cut-off of a decision; without it the largest output decides.
-    ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
+    without one means all of ``R^m``. ``tier="interval"`` is the fast one, ``"tight"`` adds linear bounds,
+    ``"optimised"`` improves their slopes, ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded
+    domain, for comparison. ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without
+    it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the
+    individuals done and in all.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
@@ -179,7 +181,8 @@ class _Bounds:
         self.graph = question.network.margins
         self.ends = Ends(question.network, threshold, float32_run)
         self.interval = Interval(self.graph, float32_run=float32_run)
-        self.linear = Linear(self.graph, float32_run=float32_run)
+        tiers = {"tight": Linear, "optimised": Optimised}
+        self.over = tiers[tier](self.graph, float32_run=float32_run) if tier in tiers else self.interval
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
 
@@ -192,8 +195,7 @@ class _Bounds:
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(CHUNK):
                 sets = _boxed(piece.sets) if self.tier == "paper" else piece.sets
-                tier = self.linear if self.tier == "tight" else self.interval
-                found, owner = tier.enclose(piece.centre, sets), torch.from_numpy(piece.owner)
+                found, owner = self.over.enclose(piece.centre, sets), torch.from_numpy(piece.owner)
                 # Without branches every region is centred at its owner, whose run is then already there.
                 centre = margins_at(found) if at_x is None else (at_x[0][owner], at_x[1][owner])
                 over = margins(found)
