@@ -6,8 +6,8 @@ Speed: 101 → 256 → 256 → 2 on the unbounded domain, Mahalanobis metric, δ
 matrix products with ReLU over the same chunks and threads; the median of alternating runs. The interval tier at
 n = 100,000, the tight tier at n = 1000 (and at 2000 and 4000, to see that its cost is linear in n).
 
-Tightness: a plainly trained 2x256 network on Adult (``train_adult.py``), mean upper bound over the mean lower bound of a
-strong attack, with a fixed centre and with a centre that may move within a ball.
+Tightness: a plainly trained 2x256 network on Adult (``train_adult.py``), mean upper bound over the mean lower bound of
+a strong attack, with a fixed centre and with a centre that may move within a ball.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def attack_pairs(
     steps: int = 120,
     restarts: int = 8,
 ) -> float:
-    """The mean largest change found between ``z`` within ``radius`` of ``x`` and ``y`` similar to ``z``; plain arithmetic."""
+    """The mean largest change found between ``z`` within ``radius`` of ``x`` and ``y`` similar to ``z``."""
     root = torch.tensor(metric.gauge()[0])
     shape = torch.linalg.inv(root.T @ root)
     centre, best = torch.from_numpy(x), torch.zeros(len(x), dtype=torch.float64)
@@ -163,18 +163,13 @@ def main() -> None:
 
     say("# Results")
     say()
-    say(
-        f"Written by `python benchmarks/bounds.py{' --quick' if quick else ''} --out docs/results.md`: torch {torch.__version__},"
-    )
-    say(
-        f"{torch.get_num_threads()} threads, {platform.machine()}, Python {platform.python_version()}, isonomy {isonomy.__version__}."
-    )
+    say(f"Written by `python benchmarks/bounds.py{' --quick' if quick else ''} --out docs/results.md`:")
+    say(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()},")
+    say(f"Python {platform.python_version()}, isonomy {isonomy.__version__}.")
     say()
     say("## Speed")
     say()
-    say(
-        "Time over three plain matrix products with ReLU on the same chunks and threads (median and quartiles of the ratio)."
-    )
+    say("Time over three plain matrix products with ReLU on the same chunks and threads (median and quartiles).")
     say()
     say("| tier | network | individuals | times the products | quartiles |")
     say("|---|---|---|---|---|")
@@ -196,10 +191,8 @@ def main() -> None:
     n = 200 if quick else 1000
     say("## Tightness")
     say()
-    say(
-        f"Adult, plainly trained 2x256 (test accuracy {accuracy:.4f}), sensitive subspace metric with ridge 1, {n} test individuals:"
-    )
-    say("mean upper bound (90th percentile) per tier.")
+    say(f"Adult, plainly trained 2x256 (test accuracy {accuracy:.4f}), sensitive subspace metric with ridge 1,")
+    say(f"{n} test individuals: mean upper bound (90th percentile) per tier.")
     say()
     fixed_centre(network, people, metric, n)
     say()
