@@ -89,7 +89,7 @@ def check(path: Path, x: Array, ending: str = "", **options: Any) -> Network:
     ours = network.logits(x).numpy() if not ending else network(x)
     if ending == "log":
         ours = np.log(ours)
-    assert np.allclose(ours[:, -outputs.shape[1] :], outputs, rtol=1e-6, atol=2e-6)
+    assert np.allclose(ours[:, -outputs.shape[1] :], outputs, rtol=1e-6, atol=1e-6)
     return network
 
 
@@ -390,6 +390,14 @@ def test_softmax_axis(opset: int, axis: int, tmp_path: Path) -> None:
         load_network(saved(wrong, tmp_path))
 
 
+def test_softmax_took_all_axes_together_before_opset_13(tmp_path: Path) -> None:
+    nodes = [node("Reshape", "x", "s", out="h"), node("Softmax", "h", axis=1)]
+    together = saved(build(nodes, {"s": np.array([-1, 2, 2])}, opset=11), tmp_path)
+    assert check(together, individuals(4), "same").head == "softmax"
+    with pytest.raises(UnsupportedOperationError, match="all features"):
+        load_network(saved(build(nodes, {"s": np.array([-1, 2, 2])}, opset=13), tmp_path))
+
+
 def test_images_are_flattened(tmp_path: Path) -> None:
     nodes = [node("Flatten", "x", out="h"), node("Gemm", "h", "w", transB=1)]
     path = saved(build(nodes, {"w": RANDOM.standard_normal((2, 12))}, shape=("n", 1, 3, 4)), tmp_path)
@@ -479,6 +487,16 @@ REFUSED: dict[str, tuple[onnx.ModelProto, type[IsonomyError], str]] = {
         "'noise'",
     ),
     "batch": (build([node("Transpose", "x", perm=[1, 0])]), NetworkError, "my_transpose.*batch axis must stay first"),
+    "batch_used": (
+        build([node("Transpose", "x", perm=[1, 0], out="h"), node("Relu", "h")]),
+        NetworkError,
+        "my_transpose.*batch axis must stay first",
+    ),
+    "unknown_attribute": (
+        build([node("Gemm", "x", "w", transC=1)], {"w": W43}),
+        NetworkError,
+        "my_gemm.*transC",
+    ),
     "mixing": (
         build(
             [node("Reshape", "x", "s", out="h"), node("Reshape", "h", "t")],
@@ -582,7 +600,7 @@ def test_random_perceptrons(widths: list[int], activation: str, gemm: bool, seed
     random = np.random.default_rng(seed)
     sizes, nodes, constants, last = [4, *widths, 2], [], {}, "x"
     for layer, (read, given_) in enumerate(pairwise(sizes)):
-        weight, bias = random.standard_normal((read, given_)), random.standard_normal(given_)
+        weight, bias = random.standard_normal((read, given_)) / read**0.5, random.standard_normal(given_)
         constants |= {f"w{layer}": weight.T.copy() if gemm else weight, f"b{layer}": bias}
         if gemm:
             nodes.append(node("Gemm", last, f"w{layer}", f"b{layer}", out=f"z{layer}", transB=1))
@@ -596,4 +614,4 @@ def test_random_perceptrons(widths: list[int], activation: str, gemm: bool, seed
     x = individuals(4, 16)
     with tempfile.TemporaryDirectory() as folder:
         network = load_network(saved(model, Path(folder)))
-    assert np.allclose(network.logits(x).numpy(), own(content, x), rtol=1e-5, atol=1e-5)
+    assert np.allclose(network.logits(x).numpy(), own(content, x), rtol=1e-6, atol=1e-6)

@@ -101,3 +101,34 @@ def test_shared_layers_are_kept_and_selections_move() -> None:
     assert kinds[:5] == ["Input", "Affine", "Activation", "Affine", "Activation"]
     x = torch.randn(5, 3, dtype=torch.float64)
     assert torch.allclose(graph.evaluate(x), simple.evaluate(x), atol=1e-12)
+
+
+def test_a_slope_stays_with_its_element() -> None:
+    graph = Graph(
+        (
+            Node(Input(2), (), "x"),
+            Node(Activation("tanh"), (0,), "tanh"),
+            Node(Select((1, 0)), (1,), "turned"),
+            Node(Activation("prelu", (0.5, -3.0)), (2,), "prelu"),
+        )
+    )
+    x = torch.tensor([[-1.0, -2.0], [-0.3, 0.4]], dtype=torch.float64)
+    assert torch.allclose(graph.evaluate(x), simplify(graph).evaluate(x), atol=1e-14)
+
+
+def test_a_layer_that_two_layers_read_is_computed_once() -> None:
+    graph = Graph(
+        (
+            Node(Input(3), (), "x"),
+            Node(Activation("relu"), (0,), "relu"),
+            Node(layer(2, 3), (1,), "shared"),
+            Node(layer(4, 2, 1), (2,), "left"),
+            Node(Activation("tanh"), (3,), "tanh"),
+            Node(layer(4, 2, 2), (2,), "right"),
+            Node(Activation("sigmoid"), (5,), "sigmoid"),
+            Node(Add(), (4, 6), "sum"),
+        )
+    )
+    simple = simplify(graph)
+    assert [node.name for node in simple.nodes if node.name == "shared"] == ["shared"]
+    assert [len(node.inputs) for node in simple.nodes] == [len(node.inputs) for node in graph.nodes]

@@ -31,9 +31,7 @@ class Case:
 @st.composite
 def features(draw: st.DrawFn, name: str = "feature") -> Feature:
     kind = draw(st.sampled_from(["numeric", "integer", "ordinal", "categorical"]))
-    given: dict[str, Any] = {
-        flag: draw(st.booleans()) for flag in ("protected", "immutable", "seen", "proxy")
-    }
+    given: dict[str, Any] = {flag: draw(st.booleans()) for flag in ("protected", "immutable", "seen", "proxy")}
     given["description"] = draw(st.just("") | names)
     if draw(st.booleans()) and kind != "categorical":
         given |= {"origin": draw(sizes), "unit": draw(units)}
@@ -45,9 +43,7 @@ def features(draw: st.DrawFn, name: str = "feature") -> Feature:
             given["fill"] = draw(st.sampled_from([None, *categories])) if kind == "ordinal" else None
         return Feature(name, kind, categories=categories, **given)
     whole = kind == "integer"
-    low, high = sorted(
-        draw(st.lists(sizes.map(lambda v: float(round(v)) if whole else v), min_size=2, max_size=2))
-    )
+    low, high = sorted(draw(st.lists(sizes.map(lambda v: float(round(v)) if whole else v), min_size=2, max_size=2)))
     if draw(st.booleans()) and (high - low > 1e-100 or "unit" in given or high == low):
         given |= {"low": low, "high": high}
     if draw(st.booleans()):
@@ -74,9 +70,6 @@ def cases(draw: st.DrawFn, most_features: int = 4, most_rows: int = 6) -> Case:
     columns = [draw(features(f"column {i}")) for i in range(count)]
     rows = draw(st.integers(1, most_rows))
     frame = pd.DataFrame(
-        {
-            f.name: pd.Series(draw(st.lists(cells(f), min_size=rows, max_size=rows)), dtype="object")
-            for f in columns
-        }
+        {f.name: pd.Series(draw(st.lists(cells(f), min_size=rows, max_size=rows)), dtype="object") for f in columns}
     )
     return Case(Schema("random", tuple(columns)), frame)

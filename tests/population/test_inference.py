@@ -90,9 +90,7 @@ def test_kinds_follow_types() -> None:
             "w": [1.0, 2.0],
         }
     )
-    schema = Schema.infer(
-        frame, label="y", weight="w", protected=["race"], immutable=["age"], proxies=["job"]
-    )
+    schema = Schema.infer(frame, label="y", weight="w", protected=["race"], immutable=["age"], proxies=["job"])
     kinds = {feature.name: feature.kind for feature in schema.features}
     assert kinds == {
         "age": "integer",

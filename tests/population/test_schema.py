@@ -45,9 +45,7 @@ def test_encoding_what_was_decoded_gives_the_coordinates_back(case: Case) -> Non
     again = case.schema.encode(case.schema.decode(x)).x
     exact = np.concatenate([np.full(f.width, f.kind != "numeric") for f in case.schema.features])
     assert np.array_equal(x[:, exact], again[:, exact])
-    room = np.concatenate(
-        [np.full(f.width, 1e-15 * (1 + abs(f.origin / f.unit))) for f in case.schema.features]
-    )
+    room = np.concatenate([np.full(f.width, 1e-15 * (1 + abs(f.origin / f.unit))) for f in case.schema.features])
     assert (np.abs(x - again) <= room * (1 + np.abs(x))).all()
 
 

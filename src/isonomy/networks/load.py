@@ -1,45 +1,145 @@
-"""Open a network file by its kind."""
+"""Open a network file by its kind: the ending of its name chooses the reader.
+
+**Safety.** No reader executes anything that a file holds. Pickles (``.pkl``, ``.joblib``, whole torch modules) are
+programs, so they are refused, whatever their name; parameters are read by formats that can hold nothing but numbers
+and names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from isonomy.errors import FileError
+from isonomy.errors import FileError, IsonomyError, NetworkError
+from isonomy.networks.adapter import Reads, schema_adapter
 from isonomy.networks.graph import Graph, Head
 from isonomy.networks.network import Network
+from isonomy.population.schema import Schema
+
+_LARGEST = 2**31  # bytes; a network that can be certified is far smaller
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can say about a file."""
+
+    schema: Schema | None = None
+    head: Head | Literal["auto"] = "auto"
+    output: str | None = None
+    activation: str | None = None
+    reads: Reads = "auto"
 
 
 def load_network(
     path: str | Path,
+    schema: Schema | None = None,
     *,
     head: Head | Literal["auto"] = "auto",
     output: str | None = None,
+    activation: str | None = None,
+    reads: Reads = "auto",
     name: str | None = None,
 ) -> Network:
-    """Read a network from a file; the ending of its name tells the format.
+    """Read a network from a file; with a schema the network reads the schema's coordinates.
 
-    ``head`` is found at the end of the network unless it ends in one raw number; ``output`` chooses among
-    several outputs; ``name`` defaults to the name of the file.
+    ``head`` is found at the end of the network unless it ends in one raw number; ``output`` chooses among several
+    outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns from coordinates where
+    neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
     """
     file = Path(path)
-    kinds = ", ".join(sorted(_READERS))
-    if file.suffix.lower() not in _READERS:
+    suffix = file.suffix.lower()
+    if suffix in _REFUSED:
+        raise FileError(f"'{file}' is not read: {_REFUSED[suffix]}")
+    if suffix not in _READERS:
+        kinds = ", ".join(sorted(_READERS))
         raise FileError(f"'{file}' is not a kind of network file that can be read; these are: {kinds}.")
     if not file.is_file():
         raise FileError(f"There is no file '{file}'.")
     try:
-        graph, found = _READERS[file.suffix.lower()](file, head, output)
+        if file.stat().st_size > _LARGEST:
+            raise FileError(f"'{file}' is larger than {_LARGEST >> 30} GiB, more than a network that can be certified.")
+        graph, found, adapted = _READERS[suffix](file, Options(schema, head, output, activation, reads))
     except OSError as error:
         raise FileError(f"'{file}' cannot be read: {error.strerror or error}.") from error
-    return Network(graph, found, file.stem if name is None else name)
+    network = Network(graph, found, file.stem if name is None else name)
+    if schema is None or adapted:
+        return network
+    try:
+        return network.adapted(schema_adapter(schema, network.input_width, reads=reads))
+    except NetworkError as error:
+        raise type(error)(f"{file.name}: {error}") from None
 
 
-def _onnx(path: Path, head: Head | Literal["auto"], output: str | None) -> tuple[Graph, Head]:
+def guarded(path: Path, kind: str, read: Callable[[], tuple[Graph, Head]]) -> tuple[Graph, Head]:
+    """Run a reader; whatever a damaged file breaks becomes one sentence."""
+    try:
+        return read()
+    except NetworkError as error:
+        raise type(error)(one_line(f"{path.name}: {error}")) from None
+    except IsonomyError:
+        raise
+    except Exception as error:
+        reason = one_line(f"{type(error).__name__}: {error}")
+        raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
+
+
+def one_line(message: str) -> str:
+    """A message whose parts come from a file, in one printable line."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
+    return text if len(text) <= 2000 else f"{text[:2000]}..."
+
+
+_Result = tuple[Graph, Head, bool]  # and whether the graph reads the schema's coordinates already
+
+
+def _onnx(path: Path, options: Options) -> _Result:
     from isonomy.networks.onnx_reader import read_onnx
 
-    return read_onnx(path, head=head, output=output)
+    graph, head = read_onnx(path, schema=options.schema, head=options.head, output=options.output, reads=options.reads)
+    return graph, head, options.schema is not None
 
 
-_READERS: dict[str, Callable[[Path, Head | Literal["auto"], str | None], tuple[Graph, Head]]] = {".onnx": _onnx}
+def _nnet(path: Path, options: Options) -> _Result:
+    from isonomy.networks.nnet_reader import read_nnet
+
+    return *guarded(path, "a .nnet network", lambda: read_nnet(path, options.head)), False
+
+
+def _state(path: Path, options: Options) -> _Result:
+    from isonomy.networks.state_reader import read_state
+
+    return *guarded(path, "a torch state dict", lambda: read_state(path, options.activation, options.head)), False
+
+
+def _skops(path: Path, options: Options) -> _Result:
+    from isonomy.networks.sklearn_reader import read_sklearn
+    from isonomy.networks.skops_reader import open_skops
+
+    def read() -> tuple[Graph, Head]:
+        return read_sklearn(open_skops(path), options.schema, head=options.head, reads=options.reads)
+
+    return *guarded(path, "a skops file", read), options.schema is not None
+
+
+_READERS: dict[str, Callable[[Path, Options], _Result]] = {
+    ".onnx": _onnx,
+    ".nnet": _nnet,
+    ".pt": _state,
+    ".pth": _state,
+    ".skops": _skops,
+}
+
+_PICKLE = (
+    "a pickle is a program, and opening it would run it; save a scikit-learn model with skops (skops.io.dump) or "
+    "skl2onnx, a torch model as ONNX or as its state dict, or pass the model itself to Network.from_sklearn or "
+    "Network.from_torch."
+)
+_TREES = "boosted trees are not supported; networks and linear models are."
+_REFUSED: dict[str, str] = {
+    **dict.fromkeys((".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".p", ".sav"), _PICKLE),
+    **dict.fromkeys((".xgb", ".ubj", ".cbm", ".lgb"), _TREES),
+    **dict.fromkeys((".pb", ".tflite"), "export it to ONNX with tf2onnx, or save it as .keras or .h5."),
+    ".safetensors": "it holds weights without their order; save the state dict with torch.save, or export to ONNX.",
+}

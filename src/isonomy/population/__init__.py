@@ -2,7 +2,7 @@
 
 A :class:`Schema` says which columns make an individual and fixes the coordinates in which individuals are
 compared; a :class:`Domain` which vectors stand for a possible individual; a :class:`Population` holds a
-table's individuals.
+table's individuals; :func:`stream` reads a file that is larger than memory as a sequence of populations.
 """
 
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
@@ -10,6 +10,7 @@ from isonomy.population.feature import Feature, FeatureKind
 from isonomy.population.label import Label, Split
 from isonomy.population.population import Population
 from isonomy.population.schema import Encoded, Schema
+from isonomy.population.streaming import stream
 
 __all__ = [
     "BoolArray",
@@ -23,4 +24,5 @@ __all__ = [
     "Population",
     "Schema",
     "Split",
+    "stream",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def encode_table(
     columns = [find_column(table, feature.name) for feature in (*features, *singles)]
     stops = np.cumsum([0, *(feature.width for feature in features)]).tolist()
     x, alone = np.empty((n, stops[-1])), [np.empty(n) for _ in singles]
-    targets = [*(x[:, start:stop] for start, stop in zip(stops, stops[1:], strict=False)), *(a[:, None] for a in alone)]
+    targets = [*(x[:, start:stop] for start, stop in pairwise(stops)), *(a[:, None] for a in alone)]
     kept, readable = np.ones(n, dtype=bool), np.ones(len(columns), dtype=bool)
     for start in range(0, n, _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -153,9 +154,8 @@ def _scaled(values: FloatArray, missing: BoolArray, feature: Feature) -> FloatAr
 
 def _hashable(column: pd.Series) -> pd.Series:
     """Mixed cells by their text: lists have no hash, and 1 and True share theirs."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
-        return column
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    plain = isinstance(column.dtype, np.dtype) and (column.dtype.kind in "iu" or column.dtype == np.float64)
+    if plain or isinstance(column.dtype, pd.CategoricalDtype):
         return column
     return column.map(text_of, na_action="ignore") if column.dtype == "object" else column.astype("object")
 

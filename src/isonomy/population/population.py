@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -10,9 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.population.cells import encode_column, find_column, keep_rows, text_of
+from isonomy.population.cells import encode_table, find_column, text_of
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature
+from isonomy.population.files import read_file
 from isonomy.population.frames import read_frame
 from isonomy.population.schema import Schema, Unknown
 
@@ -44,33 +46,60 @@ class Population:
 
     @classmethod
     def from_frame(
-        cls, frame: Any, schema: Schema, *, domain: DomainKind = "realizable", unknown: Unknown = "error"
+        cls,
+        frame: Any,
+        schema: Schema,
+        *,
+        domain: DomainKind = "realizable",
+        unknown: Unknown = "error",
+        first_row: int = 0,
     ) -> Population:
-        """Read a pandas, Polars or Arrow table; ``unknown="exclude"`` leaves out rows that do not fit."""
-        table = read_frame(frame)
-        columns = [encode_column(find_column(table, feature.name), feature) for feature in schema.features]
-        label = weight = None
-        if schema.label is not None and schema.label.column in table.columns:
-            label = encode_column(table[schema.label.column], schema.label.as_feature())
-        if schema.weight is not None:
-            meaning = Feature(schema.weight, low=0.0, origin=0.0, unit=1.0)
-            weight = encode_column(find_column(table, schema.weight), meaning)
-        kept = keep_rows([cells for cells in (*columns, label, weight) if cells is not None], unknown)
-        y: IntArray | FloatArray | None = None
-        if label is not None and schema.label is not None:
-            y = label.coordinates[kept, 0]
-            y = y if schema.label.regression else y.astype(np.int64)
-        weights = np.ones(int(kept.sum())) if weight is None else weight.coordinates[kept, 0]
-        if not weights.sum() > 0:
+        """Read a pandas, Polars or Arrow table; ``unknown="exclude"`` leaves out rows that do not fit.
+
+        ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
+        has the same number, and is on the same side of the split, in either reading.
+        """
+        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        if not people.weights.sum() > 0:
             raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+        return people
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        domain: DomainKind = "realizable",
+        unknown: Unknown = "error",
+    ) -> Population:
+        """Read the schema's columns of a Parquet or CSV file at once; :func:`stream` reads it piece by piece."""
+        return cls.from_frame(read_file(path, schema), schema, domain=domain, unknown=unknown)
+
+    @classmethod
+    def from_piece(
+        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int
+    ) -> Population:
+        """Like ``from_frame``, for a piece of a table, in which all weights may be zero."""
+        table = read_frame(frame)
+        singles: list[Feature] = []
+        if schema.label is not None and schema.label.column in table.columns:
+            singles.append(schema.label.as_feature())
+        if schema.weight is not None:
+            singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
+        x, values, kept = encode_table(table, schema.features, singles, unknown)
+        weights = np.ones(len(x)) if schema.weight is None else values.pop()
+        y: IntArray | FloatArray | None = values[0] if values else None
+        if y is not None and schema.label is not None and not schema.label.regression:
+            y = y.astype(np.int64)
         return cls(
-            frame=table[kept],
+            frame=table if kept.all() else table[kept],
             schema=schema,
             domain=schema.domain(domain),
-            x=np.column_stack([cells.coordinates[kept] for cells in columns]),
+            x=x,
             y=y,
             weights=weights,
-            rows=np.flatnonzero(kept).astype(np.int64),
+            rows=first_row + np.flatnonzero(kept).astype(np.int64),
             excluded=int((~kept).sum()),
         )
 
@@ -146,13 +175,19 @@ class Population:
             raise ParameterError(f"This population is the {self.split} part and has no {name} part: ask the whole one.")
         split = self.schema.split
         if split is None:
-            mask = (_hashed_unit(self.rows) < TRAIN_SHARE) == (name == "train")
+            mask = in_train(self.rows) == (name == "train")
         else:
             column = find_column(self.frame, split.column)
             mask = column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
         if not mask.any():
             raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
         return replace(self[mask], split=name)
+
+
+def in_train(numbers: IntArray) -> BoolArray:
+    """Which whole numbers are training rows: those whose fixed hash falls below ``TRAIN_SHARE``."""
+    train: BoolArray = _hashed_unit(numbers) < TRAIN_SHARE
+    return train
 
 
 def _hashed_unit(numbers: IntArray) -> FloatArray:

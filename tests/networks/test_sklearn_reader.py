@@ -1,0 +1,317 @@
+"""Pipelines of scikit-learn: the network on fair coordinates gives what the pipeline gives on raw rows."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import linear_model as lm
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.svm import LinearSVC
+
+from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
+from isonomy.networks import Network
+from isonomy.networks.columns import schema_columns, settled
+from isonomy.networks.lines import affine_of
+from isonomy.population.schema import Schema
+
+from .people import outcome, rows, schema
+
+NUMBERS = ["age", "income"]
+
+
+def encoder(**options: Any) -> OneHotEncoder:
+    return OneHotEncoder(**({"handle_unknown": "ignore"} | options))
+
+
+def numbers(scaler: Any) -> Any:
+    return make_pipeline(SimpleImputer(), scaler)
+
+
+def split(*parts: tuple[str, Any, Any], **options: Any) -> ColumnTransformer:
+    return ColumnTransformer(list(parts), **options)
+
+
+PREPROCESSING: dict[str, Any] = {
+    "standard": split(("n", numbers(StandardScaler()), NUMBERS), ("c", encoder(), ["sex", "job"])),
+    "minmax": split(("n", numbers(MinMaxScaler((-1, 2))), NUMBERS), ("c", encoder(drop="if_binary"), ["job", "sex"])),
+    "robust": split(("n", numbers(RobustScaler()), NUMBERS), ("c", encoder(drop="first"), ["sex", "job"])),
+    "maxabs": split(("n", numbers(MaxAbsScaler()), NUMBERS), ("c", encoder(sparse_output=False), ["sex"])),
+    "centred": split(("n", numbers(StandardScaler(with_std=False)), NUMBERS)),
+    "stretched": split(("n", numbers(RobustScaler(with_centering=False)), NUMBERS)),
+    "rare": split(
+        ("n", numbers(StandardScaler()), NUMBERS),
+        ("c", OneHotEncoder(max_categories=2, handle_unknown="infrequent_if_exist"), ["job", "sex"]),
+    ),
+    "indicator": split(("n", SimpleImputer(strategy="median", add_indicator=True), NUMBERS), ("c", encoder(), ["sex"])),
+    "scaled_first": split(("n", make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), NUMBERS)),
+    "constant": split(("n", SimpleImputer(strategy="constant", fill_value=-7.5), NUMBERS)),
+    "gap_alone": split(
+        ("n", numbers(MinMaxScaler()), NUMBERS), ("g", MissingIndicator(features="all"), ["income", "job"])
+    ),
+    "frequent": split(
+        ("n", numbers(StandardScaler()), NUMBERS),
+        ("c", make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()), ["job", "sex"]),
+    ),
+    "ordinal": split(
+        ("n", numbers(StandardScaler()), NUMBERS),
+        ("o", OrdinalEncoder(categories=[["low", "mid", "high"]]), ["grade"]),
+        ("j", OrdinalEncoder(encoded_missing_value=-3), ["job", "sex"]),
+    ),
+    "ordinal_gap": split(("j", make_pipeline(OrdinalEncoder(), SimpleImputer(strategy="median")), ["job", "sex"])),
+    "target": split(("j", TargetEncoder(random_state=0, cv=2), ["job", "sex"])),
+    "passthrough": split(
+        ("n", numbers(StandardScaler()), NUMBERS), ("d", "drop", ["grade", "job", "sex"]), remainder="passthrough"
+    ),
+    "remainder": split(("d", "drop", ["grade"]), ("c", encoder(), ["sex", "job"]), remainder=numbers(StandardScaler())),
+    "binary_number": split(("n", numbers(StandardScaler()), NUMBERS), ("u", OneHotEncoder(), ["union"])),
+    "positions": split(("n", numbers(StandardScaler()), [1, 0]), ("c", encoder(), slice(2, 4))),
+    "masked": split(("n", numbers(StandardScaler()), np.array([True, True, False, False, False, True]))),
+    "weights": split(
+        ("n", numbers(StandardScaler()), NUMBERS), ("c", encoder(), ["sex"]), transformer_weights={"c": 0.3}
+    ),
+    "union": split(("n", make_union(numbers(StandardScaler()), numbers(MinMaxScaler())), NUMBERS)),
+    "identity_function": split(("n", make_pipeline(SimpleImputer(), FunctionTransformer()), NUMBERS)),
+    "pca": make_pipeline(
+        split(("n", numbers(StandardScaler()), NUMBERS), ("c", encoder(sparse_output=False), ["job"])),
+        VarianceThreshold(1e-4),
+        PCA(3),
+    ),
+}
+
+
+def fitted(steps: Any, estimator: Any, frame: pd.DataFrame, y: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make_pipeline(clone(steps), estimator).fit(frame, y)
+
+
+def own(model: Any, frame: pd.DataFrame) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.predict_proba(frame) if hasattr(model, "predict_proba") else model.predict(frame).reshape(-1, 1)
+
+
+def agree(network: Network, people: Schema, frame: pd.DataFrame, expected: Any) -> None:
+    given = network(people.encode(frame).x)
+    np.testing.assert_allclose(given, expected, rtol=0, atol=1e-9 * (1 + np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("kind", PREPROCESSING)
+@pytest.mark.parametrize("last", ["logistic", "perceptron", "ridge"])
+def test_pipelines(kind: str, last: str) -> None:
+    frame, fresh = rows(200), rows(150, seed=9)
+    y = outcome(frame) if last != "ridge" else outcome(frame, (0.0, 1.0, 2.5)).astype(float)
+    estimator = {
+        "logistic": lm.LogisticRegression(max_iter=50),
+        "perceptron": MLPClassifier((7, 5), max_iter=15, random_state=0),
+        "ridge": lm.Ridge(),
+    }[last]
+    model = fitted(PREPROCESSING[kind], estimator, frame, y)
+    network = Network.from_sklearn(model, schema())
+    assert network.head == ("regression" if last == "ridge" else "sigmoid")
+    agree(network, schema(), fresh, own(model, fresh))
+
+
+ESTIMATORS: dict[str, tuple[Any, int]] = {
+    "perceptron_tanh": (MLPClassifier((6,), activation="tanh", max_iter=15), 3),
+    "perceptron_logistic": (MLPClassifier((6,), activation="logistic", max_iter=15), 3),
+    "perceptron_identity": (MLPClassifier((6,), activation="identity", max_iter=15), 2),
+    "multinomial": (lm.LogisticRegression(max_iter=50), 3),
+    "logistic_cv": (lm.LogisticRegressionCV(Cs=2, cv=2, max_iter=30), 2),
+    "sgd": (lm.SGDClassifier(loss="log_loss", max_iter=20), 2),
+    "discriminant": (LinearDiscriminantAnalysis(), 2),
+    "discriminant3": (LinearDiscriminantAnalysis(), 3),
+    "search": (GridSearchCV(lm.LogisticRegression(max_iter=50), {"C": [0.1, 1.0]}, cv=2), 2),
+    "perceptron_number": (MLPRegressor(hidden_layer_sizes=(6,), max_iter=15), 0),
+    "linear": (lm.LinearRegression(), 0),
+    "lasso": (lm.Lasso(0.01), 0),
+    "elastic": (lm.ElasticNet(0.01), 0),
+    "no_intercept": (lm.Ridge(fit_intercept=False), 0),
+    "sgd_number": (lm.SGDRegressor(max_iter=20), 0),
+}
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_estimators(kind: str) -> None:
+    estimator, classes = ESTIMATORS[kind]
+    names = ("a", "b", "c")[:classes]
+    frame, fresh = rows(200), rows(80, seed=9)
+    y = outcome(frame, names) if classes else frame["age"] / 30 + (frame["sex"] == "male")
+    model = fitted(PREPROCESSING["standard"], estimator, frame, y)
+    label = f"classes = {list(names)}".replace("'", '"') if classes else ""
+    people = Schema.from_toml(schema().to_toml().replace('classes = ["no", "yes"]', label))
+    agree(Network.from_sklearn(model, people), people, fresh, own(model, fresh))
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), ("b", "c", "a")])
+def test_outputs_follow_the_classes_of_the_schema(classes: tuple[str, ...]) -> None:
+    frame = rows(120)
+    order = classes[::-1] if len(classes) == 2 else classes
+    model = fitted(PREPROCESSING["standard"], lm.LogisticRegression(), frame, outcome(frame, classes))
+    people = Schema.from_toml(
+        schema().to_toml().replace('classes = ["no", "yes"]', f"classes = {list(order)}".replace("'", '"'))
+    )
+    expected = own(model, frame)[:, [list(model.classes_).index(each) for each in order]]
+    agree(Network.from_sklearn(model, people), people, frame, expected)
+
+
+def test_class_indices_and_foreign_classes() -> None:
+    frame = rows(120)
+    y = (outcome(frame) == "yes").astype(int)
+    model = fitted(PREPROCESSING["standard"], lm.LogisticRegression(), frame, y)
+    agree(Network.from_sklearn(model, schema()), schema(), frame, own(model, frame))
+    strange = fitted(PREPROCESSING["standard"], lm.LogisticRegression(), frame, np.where(y, "good", "bad"))
+    with pytest.raises(NetworkError, match=r"'bad', 'good'.*'no', 'yes'"):
+        Network.from_sklearn(strange, schema())
+
+
+def test_bare_estimators() -> None:
+    people, frame = schema(), rows(150)
+    x, y = people.encode(frame).x, (outcome(frame) == "yes").astype(int)
+    on_coordinates = lm.LogisticRegression().fit(x, y)
+    agree(Network.from_sklearn(on_coordinates, people), people, frame, on_coordinates.predict_proba(x))
+    agree(Network.from_sklearn(on_coordinates), people, frame, on_coordinates.predict_proba(x))
+    named = lm.LogisticRegression().fit(pd.DataFrame(x, columns=people.coordinate_names), y)
+    agree(
+        Network.from_sklearn(named, people),
+        people,
+        frame,
+        named.predict_proba(pd.DataFrame(x, columns=named.feature_names_in_)),
+    )
+
+    plain = Schema.from_toml("[features.a]\nlow = 0\nhigh = 10\n[features.b]\nlow = -5\nhigh = 5\n")
+    table = pd.DataFrame(np.random.default_rng(0).uniform([0, -5], [10, 5], (60, 2)), columns=["a", "b"])
+    model = lm.LogisticRegression().fit(table.to_numpy(), table["a"] > table["b"])
+    with pytest.raises(NetworkError, match="reads='raw'"):
+        Network.from_sklearn(model, plain)
+    raw = Network.from_sklearn(model, plain, reads="raw")
+    agree(raw, plain, table, model.predict_proba(table.to_numpy()))
+    scaled = Network.from_sklearn(model, plain, reads="coordinates")
+    np.testing.assert_allclose(scaled(plain.encode(table).x), model.predict_proba(plain.encode(table).x), atol=1e-12)
+
+
+def test_codes_that_are_numbers_are_read_as_numbers() -> None:
+    people = Schema.from_toml('[features.code]\ncategories = ["1", "2", "7"]\n[features.z]\nlow = 0\nhigh = 1\n')
+    table = pd.DataFrame({"code": np.repeat([1, 2, 7], 20), "z": np.linspace(0, 1, 60)})
+    model = make_pipeline(StandardScaler(), lm.Ridge()).fit(table, table["code"] * table["z"])
+    agree(Network.from_sklearn(model, people), people, table, own(model, table))
+
+
+def test_decision_values_only_on_request() -> None:
+    frame = rows(100)
+    model = fitted(PREPROCESSING["standard"], LinearSVC(), frame, outcome(frame))
+    with pytest.raises(UnsupportedOperationError, match="gives no probabilities"):
+        Network.from_sklearn(model, schema())
+    network = Network.from_sklearn(model, schema(), head="regression")
+    agree(network, schema(), frame, model.decision_function(frame).reshape(-1, 1))
+
+
+def test_slacks_cover_the_rounding_of_the_adapter() -> None:
+    people = schema()
+    lines = settled(
+        [
+            column.scaled(Fraction(1, 3), Fraction(0.1)).imputed(Fraction(0.7))
+            for column in list(schema_columns(people).values())[:2]
+        ]  # type: ignore[union-attr]
+    )
+    affine = affine_of(lines, people.width)
+    for row, line in enumerate(lines):
+        lost = sum(abs(term - Fraction(float(affine.weight[row, i]))) for i, term in line.terms.items())
+        gap = abs(line.constant - Fraction(float(affine.bias[row])))
+        assert 0 < lost <= Fraction(float(affine.weight_slack[row])) < Fraction(2, 2**50)
+        assert gap <= Fraction(float(affine.bias_slack[row]))
+        assert all(float(affine.magnitudes()[0][row, i]) >= abs(float(term)) for i, term in line.terms.items())
+    assert affine.roundings >= 4
+
+
+def number_pipeline(step: Any) -> Any:
+    return make_pipeline(split(("n", make_pipeline(SimpleImputer(), step), NUMBERS)), lm.LogisticRegression())
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "logarithm": (number_pipeline(FunctionTransformer(np.log1p)), "log1p is not affine"),
+    "normalizer": (number_pipeline(Normalizer()), "own norm is not affine"),
+    "clipped": (number_pipeline(MinMaxScaler(clip=True)), "clip=True"),
+    "whitened": (number_pipeline(PCA(1, whiten=True)), "whiten=True"),
+    "forest": (
+        make_pipeline(PREPROCESSING["standard"], RandomForestClassifier(3)),
+        "RandomForestClassifier cannot be read",
+    ),
+    "neighbours": (make_pipeline(split(("n", KNNImputer(), NUMBERS)), lm.LogisticRegression()), "other individuals"),
+    "levels_apart": (make_pipeline(split(("g", OneHotEncoder(), ["grade"])), lm.LogisticRegression()), "categorical"),
+    "number_apart": (make_pipeline(split(("g", encoder(), ["age"])), lm.LogisticRegression()), "categorical"),
+    "hinge": (make_pipeline(PREPROCESSING["standard"], lm.SGDClassifier()), "no probabilities"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_refusals_say_why(kind: str) -> None:
+    model, reason = REFUSED[kind]
+    frame = rows(100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(frame, outcome(frame))
+    with pytest.raises(NetworkError, match=reason):
+        Network.from_sklearn(model, schema())
+
+
+def test_one_against_the_rest_is_refused() -> None:
+    frame = rows(100)
+    model = fitted(PREPROCESSING["standard"], lm.SGDClassifier(loss="log_loss"), frame, outcome(frame, ("a", "b", "c")))
+    with pytest.raises(UnsupportedOperationError, match="one against the rest"):
+        Network.from_sklearn(model, schema())
+
+
+def test_disagreements_with_the_schema() -> None:
+    frame = rows(100, gaps=False)
+    known = fitted(split(("c", OneHotEncoder(), ["sex", "job"])), lm.LogisticRegression(), frame, outcome(frame))
+    with pytest.raises(NetworkError, match=r"'missing' of column 'job'.*unknown to the encoder"):
+        Network.from_sklearn(known, schema())
+    gapless = fitted(split(("n", StandardScaler(), NUMBERS)), lm.LogisticRegression(), frame, outcome(frame))
+    with pytest.raises(NetworkError, match="column 'income' may be missing"):
+        Network.from_sklearn(gapless, schema())
+    renamed = fitted(
+        "passthrough", lm.LogisticRegression(), frame[["age"]].rename(columns={"age": "Age"}), outcome(frame)
+    )
+    with pytest.raises(NetworkError, match="'Age' that the schema lacks; did you mean 'age'"):
+        Network.from_sklearn(renamed, schema())
+    with pytest.raises(NetworkError, match="not fitted"):
+        Network.from_sklearn(make_pipeline(StandardScaler(), lm.LogisticRegression()), schema(), reads="raw")
+    with pytest.raises(NetworkError, match="give the schema"):
+        Network.from_sklearn(gapless)
+    with pytest.raises(ParameterError, match="estimator"):
+        Network.from_sklearn(object(), schema())
+
+
+def test_a_feature_union_with_weights() -> None:
+    frame = rows(80)
+    union = FeatureUnion(
+        [("a", numbers(StandardScaler())), ("b", numbers(MinMaxScaler()))], transformer_weights={"b": 2.5}
+    )
+    model = fitted(split(("n", union, NUMBERS)), lm.Ridge(), frame, frame["age"])
+    agree(Network.from_sklearn(model, schema()), schema(), frame, own(model, frame))
