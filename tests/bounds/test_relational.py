@@ -130,5 +130,7 @@ def test_gap_of_probabilities(
     for first, second in places:
         t, d = near[0].item() + first * z[1], apart[0].item() + second * move[1]
         if near[1].item() >= t and far[0].item() <= t + d <= far[1].item() and d <= apart[1].item():
-            change = mpmath.mpf(1) / (1 + mpmath.exp(-mpmath.mpf(t + d))) - mpmath.mpf(1) / (1 + mpmath.exp(-mpmath.mpf(t)))
+            change = mpmath.mpf(1) / (1 + mpmath.exp(-mpmath.mpf(t + d))) - mpmath.mpf(1) / (
+                1 + mpmath.exp(-mpmath.mpf(t))
+            )
             assert abs(change) <= gap + 1e-15 * math.fabs(gap)

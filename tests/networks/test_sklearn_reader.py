@@ -296,7 +296,7 @@ def test_disagreements_with_the_schema() -> None:
     with pytest.raises(NetworkError, match="column 'income' may be missing"):
         Network.from_sklearn(gapless, schema())
     renamed = fitted(
-        "passthrough", lm.LogisticRegression(), frame[["age"]].rename(columns={"age": "Age"}), outcome(frame)
+        StandardScaler(), lm.LogisticRegression(), frame[["age"]].rename(columns={"age": "Age"}), outcome(frame)
     )
     with pytest.raises(NetworkError, match="'Age' that the schema lacks; did you mean 'age'"):
         Network.from_sklearn(renamed, schema())

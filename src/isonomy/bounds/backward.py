@@ -72,14 +72,50 @@ class Backward:
         c = c * known.slope_above[row]
         return self._descend({self.graph.nodes[below].inputs[0]: c}, row, middles[row, column], half)
 
-    def upper(self, i: int, rows: Tensor, owner: Tensor, lines: Callable[[int], Lines]) -> Tensor:
-        """The largest value of ``rows · Δ_i`` over the regions ``owner``, with these lines of each activation."""
+    def upper(
+        self,
+        i: int,
+        rows: Tensor,
+        owner: Tensor,
+        lines: Callable[[int], Lines],
+        extra: dict[int, Tensor] | None = None,
+        met: dict[int, Tensor] | None = None,
+    ) -> Tensor:
+        """The largest value of ``rows · Δ_i`` over the regions ``owner``, with these lines of each activation.
+
+        ``extra`` adds coefficients at nodes on the way; ``met`` is filled with the coefficients met at activations.
+        """
+        constant, ground = self._down(i, rows, owner, lines, extra or {}, met)
+        return constant + ground.support(owner)
+
+    def form(self, i: int, rows: Tensor, owner: Tensor, lines: Callable[[int], Lines]) -> tuple[Tensor, Tensor]:
+        """Coefficients of the input's moves and a constant: the linear function itself, in plain arithmetic.
+
+        Only where regions do not fold, so that coefficients are those of the coordinates that move.
+        """
+        constant, ground = self._down(i, rows, owner, lines, {}, None)
+        assert ground.total is not None and not self.ground.folds
+        return ground.total, constant
+
+    def _down(
+        self,
+        i: int,
+        rows: Tensor,
+        owner: Tensor,
+        lines: Callable[[int], Lines],
+        extra: dict[int, Tensor],
+        met: dict[int, Tensor] | None,
+    ) -> tuple[Tensor, _Landing]:
         pending, constant = {i: rows}, rows.new_zeros(len(rows))
         ground = _Landing(self.ground)
         for k in range(i, 0, -1):
             c = pending.pop(k, None)
+            if k in extra:
+                c = extra[k] if c is None else c + extra[k]
             if c is None:
                 continue
+            if met is not None:
+                met[k] = c
             node = self.graph.nodes[k]
             if isinstance(node.op, Activation):
                 known = lines(k)
@@ -90,8 +126,7 @@ class Backward:
                 _pass(pending, node.inputs[0], c, ground)
             else:
                 constant = constant + self._through(k, c, owner, pending, ground)
-        constant = constant + constant.abs() * gamma(len(self.graph.nodes) + 16)
-        return constant + ground.support(owner)
+        return constant + constant.abs() * gamma(len(self.graph.nodes) + 16), ground
 
     def _parallel(self, i: int, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Both sides at once: with parallel lines the coefficients are the same, only the constants differ."""

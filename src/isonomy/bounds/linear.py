@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import UNIT, gamma
+from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape
 from isonomy.bounds.backward import Backward
 from isonomy.bounds.interval import STEPS, Enclosure, Interval, Moves
@@ -59,10 +59,18 @@ class Seen:
 
 
 class Sweep:
-    """One batch of regions: forward with the interval tier, backward wherever a neuron is left unstable."""
+    """One batch of regions: forward with the interval tier, backward wherever a neuron is left unstable.
 
-    def __init__(self, interval: Interval, centre: Tensor, sets: Shape) -> None:
+    With ``phases`` (activation → signs (regions, width)) everything is said of those points only at which the neurons
+    have these signs; ``empty`` marks regions that certainly hold no such point.
+    """
+
+    def __init__(
+        self, interval: Interval, centre: Tensor, sets: Shape, phases: dict[int, Tensor] | None = None
+    ) -> None:
         self.interval, self.graph, self.centre, self.sets = interval, interval.graph, centre, sets
+        self.phases = phases or {}
+        self.empty = torch.zeros(len(centre), dtype=torch.bool)
         self.unit = max(UNIT, interval.run_unit or 0.0)
         self.moves: dict[int, Moves] = {0: interval.input(centre, sets)}
         self.backward = Backward(self.graph, sets, self.lines, self._reach)
@@ -73,6 +81,8 @@ class Sweep:
                 continue
             if isinstance(node.op, Activation):
                 self._tighten(node.inputs[0], node.op)
+                if i in self.phases:
+                    self._restrict(node.inputs[0], self.phases[i])
             self.moves[i] = interval.node(i, node, centre, sets, self.moves)
             if isinstance(node.op, Activation):
                 source = node.inputs[0]
@@ -117,6 +127,18 @@ class Sweep:
             high[row, column] = torch.minimum(high[row, column], top)
         moves = self.interval.in_working(before.point, before.error, (low + high) / 2, (high - low) / 2)
         self.moves[i] = replace(moves, around=before.around and bool(((low <= 0) & (high >= 0)).all()))
+
+    def _restrict(self, i: int, phase: Tensor) -> None:
+        """Look only at the part of each region where neurons of node ``i`` have the given signs (0: any)."""
+        before = self.moves[i]
+        low, high = self.extremes(i)
+        room = (8 * UNIT) * before.point.abs() + TINY
+        low = torch.where(phase > 0, torch.maximum(low, -before.point - room), low)
+        high = torch.where(phase < 0, torch.minimum(high, -before.point + room), high)
+        self.empty |= (low > high).any(1)
+        high = torch.maximum(low, high)
+        moves = self.interval.in_working(before.point, before.error, (low + high) / 2, (high - low) / 2)
+        self.moves[i] = replace(moves, around=False)
 
     def _reach(self, i: int) -> Tensor:
         """At least the 2-norm of the moves of a node, per region."""

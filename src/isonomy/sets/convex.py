@@ -171,6 +171,11 @@ class ConvexSets:
             middle = -(offset @ inverse.T)
             boxed = torch.where(weight > 0, high < middle + 0.5 * reach, low > middle - 0.5 * reach)
             best = torch.minimum(best, dual(torch.where(boxed, 0.0, weight) @ inverse))
+        if self.order == 1 and root.shape[1] <= SMALL_ROOT:
+            # A knapsack: the best split cuts all prices off at one of them.
+            prices = weight @ inverse
+            for cut in prices.abs().unbind(1):
+                best = torch.minimum(best, dual(prices.clamp(-cut[:, None], cut[:, None])))
         return best
 
     def _with_simplices(self, residual: Tensor, error: Tensor, value: Tensor, owner: Tensor) -> Tensor:

@@ -1,0 +1,314 @@
+"""Outputs at similar points never leave the enclosure; the reference has 1,200 bits, so the last unit counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isonomy.bounds.ends import margins, margins_at
+from isonomy.bounds.interval import Interval
+from isonomy.errors import NotANumberError
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
+from isonomy.networks.network import Network
+from isonomy.population import Domain
+from isonomy.sets import ConvexSets
+from isonomy.similarity import Mahalanobis, WeightedLp
+from isonomy.similarity.regions import Similarity
+
+from .reference import (
+    BITS,
+    KINDS,
+    RATIONAL,
+    activation,
+    affine,
+    box_around,
+    corners,
+    enclosed,
+    exact_margins,
+    exact_outputs,
+    random_network,
+)
+
+steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+seeds = st.integers(0, 2**32 - 1)
+workings = st.sampled_from([torch.float64, torch.float32])
+EXACT = [kind for kind in KINDS if kind[0] in RATIONAL]
+
+
+def check(network: Network, centre: np.ndarray, others: np.ndarray, sets: ConvexSets | None, **options: Any) -> None:
+    """Every other (n, k, m) stays within the enclosure of its row, and the centre within its own."""
+    found = Interval(network.margins, **options).enclose(torch.from_numpy(centre), sets)
+    low, high = margins(found)
+    at_low, at_high = margins_at(found)
+    assert not torch.isnan(low).any() and not torch.isnan(high).any()
+    with mpmath.workprec(BITS):
+        for row in range(len(centre)):
+            own = exact_margins(network, centre[row])
+            for i, value in enumerate(own):
+                assert enclosed(at_low[row, i], value, at_high[row, i]), ("centre", row, i)
+            for other in others[row]:
+                for i, value in enumerate(exact_margins(network, other)):
+                    assert enclosed(low[row, i], value, high[row, i]), (row, i, other)
+
+
+@steady
+@given(seed=seeds, working=workings, radius=st.sampled_from([0.0, 1e-9, 1e-3, 0.5, 10.0]))
+def test_networks_of_every_operation(seed: int, working: torch.dtype, radius: float) -> None:
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(1, 5))
+    network = random_network(rng, width)
+    centre = rng.normal(size=(2, width))
+    others = corners(centre, np.full((2, width), radius) * rng.choice([0.0, 1.0, 1.0], (2, width)), rng, 5)
+    check(network, centre, others, box_around(centre, others), working=working)
+
+
+@steady
+@given(
+    seed=seeds,
+    working=st.sampled_from([None, torch.float64, torch.float32]),
+    scales=st.sampled_from([(1e6,), (1e-12,), (1.0, 1e6, 1e-12), (1e30, 1.0), (1e-30, 1e30)]),
+    biases=st.sampled_from([(1.0,), (1e8,), (0.0, 1e8), (1e-12,)]),
+    size=st.sampled_from([1.0, 1e6, 1e-6]),
+)
+def test_extreme_weights_biases_and_inputs(
+    seed: int, working: torch.dtype | None, scales: tuple[float, ...], biases: tuple[float, ...], size: float
+) -> None:
+    """Piecewise linear networks, so that nothing saturates and every error shows."""
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(1, 4))
+    network = random_network(rng, width, kinds=EXACT, scales=scales, biases=biases)
+    centre = rng.normal(size=(2, width)) * size
+    others = corners(centre, np.full((2, width), 0.1 * size), rng, 4)
+    try:
+        check(network, centre, others, box_around(centre, others), working=working)
+    except NotANumberError:
+        assert max(scales) > 1e20
+
+
+@steady
+@given(seed=seeds, working=workings, size=st.sampled_from([1e3, 1e8, 1e12]))
+def test_cancellation(seed: int, working: torch.dtype, size: float) -> None:
+    """A bias of ``size`` is added and taken away again; weights ``±size`` meet nearly equal coordinates."""
+    rng = np.random.default_rng(seed)
+    width = 3
+    up, back = rng.normal(size=(4, width)), rng.normal(size=(2, 4))
+    hidden = rng.normal(size=4) + size
+    network = Network.from_layers([up, back], [hidden, -(back @ hidden)], rng.choice(["relu", "tanh", "gelu"]))
+    centre = rng.normal(size=(2, width))
+    others = corners(centre, np.full((2, width), 0.1), rng, 4)
+    check(network, centre, others, box_around(centre, others), working=working)
+    twin = Network.from_layers([[[size, -size, 1.0]], [[1.0], [-1.0]]], [[0.0], [0.0, 0.0]])
+    centre[:, 1] = centre[:, 0] * (1 + 1e-15)
+    check(twin, centre, others, box_around(centre, np.concatenate([others, centre[:, None]], axis=1)), working=working)
+
+
+@settings(steady, max_examples=8)
+@given(seed=seeds, kind=st.sampled_from(["relu", "tanh", "leaky"]))
+def test_wide_networks_carry_moves_in_float32(seed: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [5, 70, 66, 2]
+    weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in itertools.pairwise(sizes)]
+    biases = [rng.normal(size=b) for b in sizes[1:]]
+    between = Activation("leaky_relu", (-0.2,)) if kind == "leaky" else kind
+    network = Network.from_layers(weights, biases, between)
+    assert Interval(network.margins).working == torch.float32
+    centre = rng.normal(size=(2, 5))
+    radius = float(rng.choice([1e-12, 1e-4, 0.1]))
+    others = corners(centre, np.full((2, 5), radius), rng, 3)
+    check(network, centre, others, box_around(centre, others))
+    both = [
+        Interval(network.margins, working=w).enclose(torch.from_numpy(centre), box_around(centre, others))
+        for w in (None, torch.float64)
+    ]
+    assert both[0].high.numpy() == pytest.approx(both[1].high.numpy(), rel=1e-3, abs=1e-12)
+
+
+@steady
+@given(seed=seeds, delta=st.sampled_from([0.0, 1e-6, 0.1, 2.0]), kind=st.integers(0, 4))
+def test_balls_of_metrics(seed: int, delta: float, kind: int) -> None:
+    """The unbounded domain: one set shared by all rows (Mahalanobis) or not (weights); members at its very edge."""
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(1, 5))
+    network = random_network(rng, width, kinds=EXACT)
+    root = rng.normal(size=(width + int(rng.integers(0, 2)), width))
+    if kind == 1 and width > 1:
+        root[-1] = root[0] + 1e-5 * root[-1]
+    metric = (
+        Mahalanobis.from_root(root) if kind <= 1 else WeightedLp(rng.uniform(0.1, 5, width), [1, 2, math.inf][kind - 2])
+    )
+    centre = rng.normal(size=(3, width))
+    try:
+        (piece,) = Similarity(metric, delta, Domain.unbounded(width)).regions(centre)
+    except Exception as error:
+        assert "singular" in str(error)
+        return
+    others = np.repeat(centre[:, None], 4, axis=1)
+    for row in range(3):
+        for k in range(4):
+            step = rng.normal(size=width)
+            if k % 2 and kind <= 1:
+                step = np.linalg.pinv(root) @ rng.normal(size=len(root))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = step * (delta / metric.distance(np.zeros(width), step))
+            for share in (1.0, 1 - 1e-15, 1 - 1e-13, 1 - 1e-9):
+                y = centre[row] + share * step
+                if np.isfinite(y).all() and metric.distance_upper(centre[row], y) <= delta:
+                    others[row, k] = y
+                    break
+    check(network, centre, others, piece.sets)
+
+
+@steady
+@given(seed=seeds, working=workings)
+def test_slack_covers_the_exact_weights(seed: int, working: torch.dtype) -> None:
+    """Layers known up to their slack (a batch norm, say): the exact layer is anywhere within it."""
+    rng = np.random.default_rng(seed)
+    width, hidden = 3, 4
+    size = float(rng.choice([1e-16, 1e-9, 1e-3]))
+
+    def pair(width_in: int, width_out: int) -> tuple[Affine, Affine]:
+        base = affine(rng, width_in, width_out)
+        slack = torch.from_numpy(rng.random(width_out) * size)
+        shares = torch.from_numpy(
+            rng.dirichlet(np.full(width_in, 0.3), size=width_out) * rng.choice([-1, 1], (width_out, width_in))
+        )
+        true = Affine.of(base.weight + 0.999 * slack[:, None] * shares, base.bias - 0.999 * slack)
+        off = [
+            (true.weight - base.weight).abs().sum(1),
+            (true.bias - base.bias).abs(),
+        ]  # rounded weights may be further off
+        both = [torch.maximum(slack, part * (1 + 1e-12)) for part in off]
+        return Affine.of(base.weight, base.bias, weight_slack=both[0], bias_slack=both[1]), true
+
+    first, second = pair(width, hidden), pair(hidden, 2)
+    between = [activation(rng, hidden), activation(rng, 2)]
+
+    def graph(which: int) -> Graph:
+        nodes = [
+            Node(Input(width)),
+            Node(first[which], (0,)),
+            Node(between[0], (1,)),
+            Node(second[which], (2,)),
+            Node(between[1], (3,)),
+        ]
+        return Graph(tuple(nodes))
+
+    centre = rng.normal(size=(2, width)) * float(rng.choice([1.0, 1e3]))
+    others = corners(centre, np.full((2, width), float(rng.choice([0.0, 0.2]))), rng, 3)
+    found = Interval(graph(0), working=working).enclose(torch.from_numpy(centre), box_around(centre, others))
+    low, high = margins(found)
+    at_low, at_high = margins_at(found)
+    with mpmath.workprec(BITS):
+        for row in range(2):
+            for i, value in enumerate(exact_outputs(graph(1), centre[row])):
+                assert enclosed(at_low[row, i], value, at_high[row, i])
+            for other in others[row]:
+                for i, value in enumerate(exact_outputs(graph(1), other)):
+                    assert enclosed(low[row, i], value, high[row, i])
+
+
+@pytest.mark.parametrize("working", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_each_activation_at_the_input_and_the_output(kind: int, working: torch.dtype) -> None:
+    """Activation of the raw coordinates, then of a layer, as the very last node; intervals across every kink."""
+    rng = np.random.default_rng(kind)
+    for width in (1, 3):
+        first, last = activation(rng, width, [KINDS[kind]]), activation(rng, width, [KINDS[kind]])
+        layer = affine(rng, width, width)
+        nodes = (Node(Input(width)), Node(first, (0,)), Node(layer, (1,)), Node(last, (2,)))
+        network = Network(Graph(nodes), "regression")
+        centre = rng.normal(size=(3, width)) * np.array([[0.3], [1.0], [5.0]])
+        for radius in (0.0, 1e-8, 0.4, 8.0):
+            others = corners(centre, np.full(centre.shape, radius), rng, 5)
+            check(network, centre, others, box_around(centre, others), working=working)
+
+
+@pytest.mark.parametrize("working", [torch.float64, torch.float32])
+def test_identity_and_pure_selections(working: torch.dtype) -> None:
+    centre = np.array([[1.0, -2.0, 1e6]])
+    others = centre[:, None] + np.array([[[0.1, 0, 0], [0, 0.1, -0.1]]])
+    sets = box_around(centre, others)
+    for extra in ([], [Node(Select((2, 2, 0)), (0,))], [Node(Concat(), (0, 0))], [Node(Add(), (0, 0))]):
+        network = Network(Graph((Node(Input(3)), *extra)), "regression")
+        check(network, centre, others, sets, working=working)
+
+
+@pytest.mark.parametrize("working", [torch.float64, torch.float32])
+def test_sums_that_cancel(working: torch.dtype) -> None:
+    """1e16 + 1 − 1e16 is computed as 0."""
+    parts = [Node(Select((j,)), (0,)) for j in range(3)]
+    graph = Graph((Node(Input(3)), *parts, Node(Add(), (1, 2, 3))))
+    centre = torch.tensor([[1e16, 1.0, -1e16]], dtype=torch.float64)
+    for sets in (None, ConvexSets.of_box(torch.zeros(1, 3).double(), torch.zeros(1, 3).double())):
+        found = Interval(graph, working=working).enclose(centre, sets)
+        for low, high in (margins(found), margins_at(found)):
+            assert low.item() <= 1.0 <= high.item()
+
+
+def test_coordinates_that_the_network_does_not_read_may_be_unbounded() -> None:
+    sets = ConvexSets.of_box(torch.tensor([[-0.1, -math.inf]]).double(), torch.tensor([[0.1, math.inf]]).double())
+    network = Network.from_layers([[[2.0, 0.0]]], [[1.0]], head="regression")
+    found = Interval(network.margins).enclose(torch.tensor([[0.5, 7.0]]).double(), sets)
+    assert found.high.item() == pytest.approx(0.2, rel=1e-6)
+    reads = Network.from_layers([[[2.0, 1e-300]]], [[1.0]], head="regression")
+    found = Interval(reads.margins).enclose(torch.tensor([[0.5, 7.0]]).double(), sets)
+    assert found.high.item() > 1e300 and found.low.item() < -1e300
+
+
+def test_moves_that_overflow_are_infinite_not_nan() -> None:
+    weights = [np.full((3, 2), 1e200), np.full((3, 3), 1e150), np.array([[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]])]
+    for kind in ("relu", "leaky", "tanh", "sigmoid", "gelu"):
+        between = Activation("leaky_relu", (0.1,)) if kind == "leaky" else kind
+        network = Network.from_layers(weights, [np.zeros(3), np.zeros(3), np.zeros(2)], between)
+        centre = torch.zeros(2, 2, dtype=torch.float64)
+        sets = ConvexSets.of_box(torch.full((1, 2), -1.0).double(), torch.full((1, 2), 1.0).double())
+        low, high = margins(Interval(network.margins).enclose(centre, sets))
+        assert not torch.isnan(low).any() and not torch.isnan(high).any()
+        if kind in ("relu", "leaky"):
+            assert (high > 1e307).all()
+
+
+def test_infinite_moves_stay_infinite() -> None:
+    network = Network.from_layers(
+        [[[1e200]], [[1e200]]], [[0.0], [0.0]], Activation("leaky_relu", (0.5,)), head="regression"
+    )
+    sets = ConvexSets.of_box(torch.tensor([[-1.0]]).double(), torch.tensor([[1.0]]).double())
+    found = Interval(network.margins).enclose(torch.zeros(1, 1).double(), sets)
+    assert math.isinf(found.high.item())
+
+
+def test_a_run_that_overflows_is_an_error_that_says_where() -> None:
+    network = Network.from_layers([[[1e200]], [[1e200]]], [[0.0], [0.0]], head="regression")
+    with pytest.raises(NotANumberError, match="row 1"):
+        Interval(network.margins).enclose(torch.tensor([[0.0], [1.0]]).double(), None)
+
+
+@steady
+@given(seed=seeds)
+def test_one_neuron_is_met_exactly(seed: int) -> None:
+    """One activation of one affine function of a box: the enclosure is tight to rounding."""
+    rng = np.random.default_rng(seed)
+    kind = activation(rng, 1, [k for k in KINDS if k[0] != "prelu"])
+    layer = affine(rng, 3, 1)
+    network = Network(Graph((Node(Input(3)), Node(layer, (0,)), Node(kind, (1,)))), "regression")
+    centre = rng.normal(size=(1, 3))
+    radius = rng.random(3)
+    sets = ConvexSets.of_box(torch.from_numpy(-radius[None]), torch.from_numpy(radius[None]))
+    low, high = margins(Interval(network.margins).enclose(torch.from_numpy(centre), sets))
+    w, b = layer.weight.numpy()[0], float(layer.bias[0])
+    middle, reach = float(w @ centre[0] + b), float(np.abs(w) @ radius)
+    line = torch.linspace(middle - reach, middle + reach, 20001, dtype=torch.float64)
+    values = kind(line)
+    assert (
+        low.item() == pytest.approx(values.min().item(), abs=reach / 3000 + 1e-9)
+        and low.item() <= values.min().item() + 1e-12
+    )
+    assert high.item() == pytest.approx(values.max().item(), abs=1e-9) and high.item() >= values.max().item() - 1e-12

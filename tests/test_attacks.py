@@ -1,0 +1,158 @@
+"""The search is trusted with nothing: what it returns is checked, and on easy sets it finds what there is."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isonomy import attacks
+from isonomy.attacks import Effort, attack
+from isonomy.bounds.ends import Ends
+from isonomy.networks.network import Network
+from isonomy.population import Domain, Feature, Schema
+from isonomy.similarity import Counterparts, Mahalanobis, WeightedLp
+from isonomy.similarity.regions import Regions, Similarity
+
+steady = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SCHEMA = Schema(
+    "small",
+    (
+        Feature("a", low=0.0, high=1.0, tolerance=0.2),
+        Feature("k", "integer", low=0, high=9, origin=17.0, unit=0.1, tolerance=2.0),
+        Feature("sex", "categorical", categories=("f", "m"), protected=True),
+        Feature("job", "categorical", categories=("x", "y", "z"), proxy=True),
+    ),
+)
+WIDTH = SCHEMA.width
+USUAL = Effort()
+
+
+def somebody(rng: np.random.Generator, n: int) -> np.ndarray:
+    numbers = np.column_stack([rng.random(n), [(k - 17.0) / 0.1 for k in rng.integers(0, 10, n)]])
+    return np.column_stack([numbers, np.eye(2)[rng.integers(2, size=n)], np.eye(3)[rng.integers(3, size=n)]])
+
+
+def network(rng: np.random.Generator, width: int, head: str = "softmax", outputs: int = 2) -> Network:
+    scale = np.where(np.arange(width) == 1, 0.01, 0.7) if width == WIDTH else 0.7  # k lies about 100 units from 0
+    weights = [rng.normal(size=(5, width)) * scale, rng.normal(size=(outputs, 5))]
+    return Network.from_layers(weights, [rng.normal(size=5), rng.normal(size=outputs)], head=head)
+
+
+def searched(net: Network, similarity: Similarity, x: np.ndarray, effort: Effort = USUAL) -> attacks.Finds:
+    return attack(net.margins, Ends(net), similarity, x, effort)
+
+
+@steady
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["relaxed", "realizable"]), which=st.integers(0, 3))
+def test_finds_are_similar_members_and_their_values_are_attained(seed: int, kind: str, which: int) -> None:
+    rng = np.random.default_rng(seed)
+    metric = [
+        Counterparts.of(SCHEMA),
+        WeightedLp(rng.uniform(0.1, 2, WIDTH), 1),
+        Mahalanobis.from_root(rng.normal(size=(4, WIDTH))),
+        WeightedLp(rng.uniform(0.1, 2, WIDTH), math.inf),
+    ][which]
+    x, net = somebody(rng, 5), network(rng, WIDTH, outputs=3)
+    domain = SCHEMA.domain(kind)
+    finds = searched(net, Similarity(metric, 1.0, domain), x, Effort(steps=5))
+    assert domain.allows(x, finds.counterpart).all() and domain.allows(x, finds.flip_counterpart).all()
+    assert (metric.distance_upper(x, finds.counterpart) <= 1.0).all()
+    assert (metric.distance_upper(x, finds.flip_counterpart) <= 1.0).all()
+    change = np.abs(net(x) - net(finds.counterpart)).max(axis=1)
+    assert (finds.lower <= change + 1e-13).all() and finds.lower == pytest.approx(change, abs=1e-10)
+    assert (net(x).argmax(1) != net(finds.flip_counterpart).argmax(1))[finds.flips].all()
+
+
+def test_a_treacherous_search_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the search proposes (outside the ball, the domain, NaN) costs the find, never the truth."""
+    rng = np.random.default_rng(0)
+    x, net, domain = somebody(rng, 6), network(rng, WIDTH), SCHEMA.domain()
+    similarity = Similarity(Counterparts.of(SCHEMA), 0.5, domain)
+    far = np.where(x[:, :1] < 0.5, 1.0, 0.0) * (np.arange(WIDTH) == 0) + x * (
+        np.arange(WIDTH) != 0
+    )  # allowed, not similar
+
+    def treacherous(_: object, regions: Regions, *__: object) -> list[np.ndarray]:
+        noises = (1e-3, 1.0, 1e6, math.nan, math.inf, -0.5)
+        return [far[regions.owner], *(x[regions.owner] + noise for noise in noises)]
+
+    assert domain.allows(x, far).all() and (similarity.metric.distance(x, far) > 0.5).all()
+    monkeypatch.setattr(attacks, "_realised", treacherous)
+    finds = searched(net, similarity, x, Effort(steps=1))
+    assert domain.allows(x, finds.counterpart).all()
+    assert (similarity.metric.distance_upper(x, finds.counterpart) <= 0.5).all()
+
+
+def test_every_category_is_tried() -> None:
+    """With categories alone to move, the best one is found: brute force over all of them."""
+    rng = np.random.default_rng(1)
+    x, net, domain = somebody(rng, 8), network(rng, WIDTH), SCHEMA.domain()
+    metric = Counterparts([0.0] * WIDTH, [0, 0, 1, 1, 1, 1, 1])
+    finds = searched(net, Similarity(metric, 1.0, domain), x)
+    for row in range(8):
+        others = [np.concatenate([x[row, :2], s, j]) for s in np.eye(2) for j in np.eye(3)]
+        best = np.abs(net(np.array(others)) - net(x[row : row + 1])).max()
+        assert finds.lower[row] == pytest.approx(best, abs=1e-9)
+    relaxed = searched(net, Similarity(metric, 1.0, domain.with_kind("relaxed")), x)
+    assert (relaxed.lower >= finds.lower - 1e-9).all()  # corners of the relaxed domain are searched as well
+
+
+def test_whole_numbers_stay_whole() -> None:
+    rng = np.random.default_rng(2)
+    x, net, domain = somebody(rng, 10), network(rng, WIDTH), SCHEMA.domain()
+    finds = searched(net, Similarity(Counterparts.of(SCHEMA), 1.0, domain), x)
+    raw = finds.counterpart[:, 1] * 0.1 + 17.0
+    assert np.abs(raw - np.rint(raw)).max() < 1e-9
+    assert np.abs(np.rint(raw) - np.rint(x[:, 1] * 0.1 + 17.0)).max() <= 2
+    assert (finds.lower > 0).all()
+    assert (np.rint(raw) != np.rint(x[:, 1] * 0.1 + 17.0)).any()  # and they do move
+
+
+def test_nothing_to_move_is_nothing_found() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(3, 4))
+    finds = searched(network(rng, 4), Similarity(Mahalanobis(np.eye(4)), 0.0, Domain.unbounded(4)), x)
+    assert (finds.lower == 0).all() and not finds.flips.any()
+    assert (finds.counterpart == x).all()
+
+
+def test_searches_are_repeatable_and_harder_ones_no_worse() -> None:
+    rng = np.random.default_rng(4)
+    x, net = rng.normal(size=(10, 4)), network(rng, 4)
+    similarity = Similarity(WeightedLp(np.ones(4), math.inf), 0.3, Domain.unbounded(4))
+    state = torch.random.get_rng_state()
+    one, two = (searched(net, similarity, x, Effort(steps=5, seed=7)) for _ in range(2))
+    assert (one.lower == two.lower).all() and (one.counterpart == two.counterpart).all()
+    assert (torch.random.get_rng_state() == state).all()
+    harder = searched(net, similarity, x, Effort(steps=5, restarts=5, seed=7))
+    assert (harder.lower >= one.lower - 1e-12).all()
+
+
+def test_a_box_is_searched_to_its_corner() -> None:
+    rng = np.random.default_rng(5)
+    w = rng.normal(size=(1, 4))
+    net = Network.from_layers([w], [[0.0]], head="regression")
+    metric = WeightedLp(np.ones(4), math.inf)
+    finds = searched(net, Similarity(metric, 0.3, Domain.unbounded(4)), rng.normal(size=(3, 4)), Effort(steps=40))
+    assert finds.lower == pytest.approx(np.full(3, 0.3 * np.abs(w).sum()), rel=0.02)
+    for row in range(3):
+        assert Fraction(float(finds.lower[row])) <= Fraction(0.3) * sum(
+            map(abs, map(Fraction, w[0].tolist()))
+        ) + Fraction(1, 10**9)
+
+
+@pytest.mark.xfail(strict=True, reason="steps follow one ellipsoid for all, so even a linear function is not maximised")
+def test_a_linear_function_over_a_ball_is_maximised() -> None:
+    """A weakness, not an error: ``lower`` stays up to 40 % below what a closed form attains (order 1)."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        w, weights = rng.normal(size=(1, 5)), rng.uniform(0.3, 4, 5)
+        net = Network.from_layers([w], [[0.0]], head="regression")
+        finds = searched(net, Similarity(WeightedLp(weights, 1), 0.1, Domain.unbounded(5)), rng.normal(size=(2, 5)))
+        assert finds.lower == pytest.approx(np.full(2, 0.1 * np.abs(w[0] / weights).max()), rel=1e-3)

@@ -1,0 +1,104 @@
+"""Data flows one way: a part imports only from the parts before it, and ``import isonomy`` alone stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import isonomy
+
+SOURCE = Path(isonomy.__file__).parent
+ORDER = [
+    "errors",
+    "progress",
+    "arithmetic",
+    "sets",
+    "population",
+    "datasets",
+    "similarity",
+    "networks",
+    "bounds",
+    "attacks",
+    "certify",
+    "audit",
+]
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+def part_of(module: str) -> str:
+    """``isonomy.bounds.interval`` is in the part ``bounds``."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports(path: Path, text: str | None = None) -> Iterator[tuple[int, str]]:
+    """Every module of the package that a file imports, also inside functions and for types only."""
+    package = ["isonomy", *path.relative_to(SOURCE).with_suffix("").parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8") if text is None else text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "isonomy")
+        if isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level]) if node.level else ""
+            module = ".".join(filter(None, [base, node.module or ""]))
+            if module == "isonomy":
+                yield from ((node.lineno, f"isonomy.{alias.name}") for alias in node.names)
+            elif module.split(".")[0] == "isonomy":
+                yield node.lineno, module
+
+
+def test_every_part_has_its_place() -> None:
+    parts = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in MODULES}
+    assert parts == set(ORDER)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_imports_point_one_way(path: Path) -> None:
+    own = ORDER.index(path.relative_to(SOURCE).parts[0].removesuffix(".py"))
+    for line, module in imports(path):
+        part = part_of(module)
+        assert part in ORDER, f"{path.name}:{line} imports {module}: name the part that has it"
+        assert ORDER.index(part) <= own, f"{path.name}:{line} imports {module}, which comes later"
+
+
+def test_the_check_sees_imports_of_every_form() -> None:
+    """Relative, inside a function, for types only."""
+    text = "def f():\n    from isonomy.audit import x\nif TYPE_CHECKING:\n    import isonomy.certify\nfrom . import y\n"
+    found = {part_of(module) for _, module in imports(SOURCE / "bounds" / "nothing.py", text)}
+    assert found == {"audit", "certify", "bounds"}
+
+
+def test_import_isonomy_is_light() -> None:
+    """Neither torch nor pandas nor scikit-learn is loaded before it is needed."""
+    code = (
+        "import sys, isonomy; heavy = {'torch', 'pandas', 'sklearn', 'scipy', 'onnx'} & set(sys.modules); "
+        "assert not heavy, heavy; assert 'certify_local' in dir(isonomy)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_every_public_name_exists() -> None:
+    assert all(getattr(isonomy, name) is not None for name in isonomy.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = isonomy.nothing
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_no_module_changes_settings_when_imported(path: Path) -> None:
+    """No call at the top level that sets global state of torch or numpy."""
+    forbidden = {
+        "set_default_dtype",
+        "set_num_threads",
+        "manual_seed",
+        "seterr",
+        "set_float32_matmul_precision",
+        "seed",
+    }
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for call in ast.walk(node) if isinstance(node, ast.Expr | ast.Assign) else []:
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                assert call.func.attr not in forbidden, f"{path.name}:{call.lineno}"
