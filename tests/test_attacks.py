@@ -147,7 +147,6 @@ def test_a_box_is_searched_to_its_corner() -> None:
         ) + Fraction(1, 10**9)
 
 
-@pytest.mark.xfail(strict=True, reason="steps follow one ellipsoid for all, so even a linear function is not maximised")
 def test_a_linear_function_over_a_ball_is_maximised() -> None:
     """A weakness, not an error: ``lower`` stays up to 40 % below what a closed form attains (order 1)."""
     for seed in range(6):

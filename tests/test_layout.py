@@ -24,6 +24,7 @@ ORDER = [
     "networks",
     "bounds",
     "attacks",
+    "search",
     "certify",
     "audit",
 ]

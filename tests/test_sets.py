@@ -344,7 +344,6 @@ def test_a_residual_that_only_rounds_to_zero_is_not_zero_beside_an_unbounded_coo
     assert float(member.sum()) <= float(sets.support(tensor([[1.0, 1.0]]))[0, 0])
 
 
-@pytest.mark.xfail(strict=True, reason="the split per row still takes a residual that rounds to 0 for 0")
 def test_the_same_for_a_split_per_row() -> None:
     sets, member = nearly_singular(2)
     assert float(member.sum()) <= float(sets.support(tensor([[1.0, 1.0]]))[0, 0])

@@ -115,11 +115,14 @@ class _Judge:
 
     def _extremes(self, owner: NDArray[np.int64], y: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
         """The candidates that go furthest, up or down in some output: only these are worth an enclosure."""
-        best = []
         with torch.no_grad():
-            for target in range(_targets(self.ends)):
-                score = _score(self.exact.graph, self.ends, torch.from_numpy(np.ascontiguousarray(y)), target).numpy()
-                best += [_last_of_each(owner, score), _last_of_each(owner, -score)]
+            margins = self.exact.graph.evaluate(torch.from_numpy(np.ascontiguousarray(y)))
+        finite = torch.isfinite(margins).all(1).numpy()  # a run that overflows shows nothing
+        owner, y, margins = owner[finite], y[finite], margins[torch.from_numpy(finite)]
+        best = [np.zeros(0, dtype=np.int64)]
+        for target in range(_targets(self.ends)):
+            score = _score(margins, self.ends, target).numpy()
+            best += [_last_of_each(owner, score), _last_of_each(owner, -score)]
         chosen = np.unique(np.concatenate(best))
         return owner[chosen], y[chosen]
 
@@ -147,11 +150,10 @@ def _targets(ends: Ends) -> int:
     return 1 if ends.head == "softmax" and ends.classes == 2 else ends.classes
 
 
-def _score(graph: Graph, ends: Ends, y: Tensor, target: int) -> Tensor:
+def _score(margins: Tensor, ends: Ends, target: int) -> Tensor:
     """What the search raises or lowers: the logit of one class against the rest, or one raw output."""
-    margins = graph.evaluate(y)
     if ends.head == "softmax" and ends.classes > 2:
-        return -torch.logsumexp(margins.reshape(len(y), ends.classes, -1)[:, target], 1)
+        return -torch.logsumexp(margins.reshape(len(margins), ends.classes, -1)[:, target], 1)
     return margins[:, target]
 
 
@@ -175,7 +177,7 @@ def _most_promising(
     if not len(regions):
         return np.zeros(0, dtype=np.int64)
     with torch.no_grad():
-        score = sign * _score(graph, ends, regions.centre + anchors, target).numpy()
+        score = sign * _score(graph.evaluate(regions.centre + anchors), ends, target).numpy()
     order = np.lexsort((-score, regions.owner))
     owner = regions.owner[order]
     first = np.append(True, owner[1:] != owner[:-1])
@@ -206,18 +208,33 @@ def _ascend(
     best, top = moves.clone(), torch.full((len(moves),), -torch.inf, dtype=torch.float64)
     for step in range(effort.steps + 1):
         moves.requires_grad_(True)
-        score = sign * _score(graph, ends, regions.centre + moves, target)
+        score = sign * _score(graph.evaluate(regions.centre + moves), ends, target)
         (gradient,) = torch.autograd.grad(score.sum(), moves)
         moves, score = moves.detach(), score.detach()
         better = score > top
         best[better], top[better] = moves[better], score[better]
         if step == effort.steps:
             break
-        direction = gradient @ shape
-        length = (gradient * direction).sum(1, keepdim=True).clamp(min=1e-300).sqrt()
-        size = 1.0 if step == 0 else 1.0 - step / (effort.steps + 1)
-        moves = _inside(sets, anchors, moves + size * direction / length)
+        if step % 2 == 0:  # towards the place that is best to first order; at first all the way
+            moves = _inside(sets, anchors, moves + (_furthest(sets, gradient) - moves) * 2 / (step + 2))
+        else:  # along the gradient in the shape of the region, twice its size so that edges are reached
+            direction = gradient @ shape
+            length = (gradient * direction).sum(1, keepdim=True).clamp(min=1e-300).sqrt()
+            moves = _inside(sets, anchors, moves + (2.0 - 2.0 * step / (effort.steps + 1)) * direction / length)
     return best
+
+
+def _furthest(sets: ConvexSets, gradient: Tensor) -> Tensor:
+    """Where a linear function is largest over the ball alone, or over the box where there is no ball."""
+    if not sets.root.shape[0]:
+        corner = torch.where(gradient > 0, sets.high, torch.where(gradient < 0, sets.low, 0.0))
+        return torch.where(torch.isfinite(corner), corner, 0.0)
+    pulled = gradient @ sets.inverse
+    if sets.order == 1:
+        top = torch.nn.functional.one_hot(pulled.abs().argmax(1), pulled.shape[1]).double() * pulled.sign()
+    else:
+        top = pulled / pulled.norm(dim=1, keepdim=True).clamp(min=1e-300)
+    return (sets.radius[:, None] * top - sets.offset) @ sets.inverse.T
 
 
 def _ellipsoid(sets: ConvexSets) -> Tensor:

@@ -317,7 +317,6 @@ def test_a_protected_feature_that_the_model_does_not_see() -> None:
     assert (certify_local(network, population, free, 0.1).upper > 0.02).all()
 
 
-@pytest.mark.xfail(strict=True, reason="merged magnitudes are raised above 0 even where nothing is read")
 def test_an_unseen_free_feature_on_the_unbounded_domain() -> None:
     network = Network.from_layers([[[1.0], [-1.0]]], [[0.0, 0.0]]).adapted(Affine.selection([0], 3))
     found = certify_local(network, np.zeros((1, 3)), WeightedLp([1.0, 0.0, 0.0]), 0.1)
@@ -345,9 +344,6 @@ def test_chunks_of_the_unbounded_domain() -> None:
     assert certify_local(network, x[rows], metric, 0.05, attack=False).upper == pytest.approx(whole[rows], rel=1e-6)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the largest row of a chunk pays for the rounding of all rows that share one set"
-)
 def test_an_outlier_does_not_spoil_its_chunk() -> None:
     rng = np.random.default_rng(0)
     network, x = perceptron(rng, 3, 2), rng.normal(size=(5, 3))
@@ -438,7 +434,6 @@ def test_overflow_gives_the_trivial_bound(size: float, activation: str) -> None:
 
 
 @pytest.mark.skipif("tight" not in TIERS, reason="there is no such tier")
-@pytest.mark.xfail(strict=True, reason="linear bounds that overflow become NaN instead of giving way to the intervals")
 @pytest.mark.parametrize("activation", ["tanh", "gelu"])
 def test_overflow_gives_the_trivial_bound_with_linear_bounds(activation: str) -> None:
     network = overflowing(1e100, activation)
@@ -446,7 +441,6 @@ def test_overflow_gives_the_trivial_bound_with_linear_bounds(activation: str) ->
     assert ((found.upper >= 0.49) & (found.upper <= 1)).all()
 
 
-@pytest.mark.xfail(strict=True, reason="a candidate of the attack whose run overflows ends the whole certificate")
 def test_a_candidate_that_overflows_costs_the_find_only() -> None:
     weights = [np.full((4, 3), 1e160), np.full((4, 4), 1e160), np.outer([1.0, -1.0], np.ones(4))]
     network = Network.from_layers(weights, [np.zeros(4), np.zeros(4), np.zeros(2)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from isonomy.networks.network import Network
 from isonomy.search import Exact, Limits
@@ -22,7 +22,9 @@ def network_of(seed: int, sizes: list[int]) -> tuple[Network, Layers]:
     return Network.from_layers([w for w, _ in layers], [b for _, b in layers]), layers
 
 
-def by_milp(layers: Layers, low: np.ndarray, high: np.ndarray, centre: np.ndarray, budget: float | None, sign: float) -> float:
+def by_milp(
+    layers: Layers, low: np.ndarray, high: np.ndarray, centre: np.ndarray, budget: float | None, sign: float
+) -> float:
     """The largest ``sign · (z₁ − z₀)`` by big-M, then with the signs fixed and the linear program solved again.
 
     Variables: x, then (a, h, s) per hidden neuron with ``h = max(a, 0)`` and ``s`` its sign, then ``|x − centre|``.
@@ -69,20 +71,19 @@ def by_milp(layers: Layers, low: np.ndarray, high: np.ndarray, centre: np.ndarra
     last = layers[-1][0][1] - layers[-1][0][0]
     goal = np.zeros(count)
     goal[before] = -sign * last
-    constraints = [LinearConstraint(np.array(most), ub=np.array(most_to)), LinearConstraint(np.array(equal), equal_to, equal_to)]
-    found = milp(goal, constraints=constraints, integrality=whole, bounds=list(zip(lower, upper)) and _bounds(lower, upper), options={"mip_rel_gap": 0})  # fmt: skip
+    constraints = [
+        LinearConstraint(np.array(most), ub=np.array(most_to)),
+        LinearConstraint(np.array(equal), equal_to, equal_to),
+    ]
+    options = {"mip_rel_gap": 0}
+    found = milp(goal, constraints=constraints, integrality=whole, bounds=Bounds(lower, upper), options=options)
     assert found.status == 0
     for column in binaries:
         lower[column] = upper[column] = round(found.x[column])
-    again = linprog(goal, np.array(most), most_to, np.array(equal), equal_to, list(zip(lower, upper, strict=True)), method="highs")
+    limits = list(zip(lower, upper, strict=True))
+    again = linprog(goal, np.array(most), most_to, np.array(equal), equal_to, limits, method="highs")
     assert again.status == 0
     return float(-again.fun + sign * (layers[-1][1][1] - layers[-1][1][0]))
-
-
-def _bounds(lower: np.ndarray, upper: np.ndarray) -> object:
-    from scipy.optimize import Bounds
-
-    return Bounds(lower, upper)
 
 
 def regions_of(centre: np.ndarray, radius: float, budget: float | None) -> Regions:

@@ -69,7 +69,9 @@ def doubt(activation: Activation, x: Tensor, value: Tensor, unit: float = UNIT) 
     error is a small multiple of the unit, of what it adds and of what it gives.
     """
     if shape(activation).exact:
-        return torch.zeros_like(value)
+        # A clip is exact but for its limits, which a coarser run rounds.
+        limits = sum(abs(p) for p in activation.parameters if math.isfinite(p)) if unit > UNIT else 0.0
+        return torch.full_like(value, limits * unit)
     scale = max(1.0, *(abs(p) for p in activation.parameters)) if activation.kind in ("elu",) else 1.0
     if activation.kind == "softplus":
         scale = max(1.0, 1.0 / activation.parameters[0])

@@ -201,8 +201,8 @@ class _Ground:
     def __init__(self, sets: Shape) -> None:
         self.sets = sets
         extent = sets.extent
-        blocks = isinstance(sets, ConvexSets) and sets.blocks
-        whole = sets.rows == 1 or bool(blocks)
+        # In a sum of sets a coordinate that the domain pins may still move in the parts.
+        whole = sets.rows == 1 or not isinstance(sets, ConvexSets) or bool(sets.blocks)
         self.moving = torch.ones(extent.shape[1], dtype=torch.bool) if whole else (extent > 0).any(0)
         self.folds = sets.folds
         self.known: dict[int, tuple[Tensor, Tensor]] = {}

@@ -64,13 +64,27 @@ class Enclosure:
 class Interval:
     """A graph made ready for the interval tier."""
 
-    def __init__(self, graph: Graph, *, float32_run: bool = False, working: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        float32_run: bool = False,
+        working: torch.dtype | None = None,
+        original: Graph | None = None,
+    ) -> None:
+        """``original`` is the graph before layers were merged, for what float32 runs of it lose by underflow."""
         self.graph = graph
         self.run_unit = UNIT32 if float32_run else None
+        self.amplification = _amplification(original or graph) if float32_run else 0.0
+        self.eye = torch.eye(graph.input_width, dtype=torch.float64)
+        self.negative_eye = -self.eye
         layers = [node.op for node in graph.nodes if isinstance(node.op, Affine)]
         if working is None:
             wide = max((layer.width_in for layer in layers), default=0) >= WIDE
-            working = torch.float32 if wide and all(map(_fits_float32, layers)) else torch.float64
+            # Products of reduced precision, if somebody has switched them on, are no products of float32.
+            usual = torch.get_float32_matmul_precision() == "highest"
+            fits = wide and usual and all(map(_fits_float32, layers))
+            working = torch.float32 if fits else torch.float64
         self.working = working
         self.unit = UNIT32 if working == torch.float32 else UNIT
         self.prepared = {i: self._prepare(node) for i, node in enumerate(graph.nodes) if isinstance(node.op, Affine)}
@@ -82,11 +96,14 @@ class Interval:
         """
         found = self._run(centre, sets)
         if self.working == torch.float32 and not bool(torch.isfinite(found.low + found.high).all()):
-            found = Interval(self.graph, float32_run=self.run_unit is not None, working=torch.float64)._run(
-                centre, sets
-            )
-        low, high = found.low.where(~found.low.isnan(), -torch.inf), found.high.where(~found.high.isnan(), torch.inf)
-        return Enclosure(found.point, found.error, low, high)
+            return self.wider()._run(centre, sets)
+        return found
+
+    def wider(self) -> Interval:
+        """The same with moves in float64."""
+        other = Interval(self.graph, float32_run=self.run_unit is not None, working=torch.float64)
+        other.amplification = self.amplification
+        return other
 
     def _run(self, centre: Tensor, sets: Shape | None) -> Enclosure:
         moves: dict[int, Moves] = {}
@@ -108,6 +125,7 @@ class Interval:
         shift, spread = final.shift.double(), final.spread.double()
         spread = spread + (STEPS * self.unit) * (spread + shift.abs())
         low, high = shift - spread, shift + spread
+        low, high = low.where(~low.isnan(), -torch.inf), high.where(~high.isnan(), torch.inf)
         rows = final.point.shape
         return Enclosure(final.point, final.error, low.expand(rows), high.expand(rows))
 
@@ -142,8 +160,7 @@ class Interval:
                 spread = (centre.abs() * (2 * self.run_unit)).to(self.working)
                 error = norm_upper(centre, 2) * (2 * self.run_unit)
             return settled(Moves(centre, error, zero, spread), self.unit)
-        eye = torch.eye(centre.shape[1], dtype=torch.float64)
-        high, low = sets.support(eye), -sets.support(-eye)
+        high, low = sets.support(self.eye), -sets.support(self.negative_eye)
         spread = (high - low) / 2
         if self.run_unit is not None:
             spread = spread + (centre.abs() + sets.extent) * (2 * self.run_unit)
@@ -155,7 +172,8 @@ class Interval:
         point = torch.addmm(op.bias, centre, op.weight.T)
         size = norm_upper(centre, 2)
         largest = centre.abs().amax(1) if layer.merged else size
-        shared = sets is None or sets.rows == 1
+        # One outlier must not speak for the others.
+        shared = (sets is None or sets.rows == 1) and bool(size.amax() <= 16 * size.median())
         # Whoever is largest speaks for all rows that share one set, so that they go on sharing it.
         far, farthest = (size.amax(), largest.amax()) if shared else (size[:, None], largest[:, None])
         if sets is None:
@@ -169,7 +187,7 @@ class Interval:
         error = layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
         if self.run_unit is not None:
             reach = centre.abs() if sets is None else centre.abs() + torch.nan_to_num(sets.extent, posinf=0.0)
-            run, centre_run = self.run_error(i, op, reach), self.run_error(i, op, centre.abs())
+            run, centre_run = self.run_error(i, op, reach), self.run_error(i, op, centre.abs())  # centres are exact
             spread, error = spread + run, error + norm_upper(centre_run, 2)
         moves = self.in_working(point, error * (1 + gamma(16)), shift, spread)
         return replace(moves, around=bool((moves.shift.abs() <= moves.spread).all()))
@@ -196,7 +214,7 @@ class Interval:
         if self.run_unit is not None:
             reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
             spread = spread + self.run_error(i, op, reach).to(self.working) * (1 + STEPS * self.unit)
-            error = error + norm_upper(self.run_error(i, op, x.point.abs()), 2)
+            error = error + norm_upper(self.run_error(i, op, x.point.abs() + x.error[:, None]), 2)
         return Moves(point, error * (1 + gamma(16)), shift, spread, x.around)
 
     def _relu(self, x: Moves, paid: bool) -> Moves:
@@ -214,7 +232,8 @@ class Interval:
         unit = max(UNIT, self.run_unit or 0.0)
         low, high = image(op, x.point + shift - spread, x.point + shift + spread, unit)
         point = op(x.point)
-        error = x.error * shape(op).steepest + norm_upper(doubt(op, x.point, point, unit) * 2, 2)
+        size = x.point.abs() + x.error[:, None]
+        error = x.error * shape(op).steepest + norm_upper(doubt(op, size, point, unit) * 2, 2)
         low, high = low - point, high - point
         spread = (high - low) / 2 + (8 * UNIT) * (point.abs() + high.abs() + low.abs())
         return self.in_working(point, error * (1 + gamma(8)), (high + low) / 2, spread)
@@ -225,7 +244,7 @@ class Interval:
         size = _total(term.point.abs() for term in terms)
         # A float32 run rounds the sum of the moved values, at most as large as run and moves together.
         moved = _total(term.shift.abs() + term.spread for term in terms)
-        spread = _total(term.spread for term in terms) + (size * unit).to(self.working) + moved * unit
+        spread = _total(term.spread for term in terms) + (size * unit + 2.0**-120).to(self.working) + moved * unit
         error = _total(term.error for term in terms) + norm_upper(size, 2) * unit
         point, shift = _total(term.point for term in terms), _total(term.shift for term in terms)
         return Moves(point, error * (1 + gamma(8)), shift, spread + moved * (STEPS * self.unit))
@@ -261,9 +280,10 @@ class Interval:
     def run_error(self, i: int, op: Affine, reach: Tensor) -> Tensor:
         """By how much a run with the coarser unit can miss the exact layer at inputs up to ``reach``."""
         assert self.run_unit is not None
-        grow = gamma(op.roundings + 4, self.run_unit)
+        # Half as many again: weights that are not float32 numbers are rounded too, once in each merged layer.
+        grow = gamma(op.roundings * 3 // 2 + 4, self.run_unit)
         magnitude, magnitude_bias = self.prepared[i].magnitude, self.prepared[i].magnitude_bias
-        floor = (op.roundings + 4) * 2.0**-126
+        floor = (op.roundings + 4) * 2.0**-126 * (1 + self.amplification)
         total = torch.addmm(magnitude_bias, reach, magnitude.T) * (1 + gamma(op.width_in + 8))
         return total * grow + floor * (1 + reach.amax(1, keepdim=True))
 
@@ -294,7 +314,7 @@ class Interval:
             rounding=rounding,
             constant=constant,
             frobenius=frobenius,
-            norm=(torch.minimum(frobenius, mixed * (1 + gamma(2 * n + 8))) + slack_norm) * (1 + gamma(8)),
+            norm=(torch.minimum(frobenius, mixed * (1 + gamma(n + op.width_out + 8))) + slack_norm) * (1 + gamma(8)),
             rounding_norm=norm_upper(rounding[None], 2)[0],
             constant_norm=norm_upper(constant[None], 2)[0],
             slack_norm=slack_norm,
@@ -332,6 +352,23 @@ def settled(x: Moves, unit: float) -> Moves:
 
 def _total(parts: Iterable[Tensor]) -> Tensor:
     return reduce(torch.add, parts)
+
+
+def _amplification(graph: Graph) -> float:
+    """By how much layers between two activations can magnify what is lost at their beginning (largest row sums)."""
+    found: list[float] = []
+    for node in graph.nodes:
+        below = [found[j] for j in node.inputs]
+        match node.op:
+            case Affine():
+                found.append(float(node.op.magnitudes()[0].sum(1).max()) * max(1.0, below[0]) * (1 + 1e-9))
+            case Add():
+                found.append(sum(below))
+            case Concat() | Select():
+                found.append(max(below))
+            case _:
+                found.append(1.0)
+    return max(found)
 
 
 def _first(node: Node) -> bool:

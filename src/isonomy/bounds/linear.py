@@ -34,13 +34,16 @@ PASS = 2048
 class Linear:
     """A graph made ready for the linear tier."""
 
-    def __init__(self, graph: Graph, *, float32_run: bool = False) -> None:
+    def __init__(self, graph: Graph, *, float32_run: bool = False, original: Graph | None = None) -> None:
         self.graph = graph
-        self.interval = Interval(graph, float32_run=float32_run)
+        self.interval = Interval(graph, float32_run=float32_run, original=original)
 
     def enclose(self, centre: Tensor, sets: Shape, modes: tuple[Mode, ...] = MODES) -> Enclosure:
         """Enclose the outputs over ``centre + sets``, never worse than the interval tier."""
-        return self.sweep(centre, sets).outputs(modes)
+        found = self.sweep(centre, sets).outputs(modes)
+        if self.interval.working == torch.float32 and not bool(torch.isfinite(found.low + found.high).all()):
+            return Sweep(self.interval.wider(), centre, sets).outputs(modes)
+        return found
 
     def sweep(self, centre: Tensor, sets: Shape) -> Sweep:
         """Bounds of every node over ``centre + sets``."""
@@ -107,7 +110,7 @@ class Sweep:
             part = slice(start, start + PASS)
             one = torch.eye(width, dtype=torch.float64)[torch.arange(len(owner))[part] % width]
             for mode in modes if self.seen else ("chord",):
-                bottom, top = self.backward.both_sides(last, one, owner[part], mode)
+                bottom, top = numbers(*self.backward.both_sides(last, one, owner[part], mode))
                 low[part], high[part] = torch.maximum(low[part], bottom), torch.minimum(high[part], top)
         return Enclosure(found.point, found.error, low.reshape(rows, width), high.reshape(rows, width))
 
@@ -122,7 +125,7 @@ class Sweep:
         rows, columns = loose.nonzero(as_tuple=True)
         for start in range(0, len(rows), PASS):
             row, column = rows[start : start + PASS], columns[start : start + PASS]
-            bottom, top = self.backward.neurons(i, row, column)
+            bottom, top = numbers(*self.backward.neurons(i, row, column))
             low[row, column] = torch.maximum(low[row, column], bottom)
             high[row, column] = torch.minimum(high[row, column], top)
         moves = self.interval.in_working(before.point, before.error, (low + high) / 2, (high - low) / 2)
@@ -181,3 +184,8 @@ class Sweep:
             seen = self.seen[k]
             self._known[k, mode] = lean(self._known[k, "chord"], seen.op, seen.point, seen.value, mode)
         return self._known[k, mode]
+
+
+def numbers(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Bounds that overflowed say nothing."""
+    return low.where(~low.isnan(), -torch.inf), high.where(~high.isnan(), torch.inf)

@@ -30,9 +30,15 @@ class Optimised:
     """A graph made ready for the optimised tier."""
 
     def __init__(
-        self, graph: Graph, *, float32_run: bool = False, steps: int = 20, time_limit: float = math.inf
+        self,
+        graph: Graph,
+        *,
+        float32_run: bool = False,
+        original: Graph | None = None,
+        steps: int = 20,
+        time_limit: float = math.inf,
     ) -> None:
-        self.linear = Linear(graph, float32_run=float32_run)
+        self.linear = Linear(graph, float32_run=float32_run, original=original)
         self.steps, self.time_limit = steps, time_limit
 
     def enclose(self, centre: Tensor, sets: Shape, modes: tuple[Mode, ...] = MODES) -> Enclosure:

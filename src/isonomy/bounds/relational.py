@@ -27,7 +27,7 @@ from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape, slopes
 from isonomy.bounds.backward import Backward
 from isonomy.bounds.interval import Enclosure
-from isonomy.bounds.linear import PASS, Linear, Sweep
+from isonomy.bounds.linear import PASS, Linear, Sweep, numbers
 from isonomy.bounds.relaxations import Lines, Mode
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.sets import Shape, norm_upper
@@ -92,7 +92,7 @@ class _Pairs:
             part = slice(start, start + PASS)
             one = torch.eye(width, dtype=torch.float64)[torch.arange(len(owner))[part] % width]
             for mode in modes:
-                bottom, top = self.backward.both_sides(last, one, owner[part], mode)
+                bottom, top = numbers(*self.backward.both_sides(last, one, owner[part], mode))
                 flat_low[part] = torch.maximum(flat_low[part], bottom)
                 flat_high[part] = torch.minimum(flat_high[part], top)
         return flat_low.reshape(low.shape), flat_high.reshape(high.shape)
@@ -104,8 +104,8 @@ class _Pairs:
         node = self.graph.nodes[i]
         match node.op:
             case Input():
-                eye = torch.eye(node.op.width, dtype=torch.float64)
-                low, high = -self.between.support(-eye), self.between.support(eye)
+                interval = self.near.interval
+                low, high = -self.between.support(interval.negative_eye), self.between.support(interval.eye)
             case Affine() if node.inputs == (0,):
                 layer = self.near.interval.prepared[i]
                 low, high = -self.between.support(layer.negative), self.between.support(node.op.weight)
@@ -179,7 +179,7 @@ class _Pairs:
         rows, columns = loose.nonzero(as_tuple=True)
         for start in range(0, len(rows), PASS):
             row, column = rows[start : start + PASS], columns[start : start + PASS]
-            bottom, top = self.backward.neurons(i, row, column)
+            bottom, top = numbers(*self.backward.neurons(i, row, column))
             low[row, column] = torch.maximum(low[row, column], bottom)
             high[row, column] = torch.minimum(high[row, column], top)
         self.range[i] = low, torch.maximum(high, low)

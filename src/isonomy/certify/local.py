@@ -180,9 +180,12 @@ class _Bounds:
         self.question, self.tier = question, tier
         self.graph = question.network.margins
         self.ends = Ends(question.network, threshold, float32_run)
-        self.interval = Interval(self.graph, float32_run=float32_run)
+        original = question.network.graph
+        self.interval = Interval(self.graph, float32_run=float32_run, original=original)
         tiers = {"tight": Linear, "optimised": Optimised}
-        self.over = tiers[tier](self.graph, float32_run=float32_run) if tier in tiers else self.interval
+        self.over = (
+            tiers[tier](self.graph, float32_run=float32_run, original=original) if tier in tiers else self.interval
+        )
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
 

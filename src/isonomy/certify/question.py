@@ -56,7 +56,10 @@ class Question:
             space = people.domain if domain is None else _domain(domain, people.schema)
             network = _seen(network, people.schema)
         else:
-            x = np.asarray(people, dtype=np.float64)
+            try:
+                x = np.asarray(people, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"The individuals must be a Population or a table of numbers: {error}.") from None
             if x.ndim != 2:
                 raise ParameterError(template("people", "a Population or a table of numbers", f"shape {x.shape}"))
             weights = np.ones(len(x))

@@ -176,7 +176,8 @@ def compose(second: Affine, first: Affine) -> Affine:
         bias,
         weight_slack,
         bias_slack,
-        _raised(magnitude2 @ magnitude1, inner + 1),
+        # What no path reads stays exactly zero.
+        torch.where(_reads(magnitude2, magnitude1), _raised(magnitude2 @ magnitude1, inner + 1), 0.0),
         _raised(magnitude2 @ offset1 + offset2, inner + 2),
         second.roundings + first.roundings,
     )
@@ -244,6 +245,11 @@ def _raised(value: Tensor, operations: int) -> Tensor:
 def _widened(value: Tensor, *slacks: Tensor, operations: int = 2) -> Tensor:
     """``value`` plus slacks, rounded up; unchanged when there is no slack."""
     return _raised(value + sum(slacks), operations) if any(bool(each.any()) for each in slacks) else value
+
+
+def _reads(second: Tensor, first: Tensor) -> Tensor:
+    """Where the product of two non-negative matrices has a term at all."""
+    return ((second != 0).double() @ (first != 0).double()) > 0
 
 
 def _most(marks: Tensor, axis: int) -> int:

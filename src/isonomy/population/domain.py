@@ -62,6 +62,8 @@ class Domain:
                 raise ParameterError(template(field, f"an array of shape ({width},), one per name", array.shape))
             array.setflags(write=False)
             object.__setattr__(self, field, array)
+        if not (self.unit > 0).all():
+            raise ParameterError(template("unit", "positive", float(self.unit.min())))
 
     @classmethod
     def unbounded(cls, width: int, names: tuple[str, ...] | None = None) -> Domain:

@@ -265,7 +265,8 @@ class ConvexSets:
         doubt = (weight.abs() + split.abs() @ root.abs() + residual.abs()) * (2 * gamma(2 * terms)) + TINY
         value = torch.maximum(residual * high[:, None], residual * low[:, None])
         value = value + doubt * torch.maximum(high.abs(), low.abs())[:, None]
-        value = torch.where((residual == 0) & value.isnan(), 0.0, value)
+        idle = (weight == 0) & (root == 0).all(0)  # exactly nothing, whatever the box
+        value = torch.where(idle, 0.0, value)
         total = value.sum(2) + value.abs().sum(2) * gamma(terms)
         along = (split * self.offset[:, None]).sum(2)
         slack = (split.abs() * self.offset.abs()[:, None]).sum(2) * (2 * gamma(terms))

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import TINY, UNIT, FloatArray, gamma, norm_upper, product_upper
+from isonomy.errors import MetricError
 from isonomy.population.domain import Domain
 
 IntArray = NDArray[np.int64]
@@ -52,6 +53,8 @@ class Branches:
     @classmethod
     def of(cls, root: FloatArray, order: float, delta: float, domain: Domain) -> Branches:
         """Split a seminorm for a domain whose ranges are finite."""
+        if len(root) and (order == np.inf or (order == 1 and (np.count_nonzero(root, axis=1) > 1).any())):
+            raise MetricError("In the realizable domain a metric of order 1 or ∞ must weigh coordinates one by one.")
         numeric = domain.numeric & ~domain.immutable
         width, furthest = root.shape[1], (domain.high - domain.low)[numeric] * (1 + 2 * UNIT)
         movable = [block for block in domain.blocks if not domain.immutable[slice(*block)].all()]
@@ -89,7 +92,9 @@ class Branches:
         inverse[numeric] = pseudo_inverse(own[:, numeric])
         categories = np.zeros(width, dtype=bool)
         categories[columns] = True
-        change = norm_upper(doubt[:, categories].sum(axis=1), 2) * (1 + gamma(width))
+        # A change of categories meets rotated columns that are off by `doubt`, and its own product rounds.
+        loss = doubt[:, categories].sum(axis=1) + gamma(width + 8) * np.abs(rotated[:, categories]).sum(axis=1)
+        change = norm_upper(loss, 2) * (1 + gamma(width))
         spill = (np.abs(rotated[rank:, numeric]) + doubt[rank:, numeric]) @ furthest
         drift = doubt[:rank, numeric] @ furthest
         triangle = np.zeros((min(len(root) - rank, len(columns)), width))
