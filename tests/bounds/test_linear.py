@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import mpmath
 import numpy as np
 import pytest
@@ -176,7 +178,7 @@ def test_shared_balls_and_their_sums(seed: int, delta: float, shift: float | Non
 def test_wide_networks(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = [5, 70, 66, 3]
-    weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in pairwise(sizes)]
     network = Network.from_layers(weights, [rng.normal(size=b) for b in sizes[1:]], "relu")
     centre = rng.normal(size=(2, 5))
     others = corners(centre, np.full((2, 5), float(rng.choice([1e-9, 1e-3, 0.2]))), rng, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -93,7 +94,7 @@ def test_extreme_weights_and_biases(seed: int, scales: tuple[float, ...], biases
 def test_wide_networks(seed: int, float32_run: bool) -> None:
     rng = np.random.default_rng(seed)
     sizes = [4, 66, 64, 3]
-    weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in pairwise(sizes)]
     network = Network.from_layers(weights, [rng.normal(size=b) for b in sizes[1:]], "relu")
     centre = rng.normal(size=(2, 4))
     near = corners(centre, np.full((2, 4), 0.1), rng, 3)

@@ -16,6 +16,9 @@ from isonomy.certify.question import Question
 ROWS = 1024
 """Individuals looked at: enough to see what moves, cheap for any table."""
 
+STILL = 1e-9
+"""Moves below this are rounding, not moves."""
+
 
 def movement(question: Question) -> pd.DataFrame:
     """One row per feature: ``moves`` (share of individuals), ``least`` and ``most`` change, ``categories`` in reach.
@@ -27,20 +30,16 @@ def movement(question: Question) -> pd.DataFrame:
     low, high = _extremes(question, x)
     rows = []
     for name, where, unit, block in _features(question):
+        down, up = low[:, where], high[:, where]
+        moves = (up > STILL) | (down < -STILL)
         if block:
-            others = (
-                high[:, where] + x[:, where] > 0.5
-                if where.stop - where.start > 1
-                else high[:, where] - low[:, where] > 0.5
-            )
-            if question.domain.kind != "realizable":
-                others = (high[:, where] > 1e-12) | (low[:, where] < -1e-12)
-            count = (others & (x[:, where] != 1)).sum(axis=1) if where.stop - where.start > 1 else others.sum(axis=1)
+            # In a block of several categories the one that an individual has does not count as another.
+            others = moves & (x[:, where] < 1) if where.stop - where.start > 1 else moves
+            count = others.sum(axis=1)
             rows.append((name, float((count > 0).mean()), np.nan, np.nan, float(count.mean())))
         else:
-            down, up = low[:, where].min() * unit, high[:, where].max() * unit
-            moves = ((high[:, where] > 1e-9) | (low[:, where] < -1e-9)).any(axis=1)
-            rows.append((name, float(moves.mean()), float(down), float(up), np.nan))
+            span = float(down.min() * unit), float(up.max() * unit)
+            rows.append((name, float(moves.any(axis=1).mean()), *span, np.nan))
     table = pd.DataFrame(rows, columns=["feature", "moves", "least", "most", "categories"]).set_index("feature")
     if question.schema is not None:
         kinds = ["protected" if f.protected else "proxy" if f.proxy else "" for f in question.schema.features]
