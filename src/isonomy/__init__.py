@@ -23,9 +23,11 @@ _WHERE = {
     "SensitiveSubspace": "isonomy.similarity",
     "WeightedLp": "isonomy.similarity",
     "certify_local": "isonomy.certify",
+    "check_predictions": "isonomy.networks",
     "load_metric": "isonomy.similarity",
     "load_network": "isonomy.networks",
     "load_population": "isonomy.datasets",
+    "schema_adapter": "isonomy.networks",
 }
 
 __all__ = [
@@ -44,9 +46,11 @@ __all__ = [
     "WeightedLp",
     "__version__",
     "certify_local",
+    "check_predictions",
     "load_metric",
     "load_network",
     "load_population",
+    "schema_adapter",
 ]
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
     from isonomy.certify import LocalCertificate, certify_local
     from isonomy.datasets import load_population
     from isonomy.errors import IsonomyError
-    from isonomy.networks import Network, load_network
+    from isonomy.networks import Network, check_predictions, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema
     from isonomy.similarity import (
         Counterparts,

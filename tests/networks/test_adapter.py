@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 from isonomy.errors import IsonomyError, NetworkError, ParameterError, SchemaError
 from isonomy.networks import Network, check_predictions, schema_adapter
+from isonomy.networks.adapter import input_columns
 from isonomy.population.population import Population
+from isonomy.population.schema import Schema
 
 from .people import rows, schema
 
@@ -194,3 +197,26 @@ def test_unusable_references(reference: Any, options: Any) -> None:
         check_predictions(network, rows(80), reference, schema=schema(), **options)
     with pytest.raises(IsonomyError, match="schema"):
         check_predictions(network, rows(80), reference)
+
+
+def test_the_documented_example_is_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    example = text.split("```toml\n")[1].split("```")[0]
+    people = schema(example)
+    assert [column.name for column in input_columns(people)] == ["age", "income", "income", "sex", "job"]
+
+
+def test_a_missing_level() -> None:
+    text = '[features.grade]\nkind = "ordinal"\ncategories = ["low", "mid", "high"]\nfill = "mid"\n'
+    text += "origin = 0.3\nunit = 0.7\n"
+    frame = pd.DataFrame({"grade": ["low", "mid", "high", None]})
+    for extra, expected in (
+        ("", [0, 1, 2, 1]),
+        ("missing = -5\nindicator = true\n", [0, 1, 2, -5]),
+        ('encode = "values"\nvalues = { low = 1, mid = 3, high = 5, missing = 9 }\n', [1, 3, 5, 9]),
+    ):
+        people = Schema.from_toml(f"{text}[model.inputs.grade]\n{extra}")
+        given = applied(people, frame)
+        np.testing.assert_allclose(given[:, 0], expected, atol=1e-12)
+        if given.shape[1] > 1:
+            np.testing.assert_array_equal(given[:, 1], [0, 0, 0, 1])

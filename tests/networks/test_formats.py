@@ -8,6 +8,7 @@ import os
 import pickle
 import warnings
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ X = 2 * np.random.default_rng(3).standard_normal((30, 5))
 def mlp(*widths: int) -> nn.Sequential:
     torch.manual_seed(1)
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1]).eval()
 
@@ -91,6 +92,8 @@ def test_keras_embeddings_read_raw_columns(ending: str, h5py: Any) -> None:
 def keras_two(h5py: Any, path: Path, layers: list[Any], weights: dict[str, list[Any]]) -> Path:
     """A file as Keras 2 writes it: names end in ``:0``, and texts are bytes."""
     with h5py.File(path, "w") as file:
+        for layer in layers:
+            layer["config"]["trainable"] = True
         config = {"class_name": "Sequential", "config": {"name": "model", "layers": layers}}
         file.attrs["model_config"] = json.dumps(config).encode()
         file.attrs["keras_version"] = b"2.11.0"
@@ -131,6 +134,39 @@ def test_keras_two_files(tmp_path: Path, h5py: Any) -> None:
     np.testing.assert_allclose(load_network(path)(X), expected, atol=1e-6)
 
 
+def functional(h5py: Any, path: Path, call: Any, **options: Any) -> Path:
+    """A dense layer, then a sum that is called in some way."""
+    keras_two(h5py, path, [dense("a", 2)], {"a": [np.ones((5, 2)), np.ones(2)]})
+    tensor = {"class_name": "__keras_tensor__", "config": {"keras_history": ["a", 0, 0]}}
+    start = {"class_name": "__keras_tensor__", "config": {"keras_history": ["in", 0, 0]}}
+    layers = [
+        {"class_name": "InputLayer", "config": {"name": "in", "batch_shape": [None, 5]}, "inbound_nodes": []},
+        dense("a", 2, trainable=True) | {"inbound_nodes": [{"args": [start], "kwargs": {}}]},
+        {"class_name": "Add", "config": {"name": "sum", "trainable": True}, "inbound_nodes": [call(tensor)]} | options,
+    ]
+    config = {"layers": layers, "input_layers": [["in", 0, 0]], "output_layers": [["sum", 0, 0]]}
+    with h5py.File(path, "a") as file:
+        file.attrs["model_config"] = json.dumps({"class_name": "Functional", "config": config})
+    return path
+
+
+def test_keras_calls_that_hide_something(tmp_path: Path, h5py: Any) -> None:
+    path = tmp_path / "f.h5"
+    given = load_network(functional(h5py, path, lambda t: {"args": [[t, t]], "kwargs": {}})).logits(torch.from_numpy(X))
+    np.testing.assert_allclose(given.numpy(), 2 * (X.sum(1, keepdims=True) + 1) * np.ones((1, 2)), atol=1e-12)
+    for call in (
+        lambda t: {"args": [t, 2.0], "kwargs": {}},
+        lambda t: {"args": [[t, t]], "kwargs": {"training": True}},
+        lambda t: {"args": [t], "kwargs": {}},
+    ):
+        with pytest.raises(NetworkError, match=r"is called with|needs two tensors"):
+            load_network(functional(h5py, path, call))
+    plain = {"args": [[], []], "kwargs": {}}
+    for options in ({"module": "other.layers"}, {"registered_name": "Custom>Add"}, {"config": {"name": "sum"}}):
+        with pytest.raises(UnsupportedOperationError, match=r"not a layer"):
+            load_network(functional(h5py, path, lambda t: plain, **options))
+
+
 def test_keras_refusals(tmp_path: Path, h5py: Any) -> None:
     code = {"class_name": "Lambda", "config": {"name": "run", "function": "4wEAAAA="}}
     weights = {"a": [np.ones((5, 2)), np.ones(2)]}
@@ -144,7 +180,7 @@ def test_keras_refusals(tmp_path: Path, h5py: Any) -> None:
     with h5py.File(path, "a") as file:
         del file["model_weights/a/a/kernel:0"]
         file["model_weights/a/a/kernel:0"] = h5py.ExternalLink("other.h5", "secret")
-    with pytest.raises(FileError, match=r"x.h5: It links"):
+    with pytest.raises(FileError, match=r"x\.h5: .* is a link"):
         load_network(path)
     with h5py.File(tmp_path / "w.h5", "w") as file:
         file.create_group("layers")
@@ -217,7 +253,7 @@ def test_layers_go_by_name_and_must_fit(tmp_path: Path) -> None:
     with pytest.raises(NetworkError, match="do not follow"):
         load_network(path, activation="relu")
     torch.save(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).state_dict(), path)
-    with pytest.raises(NetworkError, match="'1.weight' belongs to no dense layer"):
+    with pytest.raises(NetworkError, match=r"'1\.weight' belongs to no dense layer"):
         load_network(path, activation="relu")
 
 
@@ -348,7 +384,7 @@ def test_pickles_are_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"more than parameters.*state_dict"):
         load_network(tmp_path / "m.pt", activation="relu")
     torch.jit.script(mlp(5, 3, 2)).save(str(tmp_path / "m.pt"))
-    with pytest.raises(FileError, match="m.pt"):
+    with pytest.raises(FileError, match=r"m\.pt"):
         load_network(tmp_path / "m.pt", activation="relu")
 
 
@@ -378,15 +414,16 @@ def test_damaged_files_say_one_sentence(ending: str, tmp_path: Path) -> None:
     whole = sound(ending, tmp_path).read_bytes()
     load_network(tmp_path / f"sound{ending}", activation="relu")
     draw, path = np.random.default_rng(0), tmp_path / f"broken{ending}"
-    cuts = [whole[: int(part * len(whole))] for part in (0, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)]
+    cuts = [whole[: int(part * len(whole))] for part in (0, 0.01, 0.1, 0.5, 0.9, 0.99)]
     spoilt = []
-    for _ in range(60):
+    own_process = ending in (".h5", ".keras")  # slower, one process per file
+    for _ in range(8 if own_process else 60):
         data = np.frombuffer(whole, dtype=np.uint8).copy()
         at = draw.integers(0, len(data), draw.integers(1, 30))
         data[at] = draw.integers(0, 256, len(at))
         spoilt.append(data.tobytes())
     if zipfile.is_zipfile(tmp_path / f"sound{ending}"):
-        spoilt += rezipped(tmp_path / f"sound{ending}", draw)
+        spoilt += rezipped(tmp_path / f"sound{ending}", draw)[:: 2 if own_process else 1]
     for content in (*cuts, *spoilt, b"", b"\0" * 64, b"{}", whole[::-1]):
         path.write_bytes(content)
         try:

@@ -310,3 +310,25 @@ def _three() -> pd.DataFrame:
             "union": 0,
         }
     )
+
+
+def test_damaged_pipelines_say_one_sentence(tmp_path: Path) -> None:
+    frame, path = individuals(60, 0, gaps=False), tmp_path / "model.onnx"
+    whole = b""
+    for kind in ("dropped", "ordinal"):
+        model = make_pipeline(PIPELINES[kind], lm.LogisticRegression()).fit(frame, outcome(frame))
+        whole = exported(model, frame, path).read_bytes()
+        draw = np.random.default_rng(0)
+        for _ in range(60):
+            data = np.frombuffer(whole, dtype=np.uint8).copy()
+            at = draw.integers(0, len(data), draw.integers(1, 6))
+            data[at] = draw.integers(0, 256, len(at))
+            path.write_bytes(data.tobytes())
+            try:
+                load_network(path, people())
+            except IsonomyError as error:
+                assert "\n" not in str(error)
+    for part in (0.2, 0.5, 0.9):
+        path.write_bytes(whole[: int(part * len(whole))])
+        with pytest.raises(IsonomyError):
+            load_network(path, people())

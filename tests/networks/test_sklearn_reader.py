@@ -33,6 +33,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import LinearSVC
 
+from isonomy.arithmetic import UNIT32, gamma
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network
 from isonomy.networks.columns import schema_columns, settled
@@ -315,3 +316,53 @@ def test_a_feature_union_with_weights() -> None:
     )
     model = fitted(split(("n", union, NUMBERS)), lm.Ridge(), frame, frame["age"])
     agree(Network.from_sklearn(model, schema()), schema(), frame, own(model, frame))
+
+
+def test_missing_levels_of_an_ordinal_feature() -> None:
+    people = Schema.from_toml(
+        '[features.grade]\nkind = "ordinal"\ncategories = ["low", "mid", "high"]\nfill = "mid"\n'
+        "origin = 0.3\nunit = 0.7\n[features.z]\nlow = 0\nhigh = 1\n"
+    )
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"grade": draw.choice(["low", "mid", "high"], 80).astype(object), "z": draw.random(80)})
+    frame.loc[draw.random(80) < 0.3, "grade"] = np.nan
+    levels = [["low", "mid", "high", np.nan]]
+    for steps in (
+        make_pipeline(OrdinalEncoder(categories=levels), SimpleImputer(add_indicator=True)),
+        OrdinalEncoder(categories=levels, encoded_missing_value=-4),
+        make_pipeline(
+            SimpleImputer(strategy="constant", fill_value="high"), OrdinalEncoder(categories=[levels[0][:3]])
+        ),
+    ):
+        model = fitted(split(("g", steps, ["grade"]), remainder="passthrough"), lm.Ridge(), frame, frame["z"])
+        agree(Network.from_sklearn(model, people), people, frame, own(model, frame))
+
+
+def test_a_run_in_single_precision_stays_within_its_bound() -> None:
+    people, frame = schema(), rows(300, gaps=False)
+    scaler = StandardScaler().fit(frame[NUMBERS])
+    columns = schema_columns(people)
+    lines = settled(
+        columns[name].scaled(1 / Fraction(spread), shift=-Fraction(mean)).imputed(Fraction(0))  # type: ignore[union-attr]
+        for name, mean, spread in zip(NUMBERS, map(float, scaler.mean_), map(float, scaler.scale_), strict=True)
+    )
+    affine, x = affine_of(lines, people.width), people.encode(frame).x
+    raw = frame[NUMBERS].to_numpy(np.float32)
+    run = (raw - scaler.mean_.astype(np.float32)) / scaler.scale_.astype(np.float32)
+    magnitude, offset = (each.numpy() for each in affine.magnitudes())
+    # Two roundings more than the chain has: here the mean and the scale are rounded to single precision too.
+    bound = gamma(affine.roundings + 2, UNIT32) * (np.abs(x) @ magnitude.T + offset)
+    apart = np.abs(run - (x @ affine.weight.numpy().T + affine.bias.numpy()))
+    assert (apart <= bound).all()
+    assert apart.max() > 1e-3 * bound.max()
+
+
+def test_a_gap_that_the_model_spells_in_two_ways() -> None:
+    people = Schema.from_toml(
+        '[features.job]\ncategories = ["cook", "nurse"]\nmissing = "category"\nmissing_label = "?"\n'
+    )
+    frame = pd.DataFrame({"job": ["cook", "nurse", "?", None] * 10})
+    steps = make_pipeline(SimpleImputer(strategy="constant", fill_value="cook"), OneHotEncoder())
+    model = fitted(split(("j", steps, ["job"])), lm.Ridge(), frame, np.arange(40.0))
+    with pytest.raises(NetworkError, match="tells apart"):
+        Network.from_sklearn(model, people)

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, UNIT32, gamma
 from isonomy.bounds.activations import doubt, image, shape
+from isonomy.bounds.buffers import Buffers
 from isonomy.errors import NotANumberError
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Node, Select
 from isonomy.sets import Shape, norm_upper
@@ -76,6 +77,7 @@ class Interval:
         self.graph = graph
         self.run_unit = UNIT32 if float32_run else None
         self.amplification = _amplification(original or graph) if float32_run else 0.0
+        self.buffers = Buffers()
         self.eye = torch.eye(graph.input_width, dtype=torch.float64)
         self.negative_eye = -self.eye
         layers = [node.op for node in graph.nodes if isinstance(node.op, Affine)]
@@ -110,12 +112,18 @@ class Interval:
         last_use = {j: i for i, node in enumerate(self.graph.nodes) for j in node.inputs}
         if len(self.graph.nodes) == 1 or not all(map(_first, (self.graph.nodes[i] for i in self.graph.consumers[0]))):
             moves[0] = self.input(centre, sets)
-        for i, node in enumerate(self.graph.nodes[1:], start=1):
-            moves[i] = self.node(i, node, centre, sets, moves)
-            for j in node.inputs:
-                if last_use[j] == i:
-                    moves.pop(j, None)  # let memory go as soon as nobody reads it any more
-        return self.finish(moves[len(self.graph.nodes) - 1])
+        with self.buffers as buffers:
+            for i, node in enumerate(self.graph.nodes[1:], start=1):
+                moves[i] = self.node(i, node, centre, sets, moves)
+                for j in node.inputs:
+                    if last_use[j] == i and j in moves:  # nobody reads it any more
+                        read = moves.pop(j)
+                        buffers.give(read.point, read.shift, read.spread)
+            final = moves[len(self.graph.nodes) - 1]
+            found = self.finish(final)
+            found = replace(found, point=found.point.clone())
+            buffers.give(final.point, final.shift, final.spread)
+            return found
 
     def finish(self, final: Moves) -> Enclosure:
         """The outputs from the moves of the last node."""
@@ -169,7 +177,8 @@ class Interval:
 
     def _first_layer(self, i: int, op: Affine, centre: Tensor, sets: Shape | None) -> Moves:
         layer = self.prepared[i]
-        point = torch.addmm(op.bias, centre, op.weight.T)
+        point = self.buffers.take(len(centre), op.width_out, torch.float64)
+        torch.addmm(op.bias, centre, op.weight.T, out=point)
         size = norm_upper(centre, 2)
         largest = centre.abs().amax(1) if layer.merged else size
         # One outlier must not speak for the others.
@@ -194,14 +203,16 @@ class Interval:
 
     def _affine(self, i: int, op: Affine, x: Moves) -> Moves:
         layer = self.prepared[i]
-        point = torch.addmm(op.bias, x.point, op.weight.T)
+        rows, width = len(x.point), op.width_in
+        point = self.buffers.take(rows, op.width_out, torch.float64)
+        torch.addmm(op.bias, x.point, op.weight.T, out=point)
         size = norm_upper(x.point, 2)
         largest = x.point.abs().amax(1) if layer.merged else size
-        shift = x.shift @ layer.working.T
-        width = op.width_in
-        radius = torch.empty(len(x.point), layer.radius.shape[1], dtype=self.working)
-        if x.around:  # then |shift| ≤ spread
-            radius[:, :width] = x.spread * (1 + 2 * layer.pay)
+        shift = self.buffers.take(len(x.shift), op.width_out, self.working)
+        torch.mm(x.shift, layer.working.T, out=shift)
+        radius = self.buffers.take(rows, layer.radius.shape[1], self.working)
+        if x.around and len(x.spread) == rows:  # then |shift| ≤ spread
+            torch.mul(x.spread, 1 + 2 * layer.pay, out=radius[:, :width])
         else:
             radius[:, :width] = x.spread * (1 + layer.pay) + x.shift.abs() * layer.pay
         radius[:, width:] = 0.0
@@ -209,7 +220,9 @@ class Interval:
         radius[:, width + 1] = 1.0
         if layer.merged:
             radius[:, width + 2] = largest + (x.shift.abs() + x.spread).amax(1)
-        spread = radius @ layer.radius.T
+        spread = self.buffers.take(rows, op.width_out, self.working)
+        torch.mm(radius, layer.radius.T, out=spread)
+        self.buffers.give(radius)
         error = layer.norm * x.error + layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
         if self.run_unit is not None:
             reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
@@ -219,12 +232,24 @@ class Interval:
 
     def _relu(self, x: Moves, paid: bool) -> Moves:
         x = x if paid else settled(x, self.unit)
-        hinge = x.point.to(self.working, copy=True).neg_()
-        high, low = torch.maximum(x.shift + x.spread, hinge), torch.maximum(x.shift - x.spread, hinge)
+        rows, width = x.point.shape
+        hinge, high, low = (self.buffers.take(rows, width, self.working) for _ in range(3))
+        hinge.copy_(x.point).neg_()
+        for side, sign in ((high, 1.0), (low, -1.0)):
+            # Moves that all rows share are a single row, broadcast here.
+            ends = (
+                x.shift + sign * x.spread
+                if len(x.spread) < rows
+                else torch.add(x.shift, x.spread, alpha=sign, out=side)
+            )
+            torch.maximum(ends, hinge, out=side)
         spread = high.sub_(low).mul_(0.5)
         # (high + low)/2 − max(0, −z). Where no move passes the hinge, all three are the same number and give 0.
         shift = low.add_(spread).sub_(hinge.relu_())
-        return Moves(torch.relu(x.point), x.error, shift, spread, x.around)
+        self.buffers.give(hinge)
+        point = self.buffers.take(rows, width, torch.float64)
+        torch.clamp(x.point, min=0.0, out=point)
+        return Moves(point, x.error, shift, spread, x.around)
 
     def _activation(self, op: Activation, x: Moves) -> Moves:
         shift, spread = x.shift.double(), x.spread.double()

@@ -40,7 +40,7 @@ from isonomy.similarity.regions import MAX_BRANCHES
 Tier = Literal["interval", "tight", "optimised", "paper"]
 Arithmetic = Literal["float64", "float32"]
 
-CHUNK = 1024
+CHUNK = 2048
 """Individuals at a time: their activations stay in cache, and memory does not grow with the table."""
 
 
@@ -155,10 +155,12 @@ def certify_local(
     # Without a search everybody is their own counterpart, and the table need not be copied.
     lower, other = np.zeros(n), np.array(question.x) if attack else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if attack else question.x
+    chunk = np.empty((min(CHUNK, n), question.x.shape[1]))
     with shown("Certifying", progress) as tick:
         for start in range(0, n, CHUNK):
             rows = slice(start, min(start + CHUNK, n))
-            x = np.array(question.x[rows])
+            x = chunk[: rows.stop - start]
+            np.copyto(x, question.x[rows])  # the same memory for every chunk, and writable, as torch likes it
             upper[rows], kept[rows] = judged.chunk(start, x)
             if attack:
                 found = search(judged.graph, judged.ends, question.similarity, x, effort or Effort())

@@ -1,5 +1,7 @@
 """What is judged: a small graph of operations, the affine adapter in front of it, one reader per format."""
 
+from isonomy.networks.adapter import schema_adapter
+from isonomy.networks.check import Agreement, check_predictions
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Head, Input, Node, Select, compose
 from isonomy.networks.load import load_network
 from isonomy.networks.network import Network
@@ -9,6 +11,7 @@ __all__ = [
     "Activation",
     "Add",
     "Affine",
+    "Agreement",
     "Concat",
     "Graph",
     "Head",
@@ -16,7 +19,9 @@ __all__ = [
     "Network",
     "Node",
     "Select",
+    "check_predictions",
     "compose",
     "load_network",
+    "schema_adapter",
     "simplify",
 ]

@@ -120,7 +120,12 @@ class Builder:
             raise UnsupportedOperationError("a softmax is supported only over all features of an individual.")
         return self.unfinished(value, kind)
 
-    def positions(self, value: Value) -> npt.NDArray[np.int64]:
+    def ends_in_softmax(self, value: Value) -> bool:
+        """Whether a tensor is the probabilities of a softmax."""
+        op = self.nodes[value.node][0]
+        return isinstance(op, Unfinished) and op.kind == "softmax"
+
+    def positions(self, value: Any) -> npt.NDArray[np.int64]:
         """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
         return np.arange(self.batch * value.width).reshape(self.batch, *value.shape)
 
@@ -130,6 +135,13 @@ class Builder:
 
     def placed(self, value: Value, positions: Any) -> Value:
         """The tensor that holds at each place the entry of ``value`` that stood at that position."""
+        index, shape = self.sources(value, positions)
+        if index == tuple(range(value.width)):
+            return replace(value, shape=shape)
+        return Value(self._emit(Select(index), value.node), shape)
+
+    def sources(self, value: Any, positions: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Which feature of the same individual each place of a layout holds, and the shape of the places."""
         moved = np.asarray(positions)
         if moved.ndim < 1 or moved.shape[0] != self.batch or not moved.size:
             got = list(moved.shape[1:]) if moved.size else "nothing"
@@ -137,10 +149,7 @@ class Builder:
         index = moved.reshape(self.batch, -1) - np.arange(self.batch)[:, None] * value.width
         if (index != index[0]).any() or index.min() < 0 or index.max() >= value.width:
             raise NetworkError("the operation mixes individuals; each row of the table must be treated alike.")
-        shape = moved.shape[1:]
-        if np.array_equal(index[0], np.arange(value.width)):
-            return replace(value, shape=shape)
-        return Value(self._emit(Select(tuple(index[0].tolist())), value.node), shape)
+        return tuple(index[0].tolist()), moved.shape[1:]
 
     def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
         """A linear function of each individual, found from its values at the unit vectors, plus a bias."""

@@ -76,11 +76,12 @@ def guarded(path: Path, kind: str, read: Callable[[], tuple[Graph, Head]]) -> tu
     """Run a reader; whatever a damaged file breaks becomes one sentence."""
     try:
         return read()
-    except NetworkError as error:
-        raise type(error)(one_line(f"{path.name}: {error}")) from None
+    except (NetworkError, FileError) as error:
+        named = path.name in str(error)
+        raise type(error)(one_line(str(error) if named else f"{path.name}: {error}")) from error.__cause__
     except IsonomyError:
         raise
-    except Exception as error:
+    except Exception as error:  # a damaged file can break a parser anywhere
         reason = one_line(f"{type(error).__name__}: {error}")
         raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
 
@@ -101,6 +102,16 @@ def _onnx(path: Path, options: Options) -> _Result:
     return graph, head, options.schema is not None
 
 
+def _keras(path: Path, options: Options) -> _Result:
+    from isonomy.networks.keras_reader import read_keras
+
+    def read() -> tuple[Graph, Head]:
+        schema, head, output, reads = options.schema, options.head, options.output, options.reads
+        return read_keras(path, schema=schema, head=head, output=output, reads=reads)
+
+    return *guarded(path, "a Keras network", read), options.schema is not None
+
+
 def _nnet(path: Path, options: Options) -> _Result:
     from isonomy.networks.nnet_reader import read_nnet
 
@@ -111,6 +122,12 @@ def _state(path: Path, options: Options) -> _Result:
     from isonomy.networks.state_reader import read_state
 
     return *guarded(path, "a torch state dict", lambda: read_state(path, options.activation, options.head)), False
+
+
+def _pt2(path: Path, options: Options) -> _Result:
+    from isonomy.networks.pt2_reader import read_pt2
+
+    return *guarded(path, "a torch.export archive", lambda: read_pt2(path, options.head)), False
 
 
 def _skops(path: Path, options: Options) -> _Result:
@@ -125,9 +142,13 @@ def _skops(path: Path, options: Options) -> _Result:
 
 _READERS: dict[str, Callable[[Path, Options], _Result]] = {
     ".onnx": _onnx,
+    ".h5": _keras,
+    ".hdf5": _keras,
+    ".keras": _keras,
     ".nnet": _nnet,
     ".pt": _state,
     ".pth": _state,
+    ".pt2": _pt2,
     ".skops": _skops,
 }
 

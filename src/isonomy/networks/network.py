@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.networks.adapter import Reads
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
 from isonomy.networks.simplify import simplify
+from isonomy.population.schema import Schema
 
 __all__ = ["Head", "Network"]
 
@@ -61,6 +63,28 @@ class Network:
 
         graph, found = read_torch(module, width=width, head=head)
         return cls(graph, found, type(module).__name__ if name is None else name)
+
+    @classmethod
+    def from_sklearn(
+        cls,
+        estimator: Any,
+        schema: Schema | None = None,
+        *,
+        head: Head | Literal["auto"] = "auto",
+        reads: Reads = "auto",
+        name: str | None = None,
+    ) -> Network:
+        """Read a fitted scikit-learn estimator or whole pipeline; with a schema it reads the schema's coordinates.
+
+        The adapter is taken from the pipeline: raw columns by the names of its training table, so that the network
+        answers for raw rows. An estimator without names reads ``"raw"`` columns or ``"coordinates"``; ``reads`` says
+        which when their number does not. Outputs follow the order of the schema's classes. Without a schema a bare
+        estimator reads its own features.
+        """
+        from isonomy.networks.sklearn_reader import read_sklearn
+
+        graph, found = read_sklearn(estimator, schema, head=head, reads=reads)
+        return cls(graph, found, type(estimator).__name__ if name is None else name)
 
     @classmethod
     def from_layers(

@@ -21,9 +21,13 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import FileError, IsonomyError, NetworkError, UnsupportedOperationError
+from isonomy.networks.adapter import Reads, class_order
 from isonomy.networks.build import Builder, Constant, Value
 from isonomy.networks.graph import Graph, Head
+from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names, value_of
 from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
+from isonomy.networks.tables import Table, feed, numeric
+from isonomy.population.schema import Schema
 
 _BATCH = 3  # individuals in the nominal table when the file leaves their number open
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -32,12 +36,21 @@ _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
 def read_onnx(
-    path: str | Path, *, head: Head | Literal["auto"] = "auto", output: str | None = None
+    path: str | Path,
+    *,
+    schema: Schema | None = None,
+    head: Head | Literal["auto"] = "auto",
+    output: str | None = None,
+    reads: Reads = "auto",
 ) -> tuple[Graph, Head]:
-    """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several."""
+    """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
+
+    With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
+    input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
+    """
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-            return _Reader(_opened(Path(path)), output).read(head)
+            return _Reader(_opened(Path(path)), output, schema, reads).read(head)
     except NetworkError as error:
         raise type(error)(_one_line(f"{Path(path).name}: {error}")) from None
     except IsonomyError:
@@ -66,21 +79,43 @@ def _opened(path: Path) -> onnx.ModelProto:
 class _Reader:
     """One pass over the nodes that the chosen output needs."""
 
-    def __init__(self, model: onnx.ModelProto, output: str | None) -> None:
-        self.graph = model.graph
-        self.opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 0)
+    def __init__(self, model: onnx.ModelProto, output: str | None, schema: Schema | None, reads: Reads) -> None:
+        self.graph, self.schema = model.graph, schema
+        self.classes: tuple[str, ...] = ()
+        self.opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 1)
+        classical = next((each.version for each in model.opset_import if each.domain == "ai.onnx.ml"), 1)
         self.rules = onnx.checker.C.CheckerContext()
-        self.rules.ir_version, self.rules.opset_imports = max(model.ir_version, 3), {"": self.opset}
-        self.known: dict[str, Value | Moved | Constant] = {
+        self.rules.ir_version = max(model.ir_version, 3)
+        self.rules.opset_imports = {"": self.opset, "ai.onnx.ml": classical}
+        self.known: dict[str, Value | Table | Moved | Constant | None] = {
             each.name: numpy_helper.to_array(each) for each in self.graph.initializer
         }
         self.output = _chosen_output(self.graph.output, output)
         self.needed = _ancestors(self.graph.node, self.output)
-        self.source = _only_input(self.graph.input, self.known)
-        self.kind = self.source.type.tensor_type.elem_type
-        shape, batch = self._input_shape()
-        self.builder = Builder(shape, batch, self.source.name)
-        self.known[self.source.name] = self.builder.input
+        sources = [each for each in self.graph.input if each.name not in self.known]
+        if schema is None:
+            self.source = _only_input(sources)
+            self.kind = self.source.type.tensor_type.elem_type
+            shape, batch = self._input_shape(self.source)
+            self.builder = Builder(shape, batch, self.source.name)
+            self.known[self.source.name] = self.builder.input
+        else:
+            self.kind = TensorProto.FLOAT  # raw cells count the rounding of their reading themselves
+            self._feed(schema, reads, [each for each in sources if any(each.name in n.input for n in self.needed)])
+
+    def _feed(self, schema: Schema, reads: Reads, sources: list[onnx.ValueInfoProto]) -> None:
+        """Give each input its columns."""
+        if not sources:
+            raise NetworkError("it has no input that its output depends on.")
+        axes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in sources}
+        fixed = [sizes[0] for sizes in axes.values() if sizes and 0 < sizes[0] <= 4096]
+        self.builder = Builder((schema.width,), fixed[0] if fixed else _BATCH, "individual")
+        shapes = {name: tuple(max(size, 0) for size in sizes[1:]) for name, sizes in axes.items()}
+        if len(sources) == 1 and not all(shapes[sources[0].name] or (0,)):
+            shapes[sources[0].name], _ = self._input_shape(sources[0], cells=True)
+        if len(sources) > 1:  # one column each, unless the file says otherwise
+            shapes = {name: tuple(size or 1 for size in shape) for name, shape in shapes.items()}
+        self.known |= feed(schema, shapes, reads)
 
     def read(self, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
         for node in self.needed:
@@ -97,9 +132,16 @@ class _Reader:
         result = self.known.get(self.output)
         if isinstance(result, Moved):
             raise NetworkError(result.reason)
+        if isinstance(result, Table):
+            result = numeric(self.builder, result)
         if not isinstance(result, Value):
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
-        return self.builder.finish(result, head)
+        if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
+            head = "regression"
+        graph, found = self.builder.finish(result, head)
+        for op in class_order(self.schema, self.classes, found) if self.schema else ():
+            graph = graph.appended(op, "classes")
+        return graph, found
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
         """The outputs of one node."""
@@ -108,44 +150,65 @@ class _Reader:
                 raise NetworkError(f"it reads '{name}', which nothing before it gives.")
         operands = [self.known[name] if name else None for name in node.input]
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        constant = not any(isinstance(each, Value | Moved) for each in operands)
-        standard = node.domain in ("", "ai.onnx")
+        constant = not any(isinstance(each, Value | Table | Moved) for each in operands)
+        standard, classical = node.domain in ("", "ai.onnx"), node.domain == "ai.onnx.ml"
         steady = "Random" not in node.op_type and node.op_type not in _UNSTEADY
-        if not standard or not (node.op_type in RULES or (constant and steady)):
+        cells = any(isinstance(each, Table) for each in operands) and node.op_type in TABLES
+        if classical and constant:
+            raise UnsupportedOperationError(f"{node.op_type} is supported only on what depends on the individual.")
+        if not (classical and node.op_type in CLASSICAL) and (
+            not standard or not (node.op_type in RULES or cells or (constant and steady))
+        ):
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
-            supported = ", ".join(sorted(RULES))
+            trees = "boosted trees cannot be read, networks and linear models can: " if "Tree" in node.op_type else ""
+            supported = ", ".join(sorted({*RULES, *CLASSICAL}))
             raise UnsupportedOperationError(
-                f"{label} is not among the supported: {supported}, and every operator on constants alone."
+                f"{trees}{label} is not among the supported: {supported}, and every operator on constants alone."
             )
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
         if constant:
             return reference(node, self.opset, operands)
+        call = Call(self.builder, self.opset, node, attributes, self.kind)
+        if classical:
+            if any(isinstance(each, Moved) for each in operands):
+                raise NetworkError("the batch axis must be first.")
+            self.classes = class_names(attributes) or self.classes
+            result = CLASSICAL[node.op_type](call, *operands)
+            return result if isinstance(result, tuple) else (result,)
+        if cells:
+            result = TABLES[node.op_type](call, *operands)
+            if result is not None:
+                return result if isinstance(result, tuple) else (result,)
+        operands = [value_of(call, each) for each in operands]
         moved = next((each for each in operands if isinstance(each, Moved)), None)
         if moved and RULES[node.op_type] is not layout:
             raise NetworkError(moved.reason)
-        call = Call(self.builder, self.opset, node, attributes, self.kind)
+        if node.op_type not in RULES:
+            raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
         result = RULES[node.op_type](call, *operands)
         return result if isinstance(result, tuple) else (result,)
 
-    def _input_shape(self) -> tuple[tuple[int, ...], int]:
+    def _input_shape(self, source: onnx.ValueInfoProto, *, cells: bool = False) -> tuple[tuple[int, ...], int]:
         """The shape of the features of one individual, and how many individuals the file expects."""
-        tensor = self.source.type.tensor_type
+        tensor = source.type.tensor_type
         sizes = [each.dim_value for each in tensor.shape.dim] if tensor.HasField("shape") else [0, 0]
-        if self.kind not in _FLOATS:
-            readers = [node for node in self.needed if self.source.name in node.input]
+        if tensor.elem_type not in _FLOATS and not cells:
+            readers = [node for node in self.needed if source.name in node.input]
             if not readers or any(node.op_type != "Cast" for node in readers):
-                raise NetworkError(f"the input '{self.source.name}' must hold floating-point numbers.")
+                raise NetworkError(
+                    f"the input '{source.name}' must hold floating-point numbers, or a schema must describe its cells."
+                )
         if len(sizes) < 2:
-            raise NetworkError(f"the input '{self.source.name}' must have two axes, individuals and features.")
+            raise NetworkError(f"the input '{source.name}' must have two axes, individuals and features.")
         if len(sizes) == 2 and sizes[1] < 1:
-            sizes[1] = self._first_width()
-        if min(sizes[1:]) < 1:
-            raise NetworkError(f"the input '{self.source.name}' does not say how many features it has.")
+            sizes[1] = self._first_width(source.name)
+        if min(sizes[1:]) < 1 and not cells:
+            raise NetworkError(f"the input '{source.name}' does not say how many features it has.")
         return tuple(sizes[1:]), sizes[0] if 0 < sizes[0] <= 4096 else _BATCH
 
-    def _first_width(self) -> int:
+    def _first_width(self, source: str) -> int:
         """The number of features as the first layer tells it; 0 when it does not."""
-        same = {self.source.name}
+        same = {source}
         for node in self.needed:
             if node.input and node.input[0] in same:
                 weight = self.known.get(node.input[1]) if len(node.input) > 1 else None
@@ -177,12 +240,12 @@ def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -
     return names[0]
 
 
-def _only_input(inputs: Iterable[onnx.ValueInfoProto], constants: dict[str, Any]) -> onnx.ValueInfoProto:
-    real = [each for each in inputs if each.name not in constants]
-    if len(real) != 1:
-        names = ", ".join(f"'{each.name}'" for each in real) or "none"
-        raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}.")
-    return real[0]
+def _only_input(inputs: list[onnx.ValueInfoProto]) -> onnx.ValueInfoProto:
+    if len(inputs) != 1:
+        names = ", ".join(f"'{each.name}'" for each in inputs) or "none"
+        advice = "; for one input per raw column give the schema" if len(inputs) > 1 else ""
+        raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}{advice}.")
+    return inputs[0]
 
 
 def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:

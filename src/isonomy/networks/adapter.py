@@ -1,0 +1,355 @@
+"""How a model reads the individuals of a schema: from fair coordinates to the numbers that it was trained on.
+
+A model file without its preprocessing says nothing about columns, scales and encodings. The table ``[model.inputs]``
+of the schema says it, column by column, in the order in which the model reads them:
+
+.. code-block:: toml
+
+    [model.inputs]
+    columns = ["age", "income", "sex", "job"]   # default: every feature with seen = true, in the schema's order
+    scale = "none"                              # for all numbers without a table of their own (default "none")
+
+    [model.inputs.age]
+    scale = "standard"                          # (value - mean) / std
+    mean = 38.6
+    std = 13.6
+
+    [model.inputs.income]
+    scale = "minmax"                            # (value - min) / (max - min); to = [-1, 1] for another range
+    min = 0
+    max = 250000
+    missing = 40000                             # what the model reads for a missing value (default: the schema's fill)
+    indicator = true                            # and a 0/1 column after it
+
+    [model.inputs.sex]
+    encode = "onehot"                           # the default for categories
+    categories = ["male", "female"]             # in the model's order (default: the schema's)
+    drop = "first"                              # or "if_binary", or the name of a category
+
+    [model.inputs.job]
+    encode = "ordinal"                          # the position in categories; "index" feeds an embedding
+
+Scales: ``none`` (the raw value), ``coordinate`` (the fair coordinate), ``standard`` (mean, std), ``minmax`` (min, max,
+to), ``robust`` (center, scaling), ``maxabs`` (max), ``affine`` (factor, offset). Encodings: ``onehot``, ``ordinal``,
+``index``, and ``values`` with ``values = { female = 0, male = 1 }``; an encoding can be followed by a scale.
+
+**Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import torch
+
+from isonomy.errors import NetworkError, ParameterError, SchemaError, template
+from isonomy.networks.affine import Affine
+from isonomy.networks.columns import (
+    Choice,
+    Column,
+    Number,
+    as_choice,
+    as_number,
+    cell_of,
+    coordinate_columns,
+    schema_columns,
+    settled,
+    shown,
+)
+from isonomy.networks.graph import Head, Operation, Select
+from isonomy.networks.lines import ZERO, Line, affine_of, exact
+from isonomy.population.schema import Schema
+
+Reads = Literal["auto", "raw", "coordinates"]
+_Entries = Mapping[str, Any]
+
+
+def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
+    """The affine map from fair coordinates to the ``width`` numbers that a model reads.
+
+    It follows ``[model.inputs]`` when the schema has it. Otherwise the model reads coordinates as they are (all of
+    them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.
+    """
+    columns = model_columns(schema, width=width, reads=reads)
+    return affine_of(settled(columns), schema.width)
+
+
+def model_columns(
+    schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
+) -> list[Column]:
+    """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
+    if reads not in ("auto", "raw", "coordinates"):
+        raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
+    raw: Mapping[str, Column] = schema_columns(schema)
+    if names is not None:
+        coordinates: Mapping[str, Column] = {each.name: each for each in coordinate_columns(schema)}
+        for kind, table in (("raw", raw), ("coordinates", coordinates)):
+            if reads in ("auto", kind) and all(name in table for name in names):
+                return [table[name] for name in names]
+        strange = next((name for name in names if name not in raw), names[0])
+        near = difflib.get_close_matches(strange, raw, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
+        raise NetworkError(f"the model reads a column '{strange}' that the schema lacks; {advice}")
+    if schema.inputs and reads == "auto":
+        columns = input_columns(schema)
+        if width not in (None, len(columns)):
+            raise NetworkError(f"[model.inputs] gives {len(columns)} numbers, but the model reads {width}.")
+        return columns
+    return _by_number(schema, raw, width, reads)
+
+
+def _by_number(schema: Schema, raw: Mapping[str, Column], width: int | None, reads: Reads) -> list[Column]:
+    """Columns without names: their number must leave one reading only."""
+    seen = [raw[feature.name] for feature in schema.features if feature.seen]
+    readings: dict[str, list[list[Column]]] = {
+        "raw": [list(raw.values()), seen],
+        "coordinates": [list(coordinate_columns(schema)), list(coordinate_columns(schema, seen=True))],
+    }
+    if reads != "auto":
+        readings = {reads: readings[reads]}
+    fitting = [(kind, each) for kind, both in readings.items() for each in both if width in (None, len(each))]
+    counts = " or ".join(str(n) for n in sorted({len(each) for both in readings.values() for each in both}))
+    if not fitting:
+        raise NetworkError(
+            f"the model reads {width} numbers, where the schema would give {counts}: write [model.inputs] in the "
+            "schema to say which columns it reads, how scaled and encoded."
+        )
+    kinds = {kind for kind, _ in fitting}
+    same = all(feature.unit == 1 and feature.origin == 0 for feature in schema.features)
+    if len(kinds) > 1 and not same and width is not None:
+        raise NetworkError(
+            f"the model reads {width} numbers, which may be the raw columns or the schema's coordinates: say "
+            "reads='raw' or reads='coordinates'."
+        )
+    return fitting[-1 if len(kinds) > 1 else 0][1]
+
+
+def class_order(schema: Schema, own: Sequence[str], head: Head) -> list[Operation]:
+    """What puts the raw outputs of a model with named classes into the order of the schema's classes.
+
+    Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's
+    order.
+    """
+    if schema.label is None or head == "regression" or not own:
+        return []
+    wanted = schema.label.classes
+    if not wanted:
+        raise NetworkError(f"it is a classifier, but the label '{schema.label.column}' has no classes in the schema.")
+    if set(wanted) != set(own):
+        if list(own) in ([str(i) for i in range(len(wanted))], ["False", "True"]) and len(own) == len(wanted):
+            return []
+        raise NetworkError(f"its classes {list(own)} are not those of the schema, {list(wanted)}.")
+    if list(wanted) == list(own):
+        return []
+    if head == "sigmoid":
+        return [Affine.of(-torch.ones(1, 1, dtype=torch.float64), roundings=0)]
+    return [Select(tuple(list(own).index(each) for each in wanted))]
+
+
+def input_columns(schema: Schema) -> list[Column]:
+    """The columns that ``[model.inputs]`` describes, one for each number that the model reads."""
+    raw = schema_columns(schema)
+    tables = {key: value for key, value in schema.inputs.items() if isinstance(value, Mapping)}
+    _known_keys({key: 0 for key in schema.inputs if key not in tables}, ("columns", "scale"), "[model.inputs]")
+    for key in tables:
+        _one_of(key, raw, "[model.inputs]", "column of the schema")
+    order = schema.inputs.get("columns", [feature.name for feature in schema.features if feature.seen])
+    if not isinstance(order, list) or not order or not all(isinstance(each, str) for each in order):
+        raise SchemaError(f"[model.inputs] key 'columns' must be a list of column names. Got {order!r}.")
+    unused = next((key for key in tables if key not in order), None)
+    if unused is not None:
+        raise SchemaError(f"[model.inputs.{unused}] describes a column that 'columns' does not list.")
+    made: list[Column] = []
+    for name in order:
+        _one_of(name, raw, "[model.inputs] key 'columns'", "column of the schema")
+        where = f"[model.inputs.{name}]"
+        start = schema.slices[name].start
+        try:
+            made += _inputs(raw[name], start, tables.get(name, {}), schema.inputs.get("scale", "none"), where)
+        except NetworkError as error:
+            raise SchemaError(f"{where}: {error}") from None
+    return made
+
+
+def _inputs(column: Column, start: int, table: _Entries, usual: Any, where: str) -> list[Column]:
+    """What the model reads of one column: encoded, then filled, then scaled, then the indicator of a gap."""
+    choice = isinstance(column, Choice)
+    encode = table.get("encode", ("onehot" if column.marks else "ordinal") if isinstance(column, Choice) else "number")
+    if "scale" in table and "encode" not in table:
+        encode = "number" if _numeric(column) else "ordinal"
+    own, encoding = _one_of(encode, _ENCODINGS, where, "encoding")
+    scale = table.get("scale", "none" if choice or encode != "number" else usual)
+    keys, scaling = _one_of(scale, _SCALES, where, "scale")
+    _known_keys(table, ("scale", "encode", "missing", "indicator", *own, *keys), where)
+    read = encoding(column, table, where)
+    if scale == "coordinate":
+        if choice and not (isinstance(column, Choice) and column.rank):
+            raise SchemaError(f'{where}: the coordinates of a category are its one-hot block: write encode = "onehot".')
+        read = [Number(column.name, Line.coordinate(start))]
+    elif scale != "none":
+        given = {key: _number(table, key, where) for key in keys if key != "to"}
+        factor, shift, offset = scaling(given, table, where)
+        read = [_filled(as_number(each), column, table, where).scaled(factor, offset, shift=shift) for each in read]
+    elif encode != "index":
+        read = [_filled(as_number(each), column, table, where) for each in read]
+    return [*read, *_indicator(column, table, where)]
+
+
+def _numeric(column: Column) -> bool:
+    """Whether a column can be read as a number without an encoding."""
+    try:
+        as_number(column)
+    except NetworkError:
+        return False
+    return True
+
+
+def _filled(number: Number, column: Column, table: _Entries, where: str) -> Number:
+    """A missing cell reads what the table says, or what the schema fills it with."""
+    if number.flag is None:
+        return number
+    if "missing" in table:
+        return number.imputed(_number(table, "missing", where))
+    if isinstance(column, Choice) and column.rank is None:
+        return number  # no fill in the schema: refused where it would be read
+    return number.imputed(column.filled)
+
+
+def _indicator(column: Column, table: _Entries, where: str) -> list[Column]:
+    wanted = table.get("indicator", False)
+    if not isinstance(wanted, bool):
+        raise SchemaError(f"{where} key 'indicator' must be true or false. Got {wanted!r}.")
+    if not wanted:
+        return []
+    flag = column.flag
+    if isinstance(column, Choice) and column.rank is None and any(None in cells for cells in column.spellings):
+        flag = column.lookup([Fraction(None in cells) for cells in column.spellings])
+    if flag is None:
+        raise SchemaError(f"{where}: the schema does not let this column be missing, so it has no indicator.")
+    return [Number(column.name, flag)]
+
+
+def _onehot(column: Column, table: _Entries, where: str) -> list[Column]:
+    choice = as_choice(column)
+    names = _categories(choice, table, where)
+    drop = table.get("drop", "none")
+    dropped = cell_of(drop)
+    if drop == "first" or (drop == "if_binary" and len(names) == 2):
+        dropped = names[0]
+    elif drop not in ("none", "if_binary") and dropped not in names:
+        raise SchemaError(f"{where} key 'drop' must be first, if_binary or one of the categories. Got {drop!r}.")
+    at = _positions(choice, names, where)
+    kept = [i for i, name in enumerate(names) if name != dropped]
+    return [Number(choice.name, choice.lookup([Fraction(i == j) for j in at])) for i in kept]
+
+
+def _ordinal(column: Column, table: _Entries, where: str) -> list[Column]:
+    choice = as_choice(column)
+    gap = choice.flag is None  # else a missing cell has no position, but a fill
+    places = _positions(choice, _categories(choice, table, where, gap), where, gap)
+    values: list[Fraction | None] = [None if place is None else Fraction(place) for place in places]
+    return [choice.numbers(values)]
+
+
+def _index(column: Column, table: _Entries, where: str) -> list[Column]:
+    choice = as_choice(column)
+    at = _positions(choice, _categories(choice, table, where), where)
+    return [replace(choice, spellings=tuple((str(place),) for place in at))]
+
+
+def _values(column: Column, table: _Entries, where: str) -> list[Column]:
+    choice, given = as_choice(column), table.get("values")
+    if not isinstance(given, Mapping):
+        raise SchemaError(f"{where} needs 'values', such as {{ female = 0, male = 1 }}. Got {given!r}.")
+    known = {cell_of(name): exact(value, f"{where}: the value of {name!r}") for name, value in given.items()}
+    return [choice.numbers(choice.found(known, _unknown(choice, where, "values")))]
+
+
+def _categories(choice: Choice, table: _Entries, where: str, gap: bool = True) -> list[Any]:
+    """The categories in the model's order."""
+    listed = table.get("categories")
+    if listed is None:
+        return [cells[0] for cells in choice.spellings][: len(choice.spellings) - (not gap)]
+    names = [cell_of(each) for each in listed] if isinstance(listed, list) else []
+    if not names or len(set(names)) != len(names):
+        raise SchemaError(f"{where} key 'categories' must be a list of different names. Got {listed!r}.")
+    return names
+
+
+def _positions(choice: Choice, names: list[Any], where: str, gap: bool = True) -> list[Any]:
+    """The place of each value of the schema among the model's categories; None for a gap that has no place."""
+    known = {name: place for place, name in enumerate(names)}
+    refuse = _unknown(choice, where, "categories")
+    return choice.found(known, lambda cells: None if not gap and None in cells else refuse(cells))
+
+
+def _unknown(choice: Choice, where: str, key: str) -> Callable[[Any], Any]:
+    def refuse(cells: Sequence[str | None]) -> Any:
+        raise SchemaError(f"{where} key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
+
+    return refuse
+
+
+_Scaling = Callable[[Mapping[str, Fraction], _Entries, str], tuple[Fraction, Fraction, Fraction]]
+
+
+def _minmax(given: Mapping[str, Fraction], table: _Entries, where: str) -> tuple[Fraction, Fraction, Fraction]:
+    span, ends = given["max"] - given["min"], table.get("to", [0, 1])
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise SchemaError(f"{where} key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
+    low, high = (exact(end, f"{where} key 'to'") for end in ends)
+    return (high - low) / _divisor(span, "max - min", where), -given["min"], low
+
+
+def _standard(centre: str, spread: str) -> _Scaling:
+    return lambda given, _, where: (1 / _divisor(given[spread], spread, where), -given.get(centre, ZERO), ZERO)
+
+
+def _divisor(value: Fraction, key: str, where: str) -> Fraction:
+    if not value:
+        raise SchemaError(f"{where}: {key!r} must not be zero.")
+    return value
+
+
+# scale -> its keys, and from their values (factor, shift, offset) of (value + shift) * factor + offset
+_SCALES: dict[str, tuple[tuple[str, ...], _Scaling]] = {
+    "none": ((), lambda given, table, where: (Fraction(1), ZERO, ZERO)),
+    "coordinate": ((), lambda given, table, where: (Fraction(1), ZERO, ZERO)),
+    "standard": (("mean", "std"), _standard("mean", "std")),
+    "robust": (("center", "scaling"), _standard("center", "scaling")),
+    "minmax": (("min", "max", "to"), _minmax),
+    "maxabs": (("max",), _standard("", "max")),
+    "affine": (("factor", "offset"), lambda given, table, where: (given["factor"], ZERO, given["offset"])),
+}
+# encoding -> its keys, and the columns that it makes
+_ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries, str], list[Column]]]] = {
+    "number": ((), lambda column, table, where: [as_number(column)]),
+    "onehot": (("categories", "drop"), _onehot),
+    "ordinal": (("categories",), _ordinal),
+    "index": (("categories",), _index),
+    "values": (("values",), _values),
+}
+
+
+def _number(table: _Entries, key: str, where: str) -> Fraction:
+    value = table.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SchemaError(f"{where} needs {key!r}, a number. Got {value!r}.")
+    return exact(value, f"{where} key {key!r}")
+
+
+def _one_of(key: Any, known: Mapping[str, Any], where: str, what: str) -> Any:
+    if not isinstance(key, str) or key not in known:
+        near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"these are: {', '.join(map(repr, known))}."
+        raise SchemaError(f"{where}: {key!r} is not a {what}; {advice}")
+    return known[key]
+
+
+def _known_keys(table: _Entries, known: Sequence[str], where: str) -> None:
+    for key in table:
+        _one_of(key, dict.fromkeys(known), where, "key that belongs here")

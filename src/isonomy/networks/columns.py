@@ -1,0 +1,209 @@
+"""A table of raw rows, column by column, as functions of the fair coordinates.
+
+Pipelines read raw cells: numbers, texts, gaps. A :class:`Number` is a cell that holds a number, as an exact line of the
+coordinates, possibly with a flag that says it is missing; a :class:`Choice` is a cell that holds one of finitely many
+values. Whatever turns a choice into numbers (one-hot, codes, an embedding) is a lookup, and a lookup is affine: on a
+one-hot block always, on the rank of an ordinal feature when the values grow in equal steps.
+
+The coordinate ``c`` of a number stands for the raw value ``c * unit + origin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from isonomy.errors import NetworkError
+from isonomy.networks.lines import ZERO, Line, exact, weighted
+from isonomy.population.cells import text_of
+from isonomy.population.feature import Feature
+from isonomy.population.schema import Schema
+
+Cell = str | None  # the text of a cell; None is a missing one
+_LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number; where ``flag`` is 1 the cell is missing and the line reads ``filled``. ``whole``: its range."""
+
+    name: str
+    line: Line
+    flag: Line | None = None
+    filled: Fraction = ZERO
+    whole: tuple[int, int] | None = None
+
+    def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
+        """``(value + shift) * factor + offset``; a missing cell stays missing."""
+        line = self.line.plus(shift).times(factor).plus(offset)
+        return replace(self, line=line, filled=(self.filled + shift) * factor + offset, whole=None)
+
+    def imputed(self, value: Fraction) -> Number:
+        """A missing cell reads ``value``: exact, since the line is at its fill where the flag is 1."""
+        if self.flag is None:
+            return self
+        line = self.line
+        if value != self.filled:
+            line = line.plus(self.flag.times(value - self.filled))
+        return Number(self.name, line)
+
+    def settled(self) -> Line:
+        """The line, once no cell can be missing."""
+        if self.flag is not None:
+            raise NetworkError(
+                f"column '{self.name}' may be missing, but nothing in the model fills it: give the pipeline an "
+                "imputer, or [model.inputs] a 'missing' value."
+            )
+        return self.line
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of finitely many values; ``spellings[i]`` are the cells that mean value ``i``.
+
+    Either ``marks`` holds the 0/1 indicator of each value, or ``rank`` is the position of the value; then the last
+    value may be the missing one, marked by ``flag``, where the rank reads ``filled``.
+    """
+
+    name: str
+    spellings: tuple[tuple[Cell, ...], ...]
+    marks: tuple[Line, ...] = ()
+    rank: Line | None = None
+    flag: Line | None = None
+    filled: Fraction = ZERO
+
+    def lookup(self, values: Sequence[Fraction]) -> Line:
+        """The line that is ``values[i]`` at value ``i``."""
+        if self.rank is None:
+            return weighted(self.marks, values)
+        ranked = values[: len(values) - (self.flag is not None)]
+        step = ranked[1] - ranked[0] if len(ranked) > 1 else ZERO
+        if any(value != ranked[0] + step * i for i, value in enumerate(ranked)):
+            raise NetworkError(
+                f"column '{self.name}' is one coordinate in the schema, but the model gives each of its "
+                f'{len(ranked)} values a number of its own: declare it as kind = "categorical".'
+            )
+        line = self.rank.times(step).plus(ranked[0]) if step else Line.of(ranked[0])
+        if self.flag is not None:
+            line = line.plus(self.flag.times(values[-1] - (ranked[0] + step * self.filled)))
+        return line
+
+    def numbers(self, values: Sequence[Fraction | None]) -> Number:
+        """The number that is ``values[i]`` at value ``i``, missing where that is None."""
+        line = self.lookup([ZERO if value is None else value for value in values])
+        if None not in values:
+            return Number(self.name, line)
+        return Number(self.name, line, self.lookup([Fraction(value is None) for value in values]))
+
+    def respelled(self, old: Cell, new: Cell) -> Choice:
+        """Cells that read ``old`` read ``new`` from here on."""
+        spellings = tuple(tuple(new if cell == old else cell for cell in cells) for cells in self.spellings)
+        return replace(self, spellings=spellings)
+
+    def found(self, known: Mapping[Cell, _T], otherwise: Callable[[tuple[Cell, ...]], _T]) -> list[_T]:
+        """What a model that knows some cells makes of each value; ``otherwise`` of one that it does not know.
+
+        Several spellings of the missing value (an empty cell, "?") count as far as the model knows them, and must then
+        mean the same to it.
+        """
+        results = []
+        for spellings in self.spellings:
+            hits = [known[cell] for cell in spellings if cell in known]
+            if any(hit != hits[0] for hit in hits[1:]):
+                listed = ", ".join(map(shown, (cell for cell in spellings if cell in known)))
+                raise NetworkError(f"column '{self.name}': the model tells apart {listed}, one value in the schema.")
+            results.append(hits[0] if hits else otherwise(spellings))
+        return results
+
+
+Column = Number | Choice
+
+
+def schema_columns(schema: Schema) -> dict[str, Column]:
+    """Every column of a raw table that fits the schema, as a function of the coordinates."""
+    return {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
+
+
+def coordinate_columns(schema: Schema, *, seen: bool = False) -> list[Number]:
+    """The coordinates themselves, all of them or those that the model reads."""
+    kept = schema.seen_coordinates | (not seen)
+    names = schema.coordinate_names
+    return [Number(names[i], Line.coordinate(i)) for i in range(schema.width) if kept[i]]
+
+
+def as_number(column: Column) -> Number:
+    """A column read as a number: categories only where their names are numbers."""
+    if isinstance(column, Number):
+        return column
+    values: list[Fraction | None] = []
+    for spellings in column.spellings:
+        try:
+            found = None if None in spellings else exact(spellings[0], "")
+        except NetworkError:
+            raise NetworkError(
+                f"column '{column.name}' holds categories such as {spellings[0]!r}, but the model reads a number."
+            ) from None
+        values.append(found)
+    return column.numbers(values)
+
+
+def as_choice(column: Column) -> Choice:
+    """A column read as one of finitely many values: numbers only where they are whole and few."""
+    if isinstance(column, Choice):
+        return column
+    if column.whole is None:
+        raise NetworkError(
+            f"column '{column.name}' is a number, but the model treats each of its values apart: declare it as "
+            'kind = "categorical" in the schema.'
+        )
+    low, high = column.whole
+    spellings: list[tuple[Cell, ...]] = [(str(k),) for k in range(low, high + 1)]
+    spellings += [(None,)] * (column.flag is not None)
+    return Choice(
+        column.name,
+        tuple(spellings),
+        rank=column.line.plus(Fraction(-low)),
+        flag=column.flag,
+        filled=column.filled - low,
+    )
+
+
+def settled(columns: Iterable[Column]) -> list[Line]:
+    """The lines of columns that are numbers by now."""
+    return [as_number(column).settled() for column in columns]
+
+
+def cell_of(value: Any) -> Cell:
+    """The text by which a cell is known; None for a gap."""
+    return None if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)) else text_of(value)
+
+
+def shown(cell: Cell) -> str:
+    """A cell in an error message."""
+    return "a missing value" if cell is None else repr(cell)
+
+
+def _column(feature: Feature, start: int) -> Column:
+    """One column of the raw table; its coordinates begin at ``start``."""
+    gap: tuple[Cell, ...] = (feature.missing_label, *feature.missing_values, None)
+    if feature.kind == "categorical":
+        open_ = feature.missing == "category"
+        spellings = tuple(gap if open_ and level == feature.missing_label else (level,) for level in feature.levels)
+        marks = tuple(Line.coordinate(start + i) for i in range(feature.width))
+        return Choice(feature.name, spellings, marks)
+    unit, origin = Fraction(feature.unit), Fraction(feature.origin)
+    # A run computes the raw value from the coordinate (two roundings) and reads it in its own precision (one).
+    raw = Line.coordinate(start).times(unit).plus(origin)
+    raw = raw.rounded(3 - raw.roundings)
+    flag = Line.coordinate(start + 1) if feature.flagged else None
+    filled = Fraction(feature.coordinate(feature.fill_value)) * unit + origin if feature.flagged else ZERO
+    if feature.kind == "ordinal":
+        levels: tuple[tuple[Cell, ...], ...] = tuple((level,) for level in feature.levels)
+        return Choice(feature.name, (*levels, gap) if flag else levels, rank=raw, flag=flag, filled=filled)
+    few = feature.kind == "integer" and feature.high - feature.low < _LARGEST_RANGE
+    return Number(feature.name, raw, flag, filled, (int(feature.low), int(feature.high)) if few else None)

@@ -1,0 +1,245 @@
+"""Read dense Keras networks, ``.h5`` and ``.keras``, without Keras or TensorFlow.
+
+Both formats hold a description of the layers (JSON) and their weights (HDF5). The description is interpreted from the
+inputs to one output by the table :data:`LAYERS`; with a schema an embedding reads a raw column.
+
+**Safety.** Nothing in the file is executed: a ``Lambda`` layer or a custom one is refused by its name, and weights
+that HDF5 would fetch from another file are refused.
+**Soundness.** A layer is read by its name and its whole meaning: an option that changes it and is not known here is
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
+from isonomy.networks.adapter import Reads
+from isonomy.networks.build import Builder, Constant, Value
+from isonomy.networks.graph import Graph, Head
+from isonomy.networks.hdf5 import Stored, read_hdf5
+from isonomy.networks.keras_layers import LAYERS, Layer
+from isonomy.networks.tables import Table, embedded, feed, numeric
+from isonomy.population.schema import Schema
+
+_LARGEST = 2**28  # bytes of one member of the archive, and of one array
+_BATCH = 3
+
+
+def read_keras(
+    path: Path,
+    *,
+    schema: Schema | None = None,
+    head: Head | Literal["auto"] = "auto",
+    output: str | None = None,
+    reads: Reads = "auto",
+) -> tuple[Graph, Head]:
+    """The graph of a Keras file up to its raw outputs, and its head."""
+    if path.suffix.lower() == ".keras":
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(_member(archive, "config.json"))
+            stored = read_hdf5(_member(archive, "model.weights.h5"))
+        layers = _described(config)
+        weights = _by_class(stored, layers)
+    else:
+        stored = read_hdf5(path)
+        written = stored.text("", "model_config")
+        if not isinstance(written, str):
+            raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
+        config = json.loads(written)
+        layers = _described(config)
+        weights = _by_name(stored, layers)
+    model = _Model(config, layers, weights, schema, reads)
+    return model.builder.finish(model.output(output), head)
+
+
+class _Model:
+    """Layers by name, and the tensors that they give."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        layers: list[Layer],
+        weights: Mapping[str, list[Constant]],
+        schema: Schema | None,
+        reads: Reads,
+    ) -> None:
+        self.layers = {layer.name: layer for layer in layers}
+        self.weights, self.waiting = weights, set[tuple[str, int]]()
+        self.sequential = config["class_name"] == "Sequential"
+        self.inner = config["config"] if isinstance(config["config"], Mapping) else {}
+        shapes = self._input_shapes(layers)
+        self.known: dict[tuple[str, int], Value | Table] = {}
+        if schema is None:
+            if len(shapes) != 1:
+                raise NetworkError(f"it has several inputs, {', '.join(map(repr, shapes))}: give the schema.")
+            ((name, shape),) = shapes.items()
+            self.builder = Builder(shape, _BATCH, name)
+            self.known[name, 0] = self.builder.input
+        else:
+            self.builder = Builder((schema.width,), _BATCH, "individual")
+            self.known |= {(name, 0): table for name, table in feed(schema, shapes, reads).items()}
+
+    def output(self, wanted: str | None) -> Value:
+        """The tensor of the last layer, or of the output that is asked for."""
+        if self.sequential:
+            return self._along(list(self.layers.values()))
+        ends = _histories(self.inner.get("output_layers", []))
+        named = {name: (name, node) for name, node in ends}
+        if len(ends) > 1 and wanted not in named:
+            raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
+        if not ends or (wanted is not None and wanted not in named):
+            raise NetworkError(f"there is no output '{wanted}'." if wanted else "it has no output.")
+        return self._numbers(self._value(*(named[wanted] if wanted else ends[0])))
+
+    def _along(self, layers: list[Layer]) -> Value:
+        (value,) = self.known.values()
+        for layer in layers:
+            if layer.kind != "InputLayer":
+                value = self._applied(layer, [value])
+        return self._numbers(value)
+
+    def _value(self, name: str, node: int) -> Value | Table:
+        """The tensor that a layer gives at one of its uses."""
+        key = (name, node)
+        if key not in self.known:
+            layer = self.layers.get(name)
+            if layer is None or key in self.waiting or not 0 <= node < len(layer.inbound):
+                raise NetworkError(f"its layers are not connected: '{name}' cannot be reached.")
+            self.waiting.add(key)
+            self.known[key] = self._applied(layer, [self._value(*each) for each in layer.inbound[node]])
+        return self.known[key]
+
+    def _applied(self, layer: Layer, read: list[Value | Table]) -> Value | Table:
+        self.builder.at = layer.name
+        weights = self.weights.get(layer.name, [])
+        try:
+            if layer.kind == "Embedding":
+                if len(read) != 1 or not isinstance(read[0], Table) or len(weights) != 1:
+                    raise NetworkError("it reads a raw column: give the schema that describes it.")
+                return embedded(read[0], weights[0])
+            rule = LAYERS.get(layer.kind)
+            if rule is None:
+                known = ", ".join(sorted([*LAYERS, "Embedding"]))
+                raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
+            return rule(self.builder, layer, weights, *map(self._numbers, read))
+        except NetworkError as error:
+            raise type(error)(f"layer '{layer.name}' ({layer.kind}): {error}") from None
+        except (TypeError, KeyError, IndexError, ValueError) as error:
+            raise NetworkError(f"layer '{layer.name}' ({layer.kind}) cannot be read: {error}.") from error
+
+    def _numbers(self, value: Value | Table) -> Value:
+        return numeric(self.builder, value) if isinstance(value, Table) else value
+
+    def _input_shapes(self, layers: list[Layer]) -> dict[str, tuple[int, ...]]:
+        """The shape of the features that each input reads."""
+        inputs = [layer for layer in layers if layer.kind == "InputLayer"]
+        if self.sequential:
+            inputs = inputs[:1] or layers[:1]
+        elif self.inner.get("input_layers"):
+            chosen = [name for name, _ in _histories(self.inner["input_layers"])]
+            inputs = [layer for layer in inputs if layer.name in chosen]
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer in inputs:
+            full = layer.config.get("batch_shape") or layer.config.get("batch_input_shape")
+            if not full:  # a sequential model that begins with its first layer
+                kernel = next((each for part in layers for each in self.weights.get(part.name, [])), np.empty((0,)))
+                full = [None, kernel.shape[0]]
+            shapes[layer.name] = tuple(int(size or 0) for size in full[1:])
+        if not shapes:
+            raise NetworkError("it has no input.")
+        return shapes
+
+
+def _described(config: Any) -> list[Layer]:
+    """The layers of a sequential or functional model."""
+    if not isinstance(config, Mapping) or config.get("class_name") not in ("Sequential", "Functional", "Model"):
+        kind = config.get("class_name") if isinstance(config, Mapping) else type(config).__name__
+        raise UnsupportedOperationError(f"only sequential and functional models can be read, not {kind}: use ONNX.")
+    inner = config["config"]
+    layers = []
+    for each in inner["layers"] if isinstance(inner, Mapping) else inner:
+        kind, name = str(each["class_name"]), each.get("name", each["config"].get("name"))
+        origin, registered = str(each.get("module") or "keras.layers"), each.get("registered_name")
+        if origin.split(".")[0] != "keras" or "layers" not in origin.split(".") or registered not in (None, kind):
+            raise UnsupportedOperationError(f"'{name}' ({origin}.{kind}) is not a layer of Keras itself.")
+        if kind != "InputLayer" and "trainable" not in each["config"]:  # every layer has this option, no operation has
+            raise UnsupportedOperationError(f"'{name}' ({kind}) is an operation, not a layer; use a layer, or ONNX.")
+        inbound = [_histories(node) for node in each.get("inbound_nodes", [])]
+        layers.append(Layer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
+    if not layers or len({layer.name for layer in layers}) != len(layers):
+        raise FileError("The description of its layers is empty or names a layer twice.")
+    return layers
+
+
+def _histories(tree: Any) -> list[tuple[str, int]]:
+    """Every reference to a tensor, ``[layer, node, tensor]``, in the nested lists of either version of the format.
+
+    Whatever else is passed to a layer (a number, ``training=True``) could change what it does, so it is refused.
+    """
+    if isinstance(tree, Mapping):
+        if "keras_history" in tree.get("config", {}):
+            return _histories(tree["config"]["keras_history"])
+        if "args" in tree and set(tree) == {"args", "kwargs"}:
+            _harmless(tree["kwargs"])
+            return _histories(tree["args"])
+    elif isinstance(tree, list):
+        if len(tree) >= 3 and isinstance(tree[0], str) and all(type(each) is int for each in tree[1:3]):
+            _harmless(tree[3] if len(tree) > 3 else {})
+            return [(tree[0], tree[1])]
+        return [found for part in tree for found in _histories(part)]
+    raise UnsupportedOperationError(f"a layer is called with {tree!r}, which is no tensor.")
+
+
+def _harmless(arguments: Mapping[str, Any]) -> None:
+    for name, value in arguments.items():
+        if value not in (None, False):
+            raise UnsupportedOperationError(f"a layer is called with {name}={value!r}, which is not supported.")
+
+
+def _by_class(stored: Stored, layers: list[Layer]) -> dict[str, list[Constant]]:
+    """Weights of a ``.keras`` archive: groups named by class, counted in the order of the layers."""
+    root = "/layers" if "/layers" in stored else "/_layer_checkpoint_dependencies"
+    counts: Counter[str] = Counter()
+    found: dict[str, list[Constant]] = {}
+    for layer in layers:
+        base = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", layer.kind)).lower()
+        group = f"{root}/{base}" + (f"_{counts[base]}" if counts[base] else "") + "/vars"
+        counts[base] += 1
+        own = stored.text(group, "name") or layer.name
+        if own != layer.name:
+            raise FileError(
+                f"Its weights are not in the order of its layers: '{own}' stands where '{layer.name}' should."
+            )
+        places = [f"{group}/{i}" for i in range(8)]
+        known = (*stored.attributes, *stored.strangers)
+        found[layer.name] = [stored.array(place) for place in places if place in known]
+    return found
+
+
+def _by_name(stored: Stored, layers: list[Layer]) -> dict[str, list[Constant]]:
+    """Weights of an ``.h5`` file: groups named by layer, each with the list of its weights."""
+    found: dict[str, list[Constant]] = {}
+    for layer in layers:
+        group = f"/model_weights/{layer.name}"
+        names = stored.text(group, "weight_names") or []
+        found[layer.name] = [stored.array(f"{group}/{name}") for name in names]
+    return found
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        size = archive.getinfo(name).file_size
+    except KeyError:
+        raise FileError(f"The archive lacks '{name}', so it is not a Keras network.") from None
+    if size > _LARGEST:
+        raise FileError(f"The archive's '{name}' is larger than the supported size.")
+    return archive.read(name)

@@ -1,0 +1,286 @@
+"""The preprocessing steps of scikit-learn that can be read: one table from the transformer to its rule.
+
+A rule takes a fitted transformer and the columns that it reads, and gives the columns that it makes. Encoders are asked
+themselves what they make of each category, so that ``drop``, ``handle_unknown``, rare categories and gaps are theirs.
+
+**Soundness.** A transformer is read by its exact type; what is not an affine function of the coordinates is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
+
+from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.networks.columns import Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
+from isonomy.networks.lines import ZERO, exact, weighted
+
+Columns = list[Column]
+
+
+def transformed(step: Any, columns: Columns) -> Columns:
+    """The columns that one fitted transformer makes of others."""
+    if step is None or (isinstance(step, str) and step == "passthrough"):
+        return columns
+    if isinstance(step, str) and step == "drop":
+        return []
+    label = type(step).__name__
+    rule = _RULES.get(type(step))
+    if rule is None:
+        reason = _REFUSED.get(label, "it is not among those that are affine")
+        known = ", ".join(sorted(kind.__name__ for kind in _RULES))
+        raise UnsupportedOperationError(f"the transformer {label} cannot be read: {reason}. Supported are: {known}.")
+    width = getattr(step, "n_features_in_", len(columns))
+    if width != len(columns):
+        raise NetworkError(f"{label} was fitted on {width} columns but gets {len(columns)}.")
+    try:
+        return rule(step, columns)
+    except NetworkError as error:
+        raise type(error)(f"{label}: {error}") from None
+    except AttributeError as error:
+        raise NetworkError(f"{label} is not fitted ({error}).") from error
+
+
+def _pipeline(step: Any, columns: Columns) -> Columns:
+    for _, inner in step.steps:
+        columns = transformed(inner, columns)
+    return columns
+
+
+def _union(step: Any, columns: Columns) -> Columns:
+    weights = step.transformer_weights or {}
+    made: Columns = []
+    for name, inner in step.transformer_list:
+        factor = exact(weights.get(name, 1.0), f"the weight of '{name}'")
+        made += _weighted(transformed(inner, columns), factor)
+    return made
+
+
+def _by_column(step: Any, columns: Columns) -> Columns:
+    names = [column.name for column in columns]
+    made: Columns = []
+    for name, inner, chosen in step.transformers_:
+        read = [columns[i] for i in _positions(chosen, names)]
+        if not read or (isinstance(inner, str) and inner == "drop"):
+            continue
+        factor = exact((step.transformer_weights or {}).get(name, 1.0), f"the weight of '{name}'")
+        try:
+            made += _weighted(transformed(inner, read), factor)
+        except NetworkError as error:
+            raise type(error)(f"'{name}', {error}") from None
+    return made
+
+
+def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
+    """Columns by name, number, mask or slice."""
+    if isinstance(chosen, str | int | np.integer):
+        chosen = [chosen]
+    if isinstance(chosen, slice):
+        edges = [names.index(each) if isinstance(each, str) else each for each in (chosen.start, chosen.stop)]
+        last = edges[1] + 1 if isinstance(chosen.stop, str) else edges[1]  # a slice of names includes its end
+        return list(range(len(names)))[edges[0] : last : chosen.step]
+    listed = list(chosen)
+    if listed and all(isinstance(each, bool | np.bool_) for each in listed):
+        return [i for i, each in enumerate(listed) if each]
+    unknown = [each for each in listed if isinstance(each, str) and each not in names]
+    if unknown:
+        raise NetworkError(f"there is no column '{unknown[0]}'; there are: {', '.join(map(repr, names))}.")
+    return [names.index(each) if isinstance(each, str) else range(len(names))[each] for each in listed]
+
+
+def _weighted(columns: Columns, factor: Fraction) -> Columns:
+    return columns if factor == 1 else [as_number(column).scaled(factor) for column in columns]
+
+
+def _scale(centre: str, spread: str, *, standard: bool = True) -> Callable[[Any, Columns], Columns]:
+    """``(x - centre) / spread``; ``standard=False``: ``x * spread + centre``."""
+
+    def rule(step: Any, columns: Columns) -> Columns:
+        if getattr(step, "clip", False):
+            raise UnsupportedOperationError("clip=True is not affine; fit it with clip=False.")
+        centres, spreads = getattr(step, centre, None), getattr(step, spread, None)
+        made: Columns = []
+        for i, column in enumerate(columns):
+            add = ZERO if centres is None else exact(centres[i], f"'{column.name}': {centre}")
+            by = Fraction(1) if spreads is None else exact(spreads[i], f"'{column.name}': {spread}")
+            number = as_number(column)
+            made.append(number.scaled(1 / by, shift=-add) if standard else number.scaled(by, add))
+        return made
+
+    return rule
+
+
+def _encode(widths: Callable[[Any, int, int], int]) -> Callable[[Any, Columns], Columns]:
+    """A lookup for each column: the encoder is run on every category beside known ones of the other columns."""
+
+    def rule(step: Any, columns: Columns) -> Columns:
+        choices = [as_choice(column) for column in columns]
+        asked: list[list[Any]] = []  # the cell that stands for each value of each column
+        for choice, values in zip(choices, step.categories_, strict=True):
+            asked.append(choice.found({cell_of(value): value for value in values}, _stranger(step, choice)))
+        usual = [values[0] for values in step.categories_]
+        rows = [
+            [cell if j == i else other for j, other in enumerate(usual)]
+            for i, cells in enumerate(asked)
+            for cell in cells
+        ]
+        table = _run(step, rows)
+        sizes = [widths(step, i, table.shape[1]) for i in range(len(choices))]
+        if sum(sizes) != table.shape[1]:
+            raise NetworkError(f"it gives {table.shape[1]} columns where {sum(sizes)} are expected.")
+        made: Columns = []
+        row = start = 0
+        for choice, cells, size in zip(choices, asked, sizes, strict=True):
+            block = table[row : row + len(cells), start : start + size]
+            for values in block.T:
+                made.append(choice.numbers([None if np.isnan(v) else exact(v, choice.name) for v in values]))
+            row, start = row + len(cells), start + size
+        return made
+
+    return rule
+
+
+def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
+    """A cell that an encoder does not know, if it can take one."""
+
+    def otherwise(spellings: tuple[str | None, ...]) -> Any:
+        if getattr(step, "handle_unknown", "value") == "error":
+            raise NetworkError(
+                f"the category {shown(spellings[0])} of column '{choice.name}' is in the schema but unknown to the "
+                "encoder, which refuses it (handle_unknown='error')."
+            )
+        return np.nan if spellings == (None,) else next(cell for cell in spellings if cell is not None)
+
+    return otherwise
+
+
+def _run(step: Any, rows: list[list[Any]]) -> Any:
+    """What the encoder makes of rows of cells; a text in a column of numbers becomes a number not seen in training."""
+    cells: dict[Any, Any] = {}
+    for i, (name, values) in enumerate(zip(_names(step), step.categories_, strict=True)):
+        column = [row[i] for row in rows]
+        if values.dtype.kind in "iuf":
+            unseen = np.nanmax([*np.abs(values), 0.0]) + 1.0
+            read = pd.to_numeric(pd.Series(column, dtype=object), errors="coerce")
+            column = [unseen if pd.isna(v) and not pd.isna(cell) else v for v, cell in zip(read, column, strict=True)]
+            cells[name] = pd.Series(column, dtype=np.float64)
+        else:
+            cells[name] = pd.Series(column, dtype=object)
+    frame = pd.DataFrame(cells)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = step.transform(frame if hasattr(step, "feature_names_in_") else frame.to_numpy())
+    return np.asarray(result.toarray() if hasattr(result, "toarray") else result, dtype=np.float64)
+
+
+def _names(step: Any) -> list[Any]:
+    return list(getattr(step, "feature_names_in_", range(len(step.categories_))))
+
+
+def _one_hot_width(step: Any, i: int, _: int) -> int:
+    rare = getattr(step, "infrequent_categories_", None)
+    joined = 0 if rare is None or rare[i] is None else len(rare[i]) - 1
+    dropped = step.drop_idx_ is not None and step.drop_idx_[i] is not None
+    return len(step.categories_[i]) - joined - dropped
+
+
+def _impute(step: Any, columns: Columns) -> Columns:
+    made: Columns = []
+    gap = cell_of(step.missing_values)
+    for column, statistic in zip(columns, step.statistics_, strict=True):
+        value = cell_of(statistic)
+        if value is None and not step.keep_empty_features:
+            continue  # nothing was known in training: the column is dropped
+        if isinstance(column, Choice) and not isinstance(statistic, float | int | np.number):
+            made.append(column.respelled(gap, value))
+        else:
+            number = _only_nan(as_number(column), gap)
+            made.append(number.imputed(exact(0 if value is None else statistic, f"the fill of '{column.name}'")))
+    return made + (_indicate(step.indicator_, columns) if step.add_indicator else [])
+
+
+def _indicate(step: Any, columns: Columns) -> Columns:
+    made: Columns = []
+    gap = cell_of(step.missing_values)
+    for i in step.features_:
+        column = columns[i]
+        if isinstance(column, Choice):
+            made.append(Number(column.name, column.lookup([Fraction(gap in cells) for cells in column.spellings])))
+        else:
+            number = _only_nan(column, gap)
+            made.append(Number(column.name, number.flag or number.line.times(ZERO)))
+    return made
+
+
+def _only_nan(number: Number, gap: Any) -> Number:
+    if gap is not None:
+        raise UnsupportedOperationError(f"'{number.name}': a number ({gap}) that means missing is not affine; use NaN.")
+    return number
+
+
+def _function(step: Any, columns: Columns) -> Columns:
+    if step.func is not None:
+        name = getattr(step.func, "__name__", repr(step.func))
+        raise UnsupportedOperationError(
+            f"the function {name} is not affine, so no exact adapter exists; apply it to the table, and let the schema "
+            "describe the transformed column."
+        )
+    return columns
+
+
+def _rotate(step: Any, columns: Columns) -> Columns:
+    if getattr(step, "whiten", False):
+        raise UnsupportedOperationError("whiten=True is not supported.")
+    lines = settled(columns)
+    if getattr(step, "mean_", None) is not None:
+        lines = [line.plus(-exact(mean, "a mean")) for line, mean in zip(lines, step.mean_, strict=True)]
+    label = type(step).__name__.lower()
+    return [
+        Number(f"{label}{i}", weighted(lines, [exact(value, "a component") for value in row]))
+        for i, row in enumerate(step.components_)
+    ]
+
+
+def _supported(step: Any, columns: Columns) -> Columns:
+    return [columns[i] for i in step.get_support(indices=True)]
+
+
+_RULES: dict[type, Callable[[Any, Columns], Columns]] = {
+    pipeline.Pipeline: _pipeline,
+    pipeline.FeatureUnion: _union,
+    compose.ColumnTransformer: _by_column,
+    preprocessing.StandardScaler: _scale("mean_", "scale_"),
+    preprocessing.RobustScaler: _scale("center_", "scale_"),
+    preprocessing.MaxAbsScaler: _scale("", "scale_"),
+    preprocessing.MinMaxScaler: _scale("min_", "scale_", standard=False),
+    preprocessing.OneHotEncoder: _encode(_one_hot_width),
+    preprocessing.OrdinalEncoder: _encode(lambda step, i, width: 1),
+    preprocessing.TargetEncoder: _encode(lambda step, i, width: width // len(step.categories_)),
+    preprocessing.FunctionTransformer: _function,
+    impute.SimpleImputer: _impute,
+    impute.MissingIndicator: _indicate,
+    decomposition.PCA: _rotate,
+    decomposition.TruncatedSVD: _rotate,
+    feature_selection.VarianceThreshold: _supported,
+    feature_selection.SelectKBest: _supported,
+    feature_selection.SelectPercentile: _supported,
+    feature_selection.SelectFromModel: _supported,
+}
+
+_REFUSED = {
+    "Normalizer": "dividing a row by its own norm is not affine",
+    "PowerTransformer": "a power of a column is not affine",
+    "QuantileTransformer": "quantiles are not affine",
+    "PolynomialFeatures": "products of columns are not affine",
+    "SplineTransformer": "splines are not affine",
+    "KBinsDiscretizer": "cutting a number into bins is not affine; declare the bins as a category of the schema",
+    "Binarizer": "a threshold is not affine",
+    "KNNImputer": "its fill depends on other individuals",
+    "IterativeImputer": "its fill depends on whether other columns are missing",
+}

@@ -1,0 +1,31 @@
+"""Open a scikit-learn estimator that was saved by skops, a format without pickles.
+
+**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and three
+parts of fitted networks, are accepted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from isonomy.errors import FileError
+
+# Parts of a fitted MLPClassifier or MLPRegressor that skops does not list itself: plain holders of numbers.
+_PARTS = (
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.preprocessing._label.LabelBinarizer",
+)
+
+
+def open_skops(path: Path) -> Any:
+    """The estimator in a skops file; an unknown type is refused before anything is made."""
+    try:
+        import skops.io
+    except ImportError as error:
+        raise FileError(f"'{path}' needs the package skops: pip install isonomy[sklearn].") from error
+    strange = [name for name in skops.io.get_untrusted_types(file=path) if name not in _PARTS]
+    if strange:
+        raise FileError(f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, which are not trusted types.")
+    return skops.io.load(path, trusted=list(_PARTS))

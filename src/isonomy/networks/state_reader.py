@@ -1,0 +1,119 @@
+"""Read a plain torch state dict of a multi-layer perceptron: weights by name, the activation said by the user.
+
+**Safety.** The file must be a zip archive of tensors and is opened with ``weights_only=True``, which executes
+nothing.
+**Soundness.** A state dict does not say what happens between its layers. Layers are taken in the order of their names
+(or of the file, where the names do not fit together), and what could stand at more than one place, such as a
+normalisation, is refused.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import zipfile
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from isonomy.errors import FileError, NetworkError
+from isonomy.networks.build import LARGEST, Builder
+from isonomy.networks.graph import Graph, Head
+
+_ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
+_SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
+
+
+def read_state(path: Path, activation: str | None, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+    """The graph of a state dict up to its raw outputs, and its head."""
+    layers = _layers(_tensors(path))
+    if len(layers) > 1 and activation is None:
+        raise NetworkError("a state dict does not say what stands between its layers: say activation='relu', for one.")
+    kind, *parameters = _named(activation or "relu")
+    builder = Builder((layers[0][1].shape[1],), 3)
+    value = builder.input
+    for place, (name, weight, bias) in enumerate(layers):
+        builder.at = name
+        if place:
+            value = builder.activation(value, str(kind), *map(float, parameters))
+        value = builder.matmul(value, weight.T.numpy(), None if bias is None else bias.numpy())
+    return builder.finish(value, head)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    """The named tensors of a file, read without executing anything."""
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _SAFE:
+        raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
+    if not zipfile.is_zipfile(path):
+        raise FileError(f"'{path}' is damaged, or a pickle, which is a program and never opened; {_ADVICE}.")
+    with zipfile.ZipFile(path) as archive:
+        if any(name.endswith("constants.pkl") for name in archive.namelist()):
+            raise FileError(f"'{path}' holds more than parameters, a TorchScript program; {_ADVICE}.")
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise FileError(f"'{path}' holds more than parameters, or is damaged ({reason}); {_ADVICE}.") from error
+    for key in ("state_dict", "model_state_dict", "model"):  # as training checkpoints keep it
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not isinstance(content, dict) or not content or not all(isinstance(each, Tensor) for each in content.values()):
+        raise FileError(f"'{path}' is not a state dict, names with their tensors; {_ADVICE}.")
+    if sum(each.numel() for each in content.values()) > LARGEST:
+        raise NetworkError("its parameters are larger than the supported size.")
+    if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
+        raise NetworkError("its parameters must be plain real numbers.")
+    return {str(name): each.detach().to(torch.float64) for name, each in content.items()}
+
+
+_Layer = tuple[str, Tensor, Tensor | None]
+
+
+def _layers(tensors: dict[str, Tensor]) -> list[_Layer]:
+    """Dense layers in their order."""
+    found: list[_Layer] = []
+    for name, weight in tensors.items():
+        stem, _, leaf = name.rpartition(".")
+        if leaf == "weight" and weight.ndim == 2:
+            found.append((stem, weight, tensors.get(f"{stem}.bias" if stem else "bias")))
+    used = {f"{stem}.{leaf}".lstrip(".") for stem, *_ in found for leaf in ("weight", "bias")}
+    other = next((name for name in tensors if name not in used), None)
+    if other is not None:
+        raise NetworkError(
+            f"'{other}' belongs to no dense layer, and a state dict does not say what it does: use ONNX."
+        )
+    if not found:
+        raise NetworkError("it holds no dense layer.")
+    named = sorted(found, key=lambda layer: [int(part) if part.isdigit() else part for part in _parts(layer[0])])
+    fitting = [order for order in (named, found) if _chained(order)]
+    if not fitting:
+        shapes = ", ".join(f"'{name}' {weight.shape[1]} to {weight.shape[0]}" for name, weight, _ in named)
+        raise NetworkError(f"its layers do not follow on one another: {shapes}.")
+    if len(fitting) == 2 and [each[0] for each in named] != [each[0] for each in found]:
+        raise NetworkError("its layers fit together in the order of their names and in that of the file: use ONNX.")
+    return fitting[0]
+
+
+def _chained(layers: Sequence[_Layer]) -> bool:
+    return all(first[1].shape[0] == second[1].shape[1] for first, second in pairwise(layers)) and all(
+        bias is None or bias.shape == weight.shape[:1] for _, weight, bias in layers
+    )
+
+
+def _parts(name: str) -> list[str]:
+    """Numbers count as numbers: ``layer2`` comes before ``layer10``. Texts and numbers alternate."""
+    return re.split(r"(\d+)", name)
+
+
+def _named(activation: str) -> list[str]:
+    """``"relu"``, or with parameters ``"leaky_relu(0.1)"``; common parameters may be left out."""
+    found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", activation) if isinstance(activation, str) else None
+    if found is None:
+        raise NetworkError(f"activation must be a name such as 'relu' or 'leaky_relu(0.1)'. Got {activation!r}.")
+    usual = {"leaky_relu": ["0.01"], "elu": ["1"], "softplus": ["1"]}
+    given = [part.strip() for part in (found[2] or "").split(",") if part.strip()]
+    return [found[1], *(given or usual.get(found[1], []))]
