@@ -25,7 +25,7 @@ import torch
 import isonomy
 from isonomy.bounds.ends import Ends, margins
 from isonomy.bounds.relational import Relational
-from isonomy.certify.local import CHUNK
+from isonomy.certify.local import chunk_rows
 from isonomy.sets import ConvexSets, SumOfSets
 from isonomy.similarity.regions import Similarity
 
@@ -50,7 +50,7 @@ def random_network(
 
 
 def plain(layers: list[tuple[torch.Tensor, torch.Tensor]], chunks: tuple[torch.Tensor, ...]) -> None:
-    """Three products with ReLU into memory that is used again, so that no allocation is counted against us or for us."""
+    """Three products with ReLU into memory that is used again, so that allocation does not count on either side."""
     room = [torch.empty(len(chunks[0]), len(bias), dtype=torch.float64) for _, bias in layers]
     for hidden in chunks:
         for (weight, bias), buffer in zip(layers, room, strict=True):
@@ -71,7 +71,7 @@ def speed(sizes: list[int], n: int, tier: str, repeats: int) -> None:
     spread = rng.normal(size=(sizes[0], sizes[0])) / 10
     metric = isonomy.Mahalanobis(np.eye(sizes[0]) + spread @ spread.T)
     x = 0.3 * rng.normal(size=(n, sizes[0]))
-    chunks = torch.from_numpy(x).split(CHUNK)
+    chunks = torch.from_numpy(x).split(chunk_rows(network.margins, tier))
 
     def ours() -> None:
         isonomy.certify_local(network, x, metric, 0.02, tier=tier, attack=False, predict=False, progress=None)

@@ -182,7 +182,7 @@ class Interval:
         size = norm_upper(centre, 2)
         largest = centre.abs().amax(1) if layer.merged else size
         # One outlier must not speak for the others.
-        shared = (sets is None or sets.rows == 1) and bool(size.amax() <= 16 * size.median())
+        shared = (sets is None or sets.rows == 1) and bool(size.amax() <= 64 * size.amin())
         # Whoever is largest speaks for all rows that share one set, so that they go on sharing it.
         far, farthest = (size.amax(), largest.amax()) if shared else (size[:, None], largest[:, None])
         if sets is None:
@@ -210,19 +210,21 @@ class Interval:
         largest = x.point.abs().amax(1) if layer.merged else size
         shift = self.buffers.take(len(x.shift), op.width_out, self.working)
         torch.mm(x.shift, layer.working.T, out=shift)
-        radius = self.buffers.take(rows, layer.radius.shape[1], self.working)
-        if x.around and len(x.spread) == rows:  # then |shift| ≤ spread
-            torch.mul(x.spread, 1 + 2 * layer.pay, out=radius[:, :width])
-        else:
-            radius[:, :width] = x.spread * (1 + layer.pay) + x.shift.abs() * layer.pay
-        radius[:, width:] = 0.0
-        radius[:, width] = size
-        radius[:, width + 1] = 1.0
-        if layer.merged:
-            radius[:, width + 2] = largest + (x.shift.abs() + x.spread).amax(1)
         spread = self.buffers.take(rows, op.width_out, self.working)
-        torch.mm(radius, layer.radius.T, out=spread)
-        self.buffers.give(radius)
+        if x.around and len(x.spread) == rows and not layer.merged and bool(size.amax() <= 64 * size.amin()):
+            # Then |shift| ≤ spread, and the largest run may speak for all: one row of rounding, and one product.
+            rounding = (layer.rounding * size.amax() + layer.constant) * (1 + 2 * gamma(width + STEPS, self.unit))
+            torch.addmm(rounding.to(self.working), x.spread, layer.scaled.T, out=spread)
+        else:
+            radius = self.buffers.take(rows, layer.radius.shape[1], self.working)
+            radius[:, :width] = x.spread * (1 + layer.pay) + x.shift.abs() * layer.pay
+            radius[:, width:] = 0.0
+            radius[:, width] = size
+            radius[:, width + 1] = 1.0
+            if layer.merged:
+                radius[:, width + 2] = largest + (x.shift.abs() + x.spread).amax(1)
+            torch.mm(radius, layer.radius.T, out=spread)
+            self.buffers.give(radius)
         error = layer.norm * x.error + layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
         if self.run_unit is not None:
             reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
@@ -232,21 +234,35 @@ class Interval:
 
     def _relu(self, x: Moves, paid: bool) -> Moves:
         x = x if paid else settled(x, self.unit)
+        if len(x.spread) == 1 and not bool(x.shift.any()):
+            return self._first_relu(x)
         rows, width = x.point.shape
         hinge, high, low = (self.buffers.take(rows, width, self.working) for _ in range(3))
         hinge.copy_(x.point).neg_()
         for side, sign in ((high, 1.0), (low, -1.0)):
             # Moves that all rows share are a single row, broadcast here.
-            ends = (
-                x.shift + sign * x.spread
-                if len(x.spread) < rows
-                else torch.add(x.shift, x.spread, alpha=sign, out=side)
-            )
+            shared = len(x.spread) < rows
+            ends = x.shift + sign * x.spread if shared else torch.add(x.shift, x.spread, alpha=sign, out=side)
             torch.maximum(ends, hinge, out=side)
         spread = high.sub_(low).mul_(0.5)
         # (high + low)/2 − max(0, −z). Where no move passes the hinge, all three are the same number and give 0.
         shift = low.add_(spread).sub_(hinge.relu_())
         self.buffers.give(hinge)
+        point = self.buffers.take(rows, width, torch.float64)
+        torch.clamp(x.point, min=0.0, out=point)
+        return Moves(point, x.error, shift, spread, x.around)
+
+    def _first_relu(self, x: Moves) -> Moves:
+        """The same where all share moves ``± r``: up by ``clamp(z + r, 0, r)``, down by ``clamp(z, 0, r)``."""
+        rows, width = x.point.shape
+        zero = torch.zeros_like(x.spread)
+        down, high = (self.buffers.take(rows, width, self.working) for _ in range(2))
+        down.copy_(x.point)
+        torch.add(down, x.spread, out=high)
+        torch.clamp(high, zero, x.spread, out=high)
+        torch.clamp(down, zero, x.spread, out=down)
+        shift = high.sub_(down).mul_(0.5)  # (high − down)/2; adding down gives the spread (high + down)/2
+        spread = down.add_(shift)
         point = self.buffers.take(rows, width, torch.float64)
         torch.clamp(x.point, min=0.0, out=point)
         return Moves(point, x.error, shift, spread, x.around)
@@ -335,6 +351,7 @@ class Interval:
             working=op.weight.to(self.working),
             negative=-op.weight,
             radius=radius,
+            scaled=(radius[:, :n] * (1 + 4 * gamma(n + 8 * STEPS, self.unit))).contiguous(),
             pay=2 * gamma(n + 8 * STEPS, self.unit),
             rounding=rounding,
             constant=constant,
@@ -356,6 +373,7 @@ class _Layer:
     working: Tensor
     negative: Tensor
     radius: Tensor
+    scaled: Tensor  # |W|, with what products and elementwise steps may lose
     pay: float
     rounding: Tensor
     constant: Tensor

@@ -40,8 +40,9 @@ from isonomy.similarity.regions import MAX_BRANCHES
 Tier = Literal["interval", "tight", "optimised", "paper"]
 Arithmetic = Literal["float64", "float32"]
 
-CHUNK = 2048
-"""Individuals at a time: their activations stay in cache, and memory does not grow with the table."""
+NUMBERS = {"interval": 2**19, "paper": 2**19}
+"""Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
+tiers that look back at earlier layers keep more of them, and take half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +156,11 @@ def certify_local(
     # Without a search everybody is their own counterpart, and the table need not be copied.
     lower, other = np.zeros(n), np.array(question.x) if attack else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if attack else question.x
-    chunk = np.empty((min(CHUNK, n), question.x.shape[1]))
+    size = chunk_rows(judged.graph, tier)
+    chunk = np.empty((min(size, n), question.x.shape[1]))
     with shown("Certifying", progress) as tick:
-        for start in range(0, n, CHUNK):
-            rows = slice(start, min(start + CHUNK, n))
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
             x = chunk[: rows.stop - start]
             np.copyto(x, question.x[rows])  # the same memory for every chunk, and writable, as torch likes it
             upper[rows], kept[rows] = judged.chunk(start, x)
@@ -173,6 +175,11 @@ def certify_local(
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.network(question.x) if predict else np.empty((n, 0))
     return LocalCertificate(upper, lower, witnesses, decision, prediction, delta, tier, arithmetic, question)
+
+
+def chunk_rows(graph: Graph, tier: str) -> int:
+    """How many individuals are bounded at a time."""
+    return max(64, min(4096, NUMBERS.get(tier, 2**18) // max(graph.widths)))
 
 
 class _Bounds:
@@ -198,7 +205,7 @@ class _Bounds:
         branching = self.question.domain.kind == "realizable"
         at_x = margins_at(self.interval.enclose(torch.from_numpy(x), None)) if branching else None
         for regions in self.question.similarity.regions(x):
-            for piece in regions.pieces(CHUNK):
+            for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
                 sets = _boxed(piece.sets) if self.tier == "paper" else piece.sets
                 found, owner = self.over.enclose(piece.centre, sets), torch.from_numpy(piece.owner)
                 # Without branches every region is centred at its owner, whose run is then already there.
