@@ -16,6 +16,7 @@ SOURCE = Path(isonomy.__file__).parent
 ORDER = [
     "errors",
     "progress",
+    "parallel",
     "arithmetic",
     "sets",
     "population",

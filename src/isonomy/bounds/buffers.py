@@ -6,6 +6,8 @@ given back for every chunk, they cost more in page faults than the arithmetic on
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch import Tensor
 
@@ -13,8 +15,8 @@ ROWS = 1024
 """Buffers hold a multiple of so many rows, so that chunks of any size share them."""
 
 
-class Buffers:
-    """Matrices to be taken, filled and given back; outside ``with`` they are simply new."""
+class Buffers(threading.local):
+    """Matrices to be taken, filled and given back, each thread its own; outside ``with`` they are simply new."""
 
     def __init__(self) -> None:
         self._free: dict[tuple[int, torch.dtype], list[Tensor]] = {}

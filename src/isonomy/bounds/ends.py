@@ -92,22 +92,26 @@ class Ends:
         return (change * (1 - 4 * UNIT) - 4 * UNIT).clamp(0.0, self.largest)
 
     def decision(self, low: Tensor, high: Tensor) -> Tensor:
-        """The class that everybody within the enclosed margins is given, or −1 where that is not certain."""
+        """The class that everybody within the enclosed margins is given, or −1 where that is not certain.
+
+        Margins must differ by more than rounded probabilities can hide, so that a run which compares these, and not the
+        margins, decides the same.
+        """
+        clear = 8 * self.doubt
         rows = torch.full((len(low),), -1, dtype=torch.long)
         if not self.decides:
             return rows
         if self.head == "softmax" and self.classes > 2:
-            beaten = (high.reshape(len(high), self.classes, -1) < 0).all(2)  # z_j − z_c < 0 for every j
+            beaten = (high.reshape(len(high), self.classes, -1) < -clear).all(2)  # z_j − z_c < 0 for every j
             return torch.where(beaten.any(1), beaten.long().argmax(1), rows)
         if self.classes > 1 and self.head == "sigmoid":  # independent outputs: the clearly largest one wins
             runner_up = torch.stack([high[:, torch.arange(self.classes) != c].amax(1) for c in range(self.classes)], 1)
-            wins = low > runner_up
+            wins = low > runner_up + clear
             return torch.where(wins.any(1), wins.long().argmax(1), rows)
-        cut = 0.0
-        if self.threshold is not None:
-            low, high = self.values(low, high)
-            cut = self.threshold
-        return torch.where(low[:, 0] > cut, 1, torch.where(high[:, 0] < cut, 0, rows))
+        if self.threshold is None:
+            return torch.where(low[:, 0] > clear, 1, torch.where(high[:, 0] < -clear, 0, rows))
+        low, high = self.values(low, high)
+        return torch.where(low[:, 0] > self.threshold, 1, torch.where(high[:, 0] < self.threshold, 0, rows))
 
     def _logits(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Enclosures of ``t`` with ``p = σ(t)``, one per class."""
