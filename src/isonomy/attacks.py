@@ -285,12 +285,15 @@ def _to_simplex(rows: Tensor) -> Tensor:
 
 def _realised(similarity: Similarity, regions: Regions, anchors: Tensor, moves: Tensor) -> list[FloatArray]:
     """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
-    shares: tuple[float, ...] = (1 - 1e-9,)
-    if similarity.domain.kind == "realizable" and similarity.domain.integer.any():
-        shares = (1 - 1e-9, 0.7, 0.4)  # rounding to whole numbers may step outside; nearer finds may not
-    candidates = []
-    for share in shares:
-        y = (regions.centre + anchors + share * (moves - anchors)).numpy()
-        y = np.clip(y, similarity.domain.low, similarity.domain.high)
-        candidates.append(similarity.domain.snap(y))
-    return candidates
+    domain = similarity.domain
+    near = (regions.centre + anchors).numpy()
+    y = (regions.centre + anchors + (1 - 1e-9) * (moves - anchors)).numpy()
+    y = np.clip(y, domain.low, domain.high)
+    if domain.kind != "realizable" or not domain.integer.any():
+        return [y]
+    # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.
+    origin, unit = domain.origin[domain.integer], domain.unit[domain.integer]
+    whole, start = y[:, domain.integer] * unit + origin, near[:, domain.integer] * unit + origin
+    inward = y.copy()
+    inward[:, domain.integer] = (np.where(whole > start, np.floor(whole + 1e-9), np.ceil(whole - 1e-9)) - origin) / unit
+    return [domain.snap(y), domain.snap(inward), domain.snap(near + 0.5 * (y - near))]
