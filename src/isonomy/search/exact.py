@@ -27,7 +27,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, gamma
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Sweep
 from isonomy.bounds.relaxations import Lines, lean_by
@@ -129,7 +129,7 @@ class _Search:
         sweep = Sweep(self.exact.interval, some.centre, some.sets, phases)
         offset = sweep.moves[len(sweep.graph.nodes) - 1].point[:, self.column] * self.sign
         bound, scores = self._descend(sweep, phases)
-        bound = torch.where(sweep.empty, -math.inf, bound + offset + offset.abs() * 4e-16)
+        bound = torch.where(sweep.empty, -math.inf, _outward(bound, offset))
         bound = torch.where(bound.isnan(), math.inf, bound)
         for j, part in enumerate(batch):
             value = min(bound[j].item(), -part.priority)
@@ -212,8 +212,10 @@ class _Search:
             extra[source] = extra[source] + term if source in extra else term
             point = sweep.seen[k].point
             # β s z = β s point + β s Δ; the product with the point is rounded.
-            constant = constant + (term * point).sum(1) + (term.abs() * point.abs()).sum(1) * 1e-13
-        return constant + sweep.backward.upper(len(sweep.graph.nodes) - 1, one, owner, lines, extra, met)
+            constant = (
+                constant + (term * point).sum(1) + (term.abs() * point.abs()).sum(1) * (2 * gamma(term.shape[1] + 16))
+            )
+        return _outward(constant, sweep.backward.upper(len(sweep.graph.nodes) - 1, one, owner, lines, extra, met))
 
     def _choice(
         self, scores: dict[int, Tensor], sweep: Sweep, phases: dict[int, Tensor], j: int
@@ -270,8 +272,13 @@ class _Search:
         one[:, self.column] = self.sign
         with torch.no_grad():
             upper = self._evaluate(sweep, one, torch.arange(len(one)), {}, weights, phases, None)
-        value = upper[j].item() + offset
-        return math.inf if math.isnan(value) else value + abs(offset) * 4e-16
+        value = _outward(upper[j], torch.tensor(offset, dtype=torch.float64)).item()
+        return math.inf if math.isnan(value) else value
+
+
+def _outward(one: Tensor, other: Tensor) -> Tensor:
+    """The sum of two upper bounds, rounded up."""
+    return one + other + (one.abs() + other.abs()) * gamma(4)
 
 
 def _solve(

@@ -89,6 +89,9 @@ class SumOfSets:
 
     def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
         """Upper bounds (p,) for one weight per row; see :meth:`ConvexSets.support_of`."""
+        if not bool(moving.all()):
+            # A coordinate that the domain pins may still move in the parts, one against the other.
+            raise ValueError("a sum of sets needs the weights of all coordinates")
         total = self.similar.support_of(weight, doubt, owner, moving)
         total = total + self.ball.support_of(weight, doubt, owner, moving)
         total = total + total.abs() * gamma(4)
