@@ -27,6 +27,7 @@ ORDER = [
     "attacks",
     "search",
     "certify",
+    "shift",
     "audit",
 ]
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

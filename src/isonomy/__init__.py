@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Counterparts": "isonomy.similarity",
+    "Distance": "isonomy.shift",
     "Domain": "isonomy.population",
     "Effort": "isonomy.attacks",
     "Explore": "isonomy.similarity",
@@ -28,10 +29,12 @@ _WHERE = {
     "load_network": "isonomy.networks",
     "load_population": "isonomy.datasets",
     "schema_adapter": "isonomy.networks",
+    "wasserstein": "isonomy.shift",
 }
 
 __all__ = [
     "Counterparts",
+    "Distance",
     "Domain",
     "Effort",
     "Explore",
@@ -51,6 +54,7 @@ __all__ = [
     "load_network",
     "load_population",
     "schema_adapter",
+    "wasserstein",
 ]
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from isonomy.errors import IsonomyError
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema
+    from isonomy.shift import Distance, wasserstein
     from isonomy.similarity import (
         Counterparts,
         Explore,

@@ -242,7 +242,7 @@ def _ellipsoid(sets: ConvexSets) -> Tensor:
     radius = float(sets.radius.max()) if sets.root.shape[0] else 1.0
     extent = sets.extent.amax(0)
     still, loose = extent == 0, torch.isinf(extent)
-    inner = sets.root.T @ sets.root / max(radius, 1e-150) ** 2
+    inner = sets.root.T @ sets.root / min(max(radius, 1e-150), 1e150) ** 2
     inner = inner + torch.diag(torch.where(still | loose, 0.0, 1 / extent.square().clamp(min=1e-300)))
     inner = inner + torch.diag(torch.where(inner.diagonal() == 0, 1.0, 0.0))
     shape: Tensor = torch.linalg.pinv(inner, hermitian=True)

@@ -13,14 +13,24 @@ owes, is one number ``cost`` per node and region, to be multiplied with ``‖c�
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import UNIT, gamma
+from isonomy.arithmetic import UNIT, UNIT32, gamma
 from isonomy.bounds.relaxations import Lines, Mode
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Select
 from isonomy.sets import ConvexSets, Shape, norm_upper
+
+Owner = Tensor | slice
+"""Whose regions rows of coefficients are about: one index per row, or the regions of a slice, one row each."""
+
+PASS = 2048
+"""Rows of coefficients in one backward pass: small enough to stay in cache, large enough for fast products."""
+
+FLOOR = 2.0**-120
+"""More than all that a product in float32 can lose by underflow."""
 
 
 class Backward:
@@ -28,17 +38,36 @@ class Backward:
 
     ``lines(k, mode)`` are the lines of activation ``k``, ``reach(k)`` (regions,) bounds the 2-norm of its moves (and of
     what a float run rounds there), ``cost`` is filled by the owner for affine layers and activations as they are met.
+    ``single(i)``, where given, is the weight of an affine node in float32, for passes that may lose a few parts in 10⁵.
     """
 
     def __init__(
-        self, graph: Graph, sets: Shape, lines: Callable[[int, Mode], Lines], reach: Callable[[int], Tensor]
+        self,
+        graph: Graph,
+        sets: Shape,
+        lines: Callable[[int, Mode], Lines],
+        reach: Callable[[int], Tensor],
+        single: Callable[[int], Tensor] | None = None,
     ) -> None:
-        self.graph, self.lines, self.reach = graph, lines, reach
+        self.graph, self.lines, self.reach, self.single = graph, lines, reach, single
         self.cost: dict[int, Tensor] = {}
         self.ground = _Ground(sets)
-        self.constants: dict[int, tuple[Tensor, Tensor]] = {}
+        self.fronts: dict[int, _Front] = {}
 
-    def both_sides(self, i: int, rows: Tensor, owner: Tensor, mode: Mode) -> tuple[Tensor, Tensor]:
+    def outputs(self, low: Tensor, high: Tensor, modes: tuple[Mode, ...]) -> tuple[Tensor, Tensor]:
+        """Enclosures of the last node's moves, each improved by a pass for every mode."""
+        last, (low, high), (rows, width) = len(self.graph.nodes) - 1, numbers(low, high), low.shape
+        for column, one in enumerate(torch.eye(width, dtype=torch.float64)):
+            for start in range(0, rows, PASS):
+                part = slice(start, min(start + PASS, rows))
+                ones = one.expand(part.stop - part.start, width)
+                for mode in modes:
+                    bottom, top = numbers(*self.both_sides(last, ones, part, mode))
+                    low[part, column] = torch.maximum(low[part, column], bottom)
+                    high[part, column] = torch.minimum(high[part, column], top)
+        return low, high
+
+    def both_sides(self, i: int, rows: Tensor, owner: Owner, mode: Mode) -> tuple[Tensor, Tensor]:
         """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``."""
         if mode == "chord":
             return self._parallel(i, rows, owner)
@@ -58,25 +87,40 @@ class Backward:
             one = torch.zeros(len(row), self.graph.width(i), dtype=torch.float64)
             one[torch.arange(len(row)), column] = 1.0
             return self._parallel(i, one, row)
-        c, (below,) = node.op.weight[column], node.inputs
+        (below,) = node.inputs
         half = self.cost[i][row]
         if not isinstance(self.graph.nodes[below].op, Activation):
-            return self._descend({below: c}, row, torch.zeros_like(half), half)
-        known = self.lines(below, "chord")
-        if i not in self.constants:
-            weight = node.op.weight
-            middle = (known.above + known.below) @ weight.T / 2
-            self.constants[i] = middle, (known.above - known.below) @ weight.abs().T / 2
-        middles, halves = self.constants[i]
-        half = half + halves[row, column] + norm_upper(node.op.weight, 2)[column] * self.cost[below][row]
-        c = c * known.slope_above[row]
-        return self._descend({self.graph.nodes[below].inputs[0]: c}, row, middles[row, column], half)
+            return self._descend({below: node.op.weight[column]}, row, torch.zeros_like(half), half)
+        if i not in self.fronts:
+            self.fronts[i] = self._front(i, node.op, below)
+        front, (source,) = self.fronts[i], self.graph.nodes[below].inputs
+        half = half + front.half[row, column] + front.norms[column] * self.cost[below][row]
+        middle = front.middle[row, column]
+        c = torch.index_select(front.weight, 0, column).mul_(torch.index_select(front.slope, 0, row))
+        if front.weight.dtype == torch.float64:
+            return self._descend({source: c}, row, middle, half)
+        first = self.graph.nodes[source].op
+        assert isinstance(first, Affine)
+        size, ground = front.norms[column] * front.steepest, _Landing(self.ground)
+        ground.land_single(c, first, size)
+        return self._sides(middle, half + size * self.cost[source][row], ground, row)
+
+    def _front(self, i: int, op: Affine, below: int) -> _Front:
+        """What single neurons of layer ``i``, behind activation ``below``, have in common."""
+        known, weight, slope = self.lines(below, "chord"), op.weight, self.lines(below, "chord").slope_above
+        middle = (known.above + known.below) @ weight.T / 2
+        half, norms = (known.above - known.below) @ weight.abs().T / 2, norm_upper(weight, 2)
+        steepest = slope.abs().amax() * (1 + 4 * UNIT)
+        source = self.graph.nodes[self.graph.nodes[below].inputs[0]]
+        if self.single is not None and isinstance(source.op, Affine) and source.inputs == (0,):
+            weight, slope = self.single(i), slope.float()
+        return _Front(weight, slope, middle, half, norms, steepest)
 
     def upper(
         self,
         i: int,
         rows: Tensor,
-        owner: Tensor,
+        owner: Owner,
         lines: Callable[[int], Lines],
         extra: dict[int, Tensor] | None = None,
         met: dict[int, Tensor] | None = None,
@@ -88,7 +132,7 @@ class Backward:
         constant, ground = self._down(i, rows, owner, lines, extra or {}, met)
         return constant + ground.support(owner)
 
-    def form(self, i: int, rows: Tensor, owner: Tensor, lines: Callable[[int], Lines]) -> tuple[Tensor, Tensor]:
+    def form(self, i: int, rows: Tensor, owner: Owner, lines: Callable[[int], Lines]) -> tuple[Tensor, Tensor]:
         """Coefficients of the input's moves and a constant: the linear function itself, in plain arithmetic.
 
         Only where regions do not fold, so that coefficients are those of the coordinates that move.
@@ -101,7 +145,7 @@ class Backward:
         self,
         i: int,
         rows: Tensor,
-        owner: Tensor,
+        owner: Owner,
         lines: Callable[[int], Lines],
         extra: dict[int, Tensor],
         met: dict[int, Tensor] | None,
@@ -119,22 +163,20 @@ class Backward:
             node = self.graph.nodes[k]
             if isinstance(node.op, Activation):
                 known = lines(k)
-                up, down = c.clamp(min=0), c.clamp(max=0)
-                constant = constant + (up * known.above[owner] + down * known.below[owner]).sum(1)
+                above = c > 0
+                constant = constant + (c * torch.where(above, known.above[owner], known.below[owner])).sum(1)
                 constant = constant + norm_upper(c, 2) * self.cost[k][owner]
-                c = up * known.slope_above[owner] + down * known.slope_below[owner]
+                c = c * torch.where(above, known.slope_above[owner], known.slope_below[owner])
                 _pass(pending, node.inputs[0], c, ground)
             else:
                 constant = constant + self._through(k, c, owner, pending, ground)
         return constant + constant.abs() * gamma(len(self.graph.nodes) + 16), ground
 
-    def _parallel(self, i: int, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+    def _parallel(self, i: int, rows: Tensor, owner: Owner) -> tuple[Tensor, Tensor]:
         """Both sides at once: with parallel lines the coefficients are the same, only the constants differ."""
         return self._descend({i: rows}, owner, rows.new_zeros(len(rows)), rows.new_zeros(len(rows)))
 
-    def _descend(
-        self, pending: dict[int, Tensor], owner: Tensor, middle: Tensor, half: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _descend(self, pending: dict[int, Tensor], owner: Owner, middle: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
         """Carry coefficients down to the input along parallel lines, from constants ``middle ± half``."""
         ground = _Landing(self.ground)
         if 0 in pending:
@@ -152,10 +194,14 @@ class Backward:
                 _pass(pending, node.inputs[0], c * known.slope_above[owner], ground)
             else:
                 half = half + self._through(k, c, owner, pending, ground)
+        return self._sides(middle, half, ground, owner)
+
+    def _sides(self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner) -> tuple[Tensor, Tensor]:
+        """Constants ``middle ± half`` and what has landed, together."""
         half = half + (middle.abs() + half) * gamma(len(self.graph.nodes) + 16)
         return middle - half - ground.support(owner, negative=True), middle + half + ground.support(owner)
 
-    def _through(self, k: int, c: Tensor, owner: Tensor, pending: dict[int, Tensor], ground: _Landing) -> Tensor:
+    def _through(self, k: int, c: Tensor, owner: Owner, pending: dict[int, Tensor], ground: _Landing) -> Tensor:
         """Pass coefficients through a node without lines; what that costs."""
         node = self.graph.nodes[k]
         match node.op:
@@ -185,6 +231,18 @@ class Backward:
         return c.new_zeros(len(c))
 
 
+@dataclass(frozen=True)
+class _Front:
+    """A layer whose neurons are bounded one by one: coefficients in the precision of the pass, constants in float64."""
+
+    weight: Tensor  # of the layer
+    slope: Tensor  # (regions, width) of the parallel lines below it
+    middle: Tensor  # (regions, neurons): constants of the lines, carried through the layer
+    half: Tensor
+    norms: Tensor  # (neurons,)
+    steepest: Tensor
+
+
 def _pass(pending: dict[int, Tensor], j: int, c: Tensor, ground: _Landing) -> None:
     if j == 0:
         ground.land(c, None)
@@ -205,22 +263,22 @@ class _Ground:
         whole = sets.rows == 1 or not isinstance(sets, ConvexSets) or bool(sets.blocks)
         self.moving = torch.ones(extent.shape[1], dtype=torch.bool) if whole else (extent > 0).any(0)
         self.folds = sets.folds
-        self.known: dict[int, tuple[Tensor, Tensor]] = {}
+        self.known: dict[tuple[int, float], tuple[Tensor, Tensor]] = {}
 
-    def start(self) -> _Landing:
-        """A new backward pass."""
-        return _Landing(self)
+    def columns(self, op: Affine | None, unit: float = UNIT) -> tuple[Tensor, Tensor]:
+        """What ``c`` is multiplied with, and what that costs per unit of ‖c‖₂ (per coordinate, or in all if folded).
 
-    def columns(self, op: Affine | None) -> tuple[Tensor, Tensor]:
-        """What ``c`` is multiplied with, and what that costs per unit of ‖c‖₂ (per coordinate, or in all if folded)."""
-        key = id(op)
+        ``unit`` is that of the product.
+        """
+        key = id(op), unit
         if key not in self.known:
             weight = torch.eye(len(self.moving), dtype=torch.float64) if op is None else op.weight
             if self.folds:
-                self.known[key] = self.sets.fold(weight)
+                weight, cost = self.sets.fold(weight, unit)
             else:
                 weight = weight[:, self.moving].contiguous()
-                self.known[key] = weight, norm_upper(weight.T, 2) * (2 * gamma(len(weight) + 16))
+                cost = norm_upper(weight.T, 2) * (2 * gamma(len(weight) + 16, unit))
+            self.known[key] = (weight if unit == UNIT else weight.float()), cost
         return self.known[key]
 
 
@@ -246,10 +304,26 @@ class _Landing:
         more = (before.abs() + self.total.abs()) * (4 * UNIT)
         self.doubt = self.doubt + doubt + (self.ground.sets.folded_support(more) if self.ground.folds else more)
 
-    def support(self, owner: Tensor, negative: bool = False) -> Tensor:
+    def land_single(self, c: Tensor, op: Affine, size: Tensor) -> None:
+        """The one landing of a pass in float32, ``c`` being of norm at most ``size`` and off by a few units."""
+        sets = self.ground.sets
+        weight, cost = self.ground.columns(op, UNIT32)
+        self.total = (c @ weight).double()
+        floor = torch.full((1, weight.shape[1]), FLOOR, dtype=torch.float64)
+        if self.ground.folds:
+            self.doubt = (size + FLOOR) * cost + sets.folded_support(floor)
+        else:
+            self.doubt = (size + FLOOR)[:, None] * cost + floor
+
+    def support(self, owner: Owner, negative: bool = False) -> Tensor:
         """The largest value of the landed coefficients over the regions of their owners."""
         assert self.total is not None
         sets = self.ground.sets
         if self.ground.folds:  # symmetric, so the sign does not matter
             return (sets.folded_support(self.total) + self.doubt) * (1 + gamma(8))
         return sets.support_of(-self.total if negative else self.total, self.doubt, owner, self.ground.moving)
+
+
+def numbers(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Bounds that overflowed say nothing."""
+    return low.where(~low.isnan(), -torch.inf), high.where(~high.isnan(), torch.inf)

@@ -114,11 +114,12 @@ class Interval:
             moves[0] = self.input(centre, sets)
         with self.buffers as buffers:
             for i, node in enumerate(self.graph.nodes[1:], start=1):
-                moves[i] = self.node(i, node, centre, sets, moves)
-                for j in node.inputs:
-                    if last_use[j] == i and j in moves:  # nobody reads it any more
-                        read = moves.pop(j)
-                        buffers.give(read.point, read.shift, read.spread)
+                spent = {j for j in node.inputs if last_use[j] == i and j in moves}
+                moves[i] = self.node(i, node, centre, sets, moves, spent=bool(spent - {0}))
+                for read in map(moves.pop, spent):
+                    buffers.give(
+                        *(part for part in (read.point, read.shift, read.spread) if part is not moves[i].point)
+                    )
             final = moves[len(self.graph.nodes) - 1]
             found = self.finish(final)
             found = replace(found, point=found.point.clone())
@@ -139,15 +140,20 @@ class Interval:
 
     # -- one rule per operation ------------------------------------------------------------------------------
 
-    def node(self, i: int, node: Node, centre: Tensor, sets: Shape | None, moves: dict[int, Moves]) -> Moves:
-        """The moves of a node from those that it reads; a first layer looks at the regions themselves."""
+    def node(
+        self, i: int, node: Node, centre: Tensor, sets: Shape | None, moves: dict[int, Moves], spent: bool = False
+    ) -> Moves:
+        """The moves of a node from those that it reads; a first layer looks at the regions themselves.
+
+        When what it reads is ``spent``, nobody else will read it, and its memory may be written on.
+        """
         match node.op:
             case Affine() if node.inputs == (0,):
                 return self._first_layer(i, node.op, centre, sets)
             case Affine():
                 return self._affine(i, node.op, moves[node.inputs[0]])
             case Activation(kind="relu"):
-                return self._relu(moves[node.inputs[0]], self._pays(node))
+                return self._relu(moves[node.inputs[0]], self._pays(node), spent)
             case Activation():
                 return self._activation(node.op, moves[node.inputs[0]])
             case Add():
@@ -180,20 +186,20 @@ class Interval:
         point = self.buffers.take(len(centre), op.width_out, torch.float64)
         torch.addmm(op.bias, centre, op.weight.T, out=point)
         size = norm_upper(centre, 2)
-        largest = centre.abs().amax(1) if layer.merged else size
-        # One outlier must not speak for the others.
-        shared = (sets is None or sets.rows == 1) and bool(size.amax() <= 64 * size.amin())
-        # Whoever is largest speaks for all rows that share one set, so that they go on sharing it.
-        far, farthest = (size.amax(), largest.amax()) if shared else (size[:, None], largest[:, None])
+        # Whoever is largest speaks for all rows that share one set, so that they go on sharing it. But one outlier
+        # must not speak for the others.
+        shared = (sets is None or sets.rows == 1) and _even(size)
+        far = farthest = size.amax() if shared else size[:, None]
         if sets is None:
             shift, spread = point.new_zeros(1, point.shape[1]), point.new_zeros(1, point.shape[1])
         else:
             above, below = sets.support(op.weight), sets.support(layer.negative)
             shift, spread = (above - below) / 2, (above + below) / 2
             if layer.merged:  # coordinates that the layer does not read may be unbounded
-                farthest = farthest + sets.extent[:, layer.magnitude.any(0)].amax(1, keepdim=True)
+                extent = torch.where(layer.magnitude.any(0), sets.extent, 0.0)
+                farthest = farthest + extent.amax(1, keepdim=True)
         spread = spread + layer.rounding * far + layer.constant + op.weight_slack * (farthest * (1 + 8 * UNIT))
-        error = layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
+        error = (layer.rounding_norm + layer.slack_norm) * size + layer.constant_norm
         if self.run_unit is not None:
             reach = centre.abs() if sets is None else centre.abs() + torch.nan_to_num(sets.extent, posinf=0.0)
             run, centre_run = self.run_error(i, op, reach), self.run_error(i, op, centre.abs())  # centres are exact
@@ -207,63 +213,54 @@ class Interval:
         point = self.buffers.take(rows, op.width_out, torch.float64)
         torch.addmm(op.bias, x.point, op.weight.T, out=point)
         size = norm_upper(x.point, 2)
-        largest = x.point.abs().amax(1) if layer.merged else size
         shift = self.buffers.take(len(x.shift), op.width_out, self.working)
         torch.mm(x.shift, layer.working.T, out=shift)
         spread = self.buffers.take(rows, op.width_out, self.working)
-        if x.around and len(x.spread) == rows and not layer.merged and bool(size.amax() <= 64 * size.amin()):
+        if x.around and len(x.spread) == rows and _even(size):
             # Then |shift| ≤ spread, and the largest run may speak for all: one row of rounding, and one product.
-            rounding = (layer.rounding * size.amax() + layer.constant) * (1 + 2 * gamma(width + STEPS, self.unit))
-            torch.addmm(rounding.to(self.working), x.spread, layer.scaled.T, out=spread)
+            rounding = layer.radius[:, width].double() * size.amax() + layer.radius[:, width + 1]
+            torch.addmm((rounding * (1 + 4 * self.unit)).to(self.working), x.spread, layer.scaled.T, out=spread)
         else:
             radius = self.buffers.take(rows, layer.radius.shape[1], self.working)
             radius[:, :width] = x.spread * (1 + layer.pay) + x.shift.abs() * layer.pay
             radius[:, width:] = 0.0
             radius[:, width] = size
             radius[:, width + 1] = 1.0
-            if layer.merged:
-                radius[:, width + 2] = largest + (x.shift.abs() + x.spread).amax(1)
             torch.mm(radius, layer.radius.T, out=spread)
             self.buffers.give(radius)
-        error = layer.norm * x.error + layer.rounding_norm * size + layer.constant_norm + layer.slack_norm * largest
+        error = layer.norm * x.error + (layer.rounding_norm + layer.slack_norm) * size + layer.constant_norm
         if self.run_unit is not None:
             reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
             spread = spread + self.run_error(i, op, reach).to(self.working) * (1 + STEPS * self.unit)
             error = error + norm_upper(self.run_error(i, op, x.point.abs() + x.error[:, None]), 2)
         return Moves(point, error * (1 + gamma(16)), shift, spread, x.around)
 
-    def _relu(self, x: Moves, paid: bool) -> Moves:
-        x = x if paid else settled(x, self.unit)
-        if len(x.spread) == 1 and not bool(x.shift.any()):
-            return self._first_relu(x)
-        rows, width = x.point.shape
-        hinge, high, low = (self.buffers.take(rows, width, self.working) for _ in range(3))
-        hinge.copy_(x.point).neg_()
-        for side, sign in ((high, 1.0), (low, -1.0)):
-            # Moves that all rows share are a single row, broadcast here.
-            shared = len(x.spread) < rows
-            ends = x.shift + sign * x.spread if shared else torch.add(x.shift, x.spread, alpha=sign, out=side)
-            torch.maximum(ends, hinge, out=side)
-        spread = high.sub_(low).mul_(0.5)
-        # (high + low)/2 − max(0, −z). Where no move passes the hinge, all three are the same number and give 0.
-        shift = low.add_(spread).sub_(hinge.relu_())
-        self.buffers.give(hinge)
-        point = self.buffers.take(rows, width, torch.float64)
-        torch.clamp(x.point, min=0.0, out=point)
-        return Moves(point, x.error, shift, spread, x.around)
+    def _relu(self, x: Moves, paid: bool, spent: bool) -> Moves:
+        """Moves now reach from ``max(shift − spread, h)`` to ``max(shift + spread, h)``, both less ``max(0, h)``.
 
-    def _first_relu(self, x: Moves) -> Moves:
-        """The same where all share moves ``± r``: up by ``clamp(z + r, 0, r)``, down by ``clamp(z, 0, r)``."""
+        Here ``h = −z`` is the hinge. All numbers are halved on the way, so that half-sums come out by themselves. With
+        the hinge clamped between the two ends, ``b``, the new spread is ``top − b``, and the new shift ``top − |b|``
+        when the moves include standing still. Moves that all rows share are a single row, broadcast here.
+        """
+        x = x if paid else settled(x, self.unit)
         rows, width = x.point.shape
-        zero = torch.zeros_like(x.spread)
-        down, high = (self.buffers.take(rows, width, self.working) for _ in range(2))
-        down.copy_(x.point)
-        torch.add(down, x.spread, out=high)
-        torch.clamp(high, zero, x.spread, out=high)
-        torch.clamp(down, zero, x.spread, out=down)
-        shift = high.sub_(down).mul_(0.5)  # (high − down)/2; adding down gives the spread (high + down)/2
-        spread = down.add_(shift)
-        point = self.buffers.take(rows, width, torch.float64)
+        hinge, shift, spread = (self.buffers.take(rows, width, self.working) for _ in range(3))
+        hinge.copy_(x.point).mul_(-0.5)
+        if len(x.spread) < rows or len(x.shift) < rows:
+            top, bottom = (x.shift + x.spread) * 0.5, (x.shift - x.spread) * 0.5
+        else:
+            top = torch.lerp(x.shift, x.spread, 0.5, out=shift)
+            bottom = torch.sub(top, x.spread, out=spread)
+        if x.around:
+            torch.clamp(hinge, bottom, top, out=hinge)
+            torch.sub(top, hinge, out=spread)
+            torch.sub(top, hinge.abs_(), out=shift)
+        else:  # where no move passes the hinge, all three are the same number and give 0
+            high, low = torch.maximum(top, hinge), torch.maximum(bottom, hinge)
+            torch.sub(high, low, out=spread)
+            torch.add(high, low, out=shift).sub_(hinge.relu_(), alpha=2.0)
+        self.buffers.give(hinge)
+        point = x.point if spent else self.buffers.take(rows, width, torch.float64)
         torch.clamp(x.point, min=0.0, out=point)
         return Moves(point, x.error, shift, spread, x.around)
 
@@ -336,10 +333,11 @@ class Interval:
         rounding = norm_upper(op.weight, 2) * gamma(n + 8)
         constant = op.bias.abs() * gamma(n + 8) + op.bias_slack + tiny
         size = op.weight.abs()
-        # The last three columns meet the norm of the run, one, and its largest entry.
-        extra = torch.stack([rounding, constant, op.weight_slack], dim=1) * (1 + 2 * gamma(n + STEPS, self.unit))
-        spare = -(n + 3) % 16  # rows of the product start at multiples of a cache line
-        radius = torch.cat([size, extra, size.new_zeros(len(size), spare)], dim=1).to(self.working)
+        slack = op.weight_slack[:, None]  # of a whole row, so certainly of each weight
+        # The last two columns meet the norm of the run, and one.
+        extra = torch.stack([rounding + op.weight_slack, constant], dim=1) * (1 + 2 * gamma(n + STEPS, self.unit))
+        spare = -(n + 2) % 16  # rows of the product start at multiples of a cache line
+        radius = torch.cat([size + slack, extra, size.new_zeros(len(size), spare)], dim=1).to(self.working)
         if self.working == torch.float32:
             radius = torch.where(radius > 0, torch.nextafter(radius, torch.full_like(radius, torch.inf)), radius)
         frobenius = norm_upper(norm_upper(op.weight, 2)[None], 2)[0]
@@ -391,6 +389,11 @@ def settled(x: Moves, unit: float) -> Moves:
     """Widen the spread by the elementwise steps that it may owe and that the next rule may take."""
     spread = x.spread * (1 + STEPS * unit) + x.shift.abs() * (STEPS * unit)
     return replace(x, spread=spread)
+
+
+def _even(size: Tensor) -> bool:
+    """Are the rows of about the same size, so that what the largest costs is no burden to the others?"""
+    return bool(size.amax() <= 64 * size.amin())
 
 
 def _total(parts: Iterable[Tensor]) -> Tensor:

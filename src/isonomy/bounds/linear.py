@@ -20,15 +20,12 @@ from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape
-from isonomy.bounds.backward import Backward
+from isonomy.bounds.backward import PASS, Backward, numbers
 from isonomy.bounds.interval import STEPS, Enclosure, Interval, Moves
 from isonomy.bounds.relaxations import MODES, Lines, Mode, bends, lean
 from isonomy.bounds.relaxations import lines as chords
 from isonomy.networks.graph import Activation, Add, Affine, Graph, Input
 from isonomy.sets import Shape, norm_upper
-
-PASS = 2048
-"""Rows of coefficients in one backward pass: small enough to stay in cache, large enough for fast products."""
 
 
 class Linear:
@@ -76,7 +73,8 @@ class Sweep:
         self.empty = torch.zeros(len(centre), dtype=torch.bool)
         self.unit = max(UNIT, interval.run_unit or 0.0)
         self.moves: dict[int, Moves] = {0: interval.input(centre, sets)}
-        self.backward = Backward(self.graph, sets, self.lines, self._reach)
+        single = (lambda i: interval.prepared[i].working) if interval.working == torch.float32 else None
+        self.backward = Backward(self.graph, sets, self.lines, self._reach, single)
         self.seen: dict[int, Seen] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         for i, node in enumerate(self.graph.nodes):
@@ -103,16 +101,8 @@ class Sweep:
         """The outputs, each bounded by a backward pass for every mode and by the sweep itself."""
         last = len(self.graph.nodes) - 1
         found = self.interval.finish(self.moves[last])
-        rows, width = found.point.shape
-        owner = torch.arange(rows).repeat_interleave(width)
-        low, high = found.low.reshape(-1).clone(), found.high.reshape(-1).clone()
-        for start in range(0, len(owner), PASS):
-            part = slice(start, start + PASS)
-            one = torch.eye(width, dtype=torch.float64)[torch.arange(len(owner))[part] % width]
-            for mode in modes if self.seen else ("chord",):
-                bottom, top = numbers(*self.backward.both_sides(last, one, owner[part], mode))
-                low[part], high[part] = torch.maximum(low[part], bottom), torch.minimum(high[part], top)
-        return Enclosure(found.point, found.error, low.reshape(rows, width), high.reshape(rows, width))
+        low, high = self.backward.outputs(found.low, found.high, modes if self.seen else ("chord",))
+        return Enclosure(found.point, found.error, low, high)
 
     def _tighten(self, i: int, op: Activation) -> None:
         """Backward bounds for the neurons of node ``i`` that its activation does not leave on a straight piece."""
@@ -184,8 +174,3 @@ class Sweep:
             seen = self.seen[k]
             self._known[k, mode] = lean(self._known[k, "chord"], seen.op, seen.point, seen.value, mode)
         return self._known[k, mode]
-
-
-def numbers(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds that overflowed say nothing."""
-    return low.where(~low.isnan(), -torch.inf), high.where(~high.isnan(), torch.inf)

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape, slopes
-from isonomy.bounds.backward import Backward
+from isonomy.bounds.backward import PASS, Backward, numbers
 from isonomy.bounds.interval import Enclosure
-from isonomy.bounds.linear import PASS, Linear, Sweep, numbers
+from isonomy.bounds.linear import Linear, Sweep
 from isonomy.bounds.relaxations import Lines, Mode
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.sets import Shape, norm_upper
@@ -67,7 +67,7 @@ class _Pairs:
         self.near, self.far, self.between, self.graph = near, far, between, near.graph
         self.rows = len(near.centre)
         self.run_unit = near.interval.run_unit
-        self.backward = Backward(self.graph, between, self._lines, self._reach)
+        self.backward = Backward(self.graph, between, self._lines, self._reach, near.backward.single)
         self.range: dict[int, tuple[Tensor, Tensor]] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         for i, node in enumerate(self.graph.nodes):
@@ -83,19 +83,7 @@ class _Pairs:
     def outputs(self) -> tuple[Tensor, Tensor]:
         """The smallest and largest difference of each output."""
         last = len(self.graph.nodes) - 1
-        low, high = (side.clone() for side in self.range[last])
-        width = low.shape[1]
-        owner = torch.arange(self.rows).repeat_interleave(width)
-        flat_low, flat_high = low.reshape(-1), high.reshape(-1)
-        modes: tuple[Mode, ...] = ("adaptive", "chord") if self._known_any else ("chord",)
-        for start in range(0, len(owner), PASS):
-            part = slice(start, start + PASS)
-            one = torch.eye(width, dtype=torch.float64)[torch.arange(len(owner))[part] % width]
-            for mode in modes:
-                bottom, top = numbers(*self.backward.both_sides(last, one, owner[part], mode))
-                flat_low[part] = torch.maximum(flat_low[part], bottom)
-                flat_high[part] = torch.minimum(flat_high[part], top)
-        return flat_low.reshape(low.shape), flat_high.reshape(high.shape)
+        return self.backward.outputs(*self.range[last], ("adaptive", "chord") if self._known_any else ("chord",))
 
     # -- forward ---------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import SIMPLEX_TOLERANCE, TINY, dual_order, gamma
+from isonomy.arithmetic import SIMPLEX_TOLERANCE, TINY, UNIT, dual_order, gamma
 
 SMALL_ROOT = 16
 """With at most this many moving coordinates, splits are also chosen per individual (the work is their square)."""
@@ -39,7 +39,7 @@ class ConvexSets:
     ``root`` (r, m) and ``order`` give the seminorm, ``radius`` (rows,) and ``offset`` (rows, r) its ball; ``low``
     and ``high`` (rows, m) the box; ``blocks`` the coordinate ranges that besides move within a simplex whose present
     shares are ``base`` (rows, m), and for which the box must be finite. ``inverse`` (m, r) is any approximate inverse
-    of the root.
+    of the root. ``clipped`` says whether the box holds anything back that the ball would reach.
     """
 
     root: Tensor
@@ -51,6 +51,7 @@ class ConvexSets:
     blocks: tuple[tuple[int, int], ...]
     base: Tensor
     inverse: Tensor
+    clipped: bool = True
     _memo: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -85,6 +86,7 @@ class ConvexSets:
             blocks=(),
             base=scale.new_zeros(1, len(scale)),
             inverse=torch.diag(1 / scale),
+            clipped=False,
         )
 
     @property
@@ -114,26 +116,28 @@ class ConvexSets:
     @property
     def folds(self) -> bool:
         """Is this one ball for everybody, so that ``ρ‖(cW)K‖`` can be had as ``ρ‖c(WK)‖`` with ``WK`` known?"""
-        return self.rows == 1 and len(self.root) > 0 and not self.blocks and not bool(self.offset.any())
+        return self.rows == 1 and not self.clipped and not bool(self.offset.any())
 
-    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def fold(self, weight: Tensor, unit: float = UNIT) -> tuple[Tensor, Tensor]:
         """``W K`` for a weight (k, m), and what that leaves over per unit of ``‖c‖₂``.
 
         **Soundness.** ``(cW)·v = (cWK)·(Rv) + c(W − WK R)v``. The second part is at most ``‖c‖₂`` times the norm of the
-        row sums of ``|W − WK R|`` against the extent of the box; rounding ``c(WK)`` adds ``γ‖c‖₂‖WK‖_F ρ``.
+        row sums of ``|W − WK R|`` against the extent of the box. Rounding ``c(WK)`` with the unit of that product adds
+        ``γ‖c‖₂ρ`` times the (dual) norm of the column norms of ``WK``.
         """
         folded = weight @ self.inverse
         error = (weight - folded @ self.root).abs()
         error = error + (weight.abs() + folded.abs() @ self.root.abs()) * (2 * gamma(sum(self.root.shape) + 16))
         cost = torch.where(error == 0, 0.0, error * self.extent[0]).sum(1) * (1 + gamma(weight.shape[1] + 8))
-        size = norm_upper(folded.reshape(1, -1), 2)[0] * (2 * gamma(len(weight) + 16)) * self.radius[0]
+        columns = norm_upper(norm_upper(folded.T, 2)[None], dual_order(self.order))[0]
+        size = columns * (2 * gamma(len(weight) + 16, unit)) * self.radius[0]
         return folded, (norm_upper(cost[None], 2)[0] + size) * (1 + gamma(16))
 
     def folded_support(self, total: Tensor) -> Tensor:
         """``ρ‖total‖`` from above; symmetric, so it serves both signs."""
         return norm_upper(total, dual_order(self.order)) * self.radius[0] * (1 + gamma(8)) + TINY
 
-    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
+    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor | slice, moving: Tensor) -> Tensor:
         """Upper bounds (p,) of ``max over v in set owner_p of w · v`` for every ``w`` within ``doubt`` of ``weight_p``.
 
         ``weight`` and ``doubt`` (p, moving coordinates) leave out coordinates that no set can move.
@@ -166,7 +170,7 @@ class ConvexSets:
         if not len(root):
             return best
         best = torch.minimum(best, dual(weight @ inverse))
-        if self.rows > 1 and root.shape[1] <= SMALL_ROOT:
+        if self.clipped and root.shape[1] <= SMALL_ROOT:
             reach = torch.linalg.vector_norm(inverse, dual_order(self.order), dim=1) * radius[:, None]
             middle = -(offset @ inverse.T)
             boxed = torch.where(weight > 0, high < middle + 0.5 * reach, low > middle - 0.5 * reach)
@@ -178,7 +182,7 @@ class ConvexSets:
                 best = torch.minimum(best, dual(prices.clamp(-cut[:, None], cut[:, None])))
         return best
 
-    def _with_simplices(self, residual: Tensor, error: Tensor, value: Tensor, owner: Tensor) -> Tensor:
+    def _with_simplices(self, residual: Tensor, error: Tensor, value: Tensor, owner: Tensor | slice) -> Tensor:
         """The sum of ``value`` over coordinates, where each relaxed block gives what its simplex allows if less."""
         total = value.sum(1)
         base = self.base if len(self.base) == 1 else self.base[owner]
@@ -196,7 +200,7 @@ class ConvexSets:
         if self.root.shape[0] == 0:
             return
         yield self._bound(weight, weight @ self.inverse)
-        if self.rows > 1 and max(self.root.shape[0], int((self.extent > 0).any(0).sum())) <= SMALL_ROOT:
+        if self.clipped and max(self.root.shape[0], int((self.extent > 0).any(0).sum())) <= SMALL_ROOT:
             yield self._bound_per_row(weight)
 
     def _bound(self, weight: Tensor, split: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import gamma
+from isonomy.arithmetic import UNIT, gamma
 from isonomy.sets.convex import ConvexSets
 
 
@@ -43,11 +43,11 @@ class Shape(Protocol):
         """Upper bounds (rows, k) of the support function at shared weights (k, m)."""
         ...
 
-    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
+    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor | slice, moving: Tensor) -> Tensor:
         """Upper bounds (p,) at one weight per row and set."""
         ...
 
-    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def fold(self, weight: Tensor, unit: float = UNIT) -> tuple[Tensor, Tensor]:
         """The folded weight, and what that leaves over per unit of the coefficients."""
         ...
 
@@ -87,7 +87,7 @@ class SumOfSets:
         total = total + total.abs() * gamma(4)
         return total if self.domain is None else torch.minimum(total, self.domain.support(weight))
 
-    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor, moving: Tensor) -> Tensor:
+    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor | slice, moving: Tensor) -> Tensor:
         """Upper bounds (p,) for one weight per row; see :meth:`ConvexSets.support_of`."""
         if not bool(moving.all()):
             # A coordinate that the domain pins may still move in the parts, one against the other.
@@ -99,9 +99,9 @@ class SumOfSets:
             return total
         return torch.minimum(total, self.domain.support_of(weight, doubt, owner, moving))
 
-    def fold(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def fold(self, weight: Tensor, unit: float = UNIT) -> tuple[Tensor, Tensor]:
         """Both folded weights side by side; what they leave over adds up."""
-        (one, cost), (other, more) = self.similar.fold(weight), self.ball.fold(weight)
+        (one, cost), (other, more) = self.similar.fold(weight, unit), self.ball.fold(weight, unit)
         return torch.cat([one, other], dim=1), (cost + more) * (1 + gamma(4))
 
     def folded_support(self, total: Tensor) -> Tensor:

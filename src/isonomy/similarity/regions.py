@@ -105,8 +105,15 @@ class Similarity:
         if self.domain.kind == "relaxed":
             return [self._relaxed(x, everybody, self._one_hot_blocks())]
         if self._branches is None:
-            self._branches = Branches.of(self.root, self.order, self.delta, self.domain)
+            self._branches = Branches.of(self.root, self.order, self._within_domain(), self.domain)
         return self._realizable(x, everybody, self._branches)
+
+    def _within_domain(self) -> float:
+        """δ, or the largest distance of two individuals at all if that is less: squares of it must not overflow."""
+        if not len(self.root):
+            return self.delta
+        across = np.abs(self.root) @ (self.domain.high - self.domain.low)
+        return min(self.delta, float(norm_upper(across, self.order)) * (1 + 1e-6))
 
     # -- the three domains --------------------------------------------------------------------------------
 
@@ -138,6 +145,7 @@ class Similarity:
             blocks=(),
             base=torch.zeros(1, len(ruled), dtype=torch.float64),
             inverse=torch.from_numpy(whole),
+            clipped=self.boxed,
         )
         if not self.boxed:
             self._shared = sets

@@ -1,0 +1,129 @@
+"""Optimal transport between two weighted samples: exact, bottleneck (order ∞), and sliced.
+
+``W_p(P, Q)^p = min Σ_ij π_ij c(x_i, y_j)^p`` over plans ``π ≥ 0`` with the weights of ``P`` and ``Q`` as margins;
+``W_∞`` is the smallest ``t`` for which some plan moves nobody further than ``t``. POT is imported when it is first
+needed, for it takes seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.special import gammaln
+
+from isonomy.arithmetic import FloatArray
+from isonomy.errors import NotANumberError
+
+_STEPS = 100_000_000
+_MASS = 1e-9  # of the plan may move further than the bottleneck: weights do not add up to exactly 1
+_ACCURACY = 1e-6  # of a distance, as a share of the largest cost
+_DIRECTIONS = 100
+_AT_ONCE = 10  # directions, to bound memory
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What the solver found: good enough to fit a witness on even where it stopped early, which ``trouble`` tells."""
+
+    value: float  # W_p
+    moved: FloatArray  # the costs along which mass flows
+    potential: FloatArray  # the second dual potential, in units of the largest cost to the power p
+    trouble: str | None = None
+
+
+def exact(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -> float:
+    """``W_order`` of two samples given the matrix of costs and their weights."""
+    if order == math.inf:
+        return bottleneck(costs, one, other)
+    plan = solve(costs, one, other, order)
+    if plan.trouble is not None or not math.isfinite(plan.value):
+        raise NotANumberError(
+            f"The transport problem could not be solved: {plan.trouble} Take a smaller 'sample', a lower 'order', or "
+            "the order infinity."
+        )
+    return plan.value
+
+
+def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -> Plan:
+    """The optimal plan of finite order, by the network simplex.
+
+    Costs are divided by the largest one before they are raised to the power, so that no order overflows.
+    """
+    import ot
+
+    scale = float(costs.max())
+    if scale == 0.0:
+        return Plan(0.0, np.zeros(1), np.zeros(costs.shape[1]))
+    powers = (costs / scale) ** order
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are in the log
+        plan, log = ot.emd(_shares(one), _shares(other), powers, numItermax=_STEPS, log=True)
+    value = float((plan * powers).sum())
+    # The solver stops where powers of costs are below its tolerance, far from the optimum for high orders. A feasible
+    # dual solution tells: the optimum is between its value and the plan's.
+    dual = float(_shares(one) @ (powers - log["v"]).min(axis=1) + _shares(other) @ log["v"])
+    upper, lower = (max(end, 0.0) ** (1.0 / order) for end in (value, dual))
+    trouble = log["warning"]
+    if trouble is None and not upper - lower <= _ACCURACY:
+        trouble = f"at order {order:g} it is somewhere between {scale * lower:.4g} and {scale * upper:.4g}."
+    return Plan(scale * upper, costs[plan > 0.0], np.asarray(log["v"]), trouble)
+
+
+def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
+    """``W_∞``, by bisection over the costs that occur."""
+    # Everybody has to go somewhere: the answer is at least the largest of the nearest costs.
+    least = max(costs.min(axis=1).max(), costs.min(axis=0).max())
+    levels = np.unique(costs[costs >= least])
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _can_be_moved(costs <= levels[middle], one, other):
+            high = middle
+        else:
+            low = middle + 1
+    return float(levels[low])
+
+
+def sliced(left: FloatArray, right: FloatArray, one: FloatArray, other: FloatArray, order: float, seed: int) -> float:
+    """The sliced distance of places under the Euclidean norm, scaled so that it is ``‖v‖`` for a translation by ``v``.
+
+    It is the mean over random directions ``θ`` of ``W_p^p`` of the projections, divided by ``E |θ_1|^p``. An
+    approximation: neither an upper nor a lower bound of ``W_p``. It costs a sort per direction.
+    """
+    import ot
+
+    width = left.shape[1]
+    directions = np.random.default_rng(seed).normal(size=(width, _DIRECTIONS))
+    directions /= np.linalg.norm(directions, axis=0)
+    scale = max(float(np.abs(left).max()), float(np.abs(right).max()))
+    if scale == 0.0:
+        return 0.0
+    total = 0.0
+    for start in range(0, _DIRECTIONS, _AT_ONCE):
+        block = directions[:, start : start + _AT_ONCE] / scale
+        total += float(np.sum(ot.wasserstein_1d(left @ block, right @ block, _shares(one), _shares(other), p=order)))
+    # E |θ_1|^p for θ uniform on the sphere.
+    half = gammaln(width / 2) + gammaln((order + 1) / 2) - gammaln((width + order) / 2) - math.log(math.pi) / 2
+    return float(scale * (total / _DIRECTIONS) ** (1.0 / order) * math.exp(-half / order))
+
+
+def _can_be_moved(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:
+    if len(one) == len(other) and np.ptp(one) == 0.0 == np.ptp(other):
+        return bool((maximum_bipartite_matching(csr_array(allowed), perm_type="column") >= 0).all())
+    import ot
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plan, log = ot.emd(_shares(one), _shares(other), (~allowed).astype(np.float64), numItermax=_STEPS, log=True)
+    if log["warning"] is not None:
+        raise NotANumberError(f"The bottleneck could not be found: {log['warning']} Take a smaller 'sample'.")
+    return bool(plan[~allowed].sum() <= _MASS)
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    return np.asarray(weights / weights.sum(), dtype=np.float64)

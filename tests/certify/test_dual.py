@@ -1,0 +1,457 @@
+"""The distributional bound against linear programs, rational arithmetic, closed answers and knapsacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import linprog
+
+from isonomy.certify.dual import (
+    Cells,
+    Dual,
+    allocate,
+    evaluate,
+    heights_upper,
+    mean_upper,
+    power_lower,
+    power_upper,
+    price_upper,
+)
+from isonomy.errors import ParameterError
+
+quick = settings(max_examples=60, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+GAMMAS = [0.0, 1e-6, 0.01, 0.1, 0.3, 0.9, 2.0, 50.0, math.inf]
+
+
+def solvers() -> ModuleType:
+    path = Path(__file__).parents[2] / "experiments" / "paper_solvers.py"
+    spec = importlib.util.spec_from_file_location("paper_solvers", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["paper_solvers"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def random_weights(rng: np.random.Generator, n: int) -> np.ndarray:
+    kind = rng.integers(3)
+    if kind == 0:
+        return np.ones(n)
+    weights = 10.0 ** rng.uniform(-12, 12, n) if kind == 1 else rng.random(n)
+    weights[rng.random(n) < 0.3] = 0.0
+    weights[rng.integers(n)] = 1.0
+    return weights
+
+
+def random_cells(rng: np.random.Generator, n: int | None = None, order_mixed: bool = True) -> Cells:
+    """Different numbers of cells, not monotone, ties, category cells with closed ends, in any order."""
+    n = int(rng.integers(1, 7)) if n is None else n
+    rows = []
+    for i in range(n):
+        rows += [(i, 0.0, 0.0, rng.random() * 0.2, False), (i, float(rng.choice([0.5, 1.5])), math.inf, 1.0, True)]
+        near = 0.0
+        for _ in range(rng.integers(0, 8)):
+            far = near + float(rng.choice([0.0625, 0.25, rng.random()]))
+            rows.append((i, near, far, float(rng.choice([rng.random(), 0.5])), True))
+            near = far
+        for _ in range(rng.integers(0, 3)):
+            price = float(rng.choice([0.25, 0.5, rng.random()]))
+            rows.append((i, price, price + rng.random(), rng.random(), False))
+    order = rng.permutation(len(rows)) if order_mixed else np.arange(len(rows))
+    owner, near_, far_, value, open_ = (np.array([rows[j][k] for j in order]) for k in range(5))
+    return Cells(owner, near_, far_, value, open_, random_weights(rng, n))
+
+
+def linear_program(owner: np.ndarray, cost: np.ndarray, value: np.ndarray, weights: np.ndarray, budget: float) -> float:
+    """The largest mean value: mass moves from each individual to its cells within the budget."""
+    n, count = len(weights), len(owner)
+    shares = weights / weights.sum()
+    keep = sparse.csr_array((np.ones(count), (owner, np.arange(count))), shape=(n, count))
+    scale = max(1.0, min(budget, 1e6))
+    found = linprog(
+        -value,
+        A_ub=cost.reshape(1, -1) / scale,
+        b_ub=[min(budget, 1e6) / scale],
+        A_eq=keep,
+        b_eq=shares,
+        method="highs",
+    )
+    assert found.success, found.message
+    return -float(found.fun)
+
+
+def exact(cells: Cells, order: int, gamma: float, multiplier: float) -> Fraction:
+    heights = [Fraction(-1)] * len(cells.weights)
+    for i, near, value in zip(cells.owner, cells.near, cells.value, strict=True):
+        gain = Fraction(float(value)) - Fraction(multiplier) * Fraction(float(near)) ** order
+        heights[i] = max(heights[i], gain)
+    weights = [Fraction(float(w)) for w in cells.weights]
+    mean = sum((w * h for w, h in zip(weights, heights, strict=True)), Fraction(0)) / sum(weights, Fraction(0))
+    return Fraction(multiplier) * Fraction(gamma) ** order + mean
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 1.5, 2.0]))
+def test_the_best_multiplier_attains_the_linear_program(seed: int, order: float) -> None:
+    cells = random_cells(np.random.default_rng(seed))
+    dual = Dual(cells, order)
+    for gamma in [1e-3, 0.05, 0.2, 0.6, 3.0]:
+        truth = linear_program(cells.owner, cells.near**order, cells.value, cells.weights, gamma**order)
+        bound = dual.bound(gamma)
+        assert bound.upper == pytest.approx(truth, abs=1e-8)
+        assert bound.upper == evaluate(cells, order, gamma, bound.multiplier)
+
+
+@quick
+@given(seeds, st.sampled_from([1, 2]), st.floats(0, 3), st.one_of(st.floats(0, 10), st.floats(0, 1e300)))
+def test_no_rounding_makes_the_bound_too_small(seed: int, order: int, gamma: float, multiplier: float) -> None:
+    rng = np.random.default_rng(seed)
+    cells = random_cells(rng)
+    scale = 10.0 ** rng.choice([0, -150, -170, 100])
+    far = cells.far * (scale if scale > 1 else 1.0)
+    cells = Cells(cells.owner, cells.near * scale, far, cells.value, cells.open_, cells.weights)
+    if gamma == 0:
+        return
+    upper = evaluate(cells, order, gamma, multiplier)
+    truth = exact(cells, order, gamma, multiplier)
+    assert upper == math.inf or Fraction(upper) >= truth
+    if multiplier < 100 and scale == 1:
+        assert upper <= float(truth) * (1 + 1e-13) + 1e-300
+
+
+def test_each_part_of_the_bound_is_rounded_up() -> None:
+    """Where numbers nearly cancel, and one by one, so that the slack of one part does not hide another."""
+    rng = np.random.default_rng(2)
+    for _ in range(3000):
+        near, multiplier = rng.random() + 0.5, rng.random() + 0.5
+        value = float(near * multiplier * (1 + 10.0 ** rng.uniform(-16, -1)))
+        cells = Cells(*(np.array(a) for a in ([0, 0], [0, near], [0, math.inf], [0, value], [False, False], [1.0])))
+        for factor in (multiplier, multiplier * 1e-9):
+            height = heights_upper(cells, 1, 0.1, factor, cells.near)[0]
+            assert Fraction(float(height)) >= Fraction(value) - Fraction(near) * Fraction(factor)
+        assert Fraction(price_upper(1, near, multiplier)) >= Fraction(near) * Fraction(multiplier)
+        values, weights = rng.random(3), rng.random(3)
+        total = sum(
+            (Fraction(float(v)) * Fraction(float(w)) for v, w in zip(values, weights, strict=True)), Fraction(0)
+        )
+        mean = total / sum((Fraction(float(w)) for w in weights), Fraction(0))
+        assert mean <= Fraction(mean_upper(values, weights)) <= mean * (1 + Fraction(1, 10**14))
+
+
+def test_the_largest_value_is_never_exceeded() -> None:
+    cells = Cells.from_profiles([0, 0.1, 0.2, 0.5], [[0.1, 0.2, 0.3, 0.6], [0, 0, 0.1, 0.2]], 1.0)
+    for bound in Dual(cells, 1).curve([0.499999999, 0.5, 0.5000001]):
+        assert bound.upper <= 1.0
+        assert bound.upper == evaluate(cells, 1, bound.gamma, bound.multiplier)
+
+
+@pytest.mark.parametrize("order", [1.0, 1.5, 2.0, 3.7])
+def test_powers_are_rounded_outward(order: float) -> None:
+    rng = np.random.default_rng(0)
+    base = np.concatenate([rng.random(300), 10.0 ** rng.uniform(-300, 300, 300), [0.0, 5e-324, 1.7e308]])
+    with mpmath.workprec(400):
+        for x, low, high in zip(base, power_lower(base, order), power_upper(base, order), strict=True):
+            truth = mpmath.mpf(float(x)) ** mpmath.mpf(order)
+            assert 0 <= low <= truth <= high
+            assert low < math.inf
+    assert power_upper(1.0, order) - power_lower(1.0, order) < 1e-14
+
+
+def test_affine_profiles() -> None:
+    """``g = a + b r`` with order 1 gives ``a + b gamma``, up to the width of the grid."""
+    radii = np.linspace(0, 4, 4001)
+    cells = Cells.from_profiles(radii, 0.1 + 0.2 * radii[None] * np.ones((3, 1)), 0.9)
+    dual = Dual(cells, 1)
+    assert dual.bound(0.0).upper == pytest.approx(0.1)
+    for gamma in (0.1, 1.0, 3.0):
+        assert dual.bound(gamma).upper == pytest.approx(0.1 + 0.2 * gamma + 0.2 * 0.001, abs=1e-9)
+        assert dual.grid_error(gamma) == pytest.approx(0.2 * 0.001, abs=1e-9)
+
+
+def test_one_individual_takes_the_whole_budget() -> None:
+    """Concave ``sqrt(r)``: mass splitting does not help, and order 2 spends ``gamma`` on everybody."""
+    radii = np.concatenate([[0.0], np.geomspace(1e-8, 1, 4001)])
+    cells = Cells.from_profiles(radii, np.sqrt(radii)[None], 1.0)
+    assert Dual(cells, 1).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
+    assert Dual(cells, 2).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
+
+
+def test_two_atoms() -> None:
+    """Each jumps from 0 to its own height at its own price: the cheaper first, then part of the mass of the other."""
+    near, value = np.array([0, 2, 4, 0, 1, 4.0]), np.array([0, 0.5, 0.5, 0, 0.6, 0.6])
+    far = np.array([2, 4, math.inf, 1, 4, math.inf])
+    cells = Cells(np.array([0, 0, 0, 1, 1, 1]), near, far, value, np.array([False] * 6), np.array([1.0, 3.0]))
+    dual = Dual(cells, 1)
+    # Weight 3/4 at price 1 for 0.6, then weight 1/4 at price 2 for 0.5.
+    assert dual.bound(0.5).upper == pytest.approx(0.3)
+    assert dual.bound(0.5).multiplier == pytest.approx(0.6)
+    assert dual.bound(0.75 + 0.25).upper == pytest.approx(0.45 + 0.125 / 2)
+    assert dual.bound(0.75 + 0.25).multiplier == pytest.approx(0.25)
+    assert dual.bound(10.0).upper == pytest.approx(0.45 + 0.125)
+    assert dual.largest_gamma(0.3) == pytest.approx(0.5)
+    assert dual.largest_gamma(0.0) == 0.0
+    assert dual.largest_gamma(0.6) == math.inf
+    infinite = Dual(cells, math.inf)
+    assert [b.upper for b in infinite.curve([0.9, 1.0, 2.0])] == pytest.approx([0.0, 0.45, 0.575])
+    assert infinite.largest_gamma(0.5) == math.nextafter(2.0, 0)
+    assert infinite.largest_gamma(0.4) == math.nextafter(1.0, 0)
+
+
+def test_half_open_cells_do_not_count_at_their_near_end() -> None:
+    cells = Cells.from_profiles([0.0, 0.5, 1.0], [[0.1, 0.2, 0.4]], 1.0)
+    dual = Dual(cells, math.inf)
+    assert [b.upper for b in dual.curve([0, 0.25, 0.5, 0.75, 1.0, 1.5])] == [0.1, 0.2, 0.2, 0.4, 0.4, 1.0]
+    assert all(b.multiplier is None for b in dual.curve([0, 0.5]))
+    assert [dual.largest_gamma(e) for e in (0.05, 0.1, 0.2, 0.3, 0.4, 0.9, 1.0)] == [None, 0, 0.5, 0.5, 1, 1, math.inf]
+    assert Dual(cells, 1).bound(0).upper == 0.1
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 1.5, 2.0, math.inf]))
+def test_curves_rise_and_invert(seed: int, order: float) -> None:
+    rng = np.random.default_rng(seed)
+    cells = random_cells(rng)
+    dual = Dual(cells, order)
+    curve = [b.upper for b in dual.curve(GAMMAS)]
+    assert np.all(np.diff(curve) >= -1e-12)
+    means = np.array(
+        [cells.value[(cells.owner == i) & (cells.near == 0) & ~cells.open_].max() for i in range(len(cells.weights))]
+    )
+    assert curve[0] == pytest.approx(means @ cells.weights / cells.weights.sum())
+    for epsilon in [*rng.random(4), *curve]:
+        gamma = dual.largest_gamma(epsilon)
+        if gamma is None:
+            assert curve[0] > epsilon
+            continue
+        assert dual.bound(gamma).upper <= epsilon
+        if gamma < math.inf:
+            assert dual.bound(gamma * (1 + 1e-6) + 1e-9).upper > epsilon - 1e-9
+
+
+@quick
+@given(seeds)
+def test_order_infinity_is_the_largest_value_within_reach(seed: int) -> None:
+    cells = random_cells(np.random.default_rng(seed))
+    for gamma in (0.0, 0.0625, 0.25, 0.3, 0.5, 1.0):
+        total = 0.0
+        for i, weight in enumerate(cells.weights):
+            reach = [
+                v
+                for o, near, v, open_ in zip(cells.owner, cells.near, cells.value, cells.open_, strict=True)
+                if o == i and (near < gamma or (near == gamma and not open_))
+            ]
+            total += weight * max(reach)
+        assert Dual(cells, math.inf).bound(gamma).upper == pytest.approx(total / cells.weights.sum())
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.sampled_from([1.0, 2.0]))
+def test_knapsack_inequality(seed: int, order: float) -> None:
+    """``oracle <= U <= oracle + (largest jump of one hull) / n + grid error``, with the tail as an item."""
+    rng = np.random.default_rng(seed)
+    n, count = int(rng.integers(1, 6)), int(rng.integers(2, 7))
+    radii = np.concatenate([[0.0], np.cumsum(rng.random(count - 1))])
+    values = np.sort(rng.random((n, count)) ** 2, axis=1)
+    gamma = float(rng.choice([0.05, 0.3, 0.8]))
+    costs = np.append(radii, radii[-1]) ** order
+    items = np.hstack([values, np.ones((n, 1))])
+    oracle = solvers().knapsack(costs, items, gamma**order).value
+    dual = Dual(Cells.from_profiles(radii, values, 1.0), order)
+    upper = dual.bound(gamma).upper
+    jump = max(_largest_jump(costs, row) for row in items)
+    assert oracle <= upper + 1e-12
+    assert upper <= oracle + jump / n + dual.grid_error(gamma) + 1e-9
+
+
+def _largest_jump(cost: np.ndarray, value: np.ndarray) -> float:
+    """Between consecutive vertices of the upper hull, by walking to the steepest point again and again."""
+    at, jump = int(np.flatnonzero(cost == 0)[value[cost == 0].argmax()]), 0.0
+    while True:
+        ahead = [j for j in range(len(cost)) if cost[j] > cost[at] and value[j] > value[at]]
+        if not ahead:
+            return jump
+        nxt = max(ahead, key=lambda j: ((value[j] - value[at]) / (cost[j] - cost[at]), value[j]))
+        jump, at = max(jump, value[nxt] - value[at]), nxt
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 2.0, math.inf]))
+def test_active_cells_attain_the_maximum(seed: int, order: float) -> None:
+    cells = random_cells(np.random.default_rng(seed))
+    dual = Dual(cells, order)
+    for gamma in (0.0, 0.1, 0.5):
+        active = dual.active(gamma)
+        assert set(cells.owner[active]) == set(np.flatnonzero(cells.weights > 0))
+        raised = cells.value.copy()
+        raised[active] += 0.1  # what is active decides the bound …
+        higher = Cells(cells.owner, cells.near, cells.far, raised, cells.open_, cells.weights)
+        multiplier = dual.multiplier(gamma)
+        assert evaluate(higher, order, gamma, multiplier) == pytest.approx(dual.bound(gamma).upper + 0.1)
+        lowered = np.zeros_like(cells.value)
+        lowered[active] = cells.value[active]  # … and what is not does not
+        lower = Cells(cells.owner, cells.near, cells.far, lowered, cells.open_, cells.weights)
+        assert evaluate(lower, order, gamma, multiplier) == pytest.approx(dual.bound(gamma).upper)
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 2.0]))
+def test_grid_error_against_the_linear_program_at_the_far_ends(seed: int, order: float) -> None:
+    cells = random_cells(np.random.default_rng(seed))
+    cost = np.where(np.isinf(cells.far), cells.near, cells.far) ** order
+    for gamma in (0.05, 0.4):
+        truth = linear_program(cells.owner, cells.near**order, cells.value, cells.weights, gamma**order)
+        least = linear_program(cells.owner, cost, cells.value, cells.weights, gamma**order)
+        dual = Dual(cells, order)
+        assert dual.grid_error(gamma) == pytest.approx(truth - least, abs=1e-8)
+        errors = dual.grid_errors(gamma)
+        assert (errors >= 0).all() and (errors[cells.weights == 0] == 0).all()
+        # The far ends at the near multiplier give an upper bound of the far program.
+        assert errors.sum() <= truth - least + 1e-8
+
+
+@quick
+@given(seeds, st.one_of(st.floats(0, 2), st.just(0.0), st.floats(0, 1e-6)), st.booleans())
+def test_allocation_is_feasible_and_optimal(seed: int, budget: float, tiny: bool) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    owner = np.concatenate([np.arange(n), rng.integers(0, n, int(rng.integers(0, 25)))])
+    cost = np.where(np.arange(len(owner)) < n, 0.0, rng.choice([0.0, 0.5, 1e-2, rng.random()], len(owner)))
+    cost *= 1e-9 if tiny else 1.0
+    value, weights = rng.random(len(owner)), random_weights(rng, n)
+    masses = allocate(owner, cost, value, weights, budget)
+    assert (masses >= 0).all()
+    held, spent = [Fraction(0)] * n, Fraction(0)
+    for i, mass, price in zip(owner, masses, cost, strict=True):
+        held[i] += Fraction(float(mass))
+        spent += Fraction(float(mass)) * Fraction(float(price))
+    assert held == [Fraction(float(w)) for w in weights]
+    assert spent <= Fraction(budget) * sum(held)
+    split = [i for i in range(n) if (masses[owner == i] > 0).sum() > 1]
+    assert len(split) <= 1
+    if not tiny and (budget == 0 or budget > 1e-3):  # otherwise below the tolerances of the linear program
+        truth = linear_program(owner, cost, value, weights, budget)
+        assert masses @ value / weights.sum() == pytest.approx(truth, abs=1e-8)
+
+
+def test_the_upper_bound_meets_what_an_allocation_attains() -> None:
+    """Points attained at their near ends: primal and dual agree, so neither can be improved."""
+    rng = np.random.default_rng(3)
+    n, count = 400, 12
+    radii = np.linspace(0, 1, count)
+    values = np.sort(rng.random((n, count)), axis=1) * 0.5
+    owner, near = np.repeat(np.arange(n), count), np.tile(radii, n)
+    cells = Cells(
+        np.append(owner, np.arange(n)),
+        np.append(near, np.full(n, 1.0)),
+        np.append(near, np.full(n, math.inf)),
+        np.append(values.ravel(), values[:, -1]),
+        np.zeros(n * (count + 1), dtype=bool),
+        rng.random(n),
+    )
+    for order, gamma in ((1, 0.07), (2, 0.3)):
+        cost = power_upper(near, order)
+        masses = allocate(owner, cost, values.ravel(), cells.weights, float(power_lower(gamma, order)))
+        attained = masses @ values.ravel() / cells.weights.sum()
+        upper = Dual(cells, order).bound(gamma).upper
+        assert attained <= upper <= attained + 1e-12
+
+
+def test_an_explicit_assignment_above_the_ascent_is_not_above_the_bound() -> None:
+    """Flat, then a jump: the gradient vanishes, so both ascents of the paper stay where they began."""
+    paper = solvers()
+    radii = np.array([0.0, 0.4, 0.5, 1.0])
+    values = np.array([0.1, 0.1, 0.9, 0.9]) * np.ones((50, 1))
+    gamma, n = 0.1, 50
+    profile = paper.interpolated(radii, values)
+    phi = np.where(np.arange(n) < 10, 0.5, 0.0)
+    assert phi.mean() <= gamma
+    explicit = profile(phi)[0].mean()
+    upper = Dual(Cells.from_profiles(radii, values, 1.0), 1).bound(gamma).upper
+    for found in (paper.quasi_subgradient(profile, n, gamma), paper.rescaled_gradient(profile, n, gamma)):
+        assert found.phi.mean() <= gamma * (1 + 1e-12)
+        assert found.value < explicit - 0.1
+    assert upper >= explicit
+
+
+def test_take_keeps_the_cells_of_those_taken() -> None:
+    rng = np.random.default_rng(5)
+    cells = random_cells(rng, n=6)
+    cells = Cells(cells.owner, cells.near, cells.far, cells.value, cells.open_, np.ones(6))
+    parts = [Dual(cells.take(np.array(part)), 1) for part in ([4, 0, 2], [1, 3, 5])]
+    whole = evaluate(cells, 1, 0.3, 0.7)
+    halves = [evaluate(part.cells, 1, 0.3, 0.7) for part in parts]
+    assert whole == pytest.approx(np.mean(halves))
+
+
+def test_profiles_are_made_monotone_and_capped() -> None:
+    cells = Cells.from_profiles([[0.0, 0.1, 0.2], [0.0, 0.5, 0.6]], [[0.3, 0.2, 0.4], [0.5, 7.0, 7.0]], 1.0)
+    assert cells.value.tolist() == [0.2, 0.2, 0.4, 1.0, 0.5, 1.0, 1.0, 1.0]
+    assert cells.near.tolist() == [0, 0, 0.1, 0.2, 0, 0, 0.5, 0.6]
+    assert cells.far.tolist() == [0, 0.1, 0.2, math.inf, 0, 0.5, 0.6, math.inf]
+    assert cells.open_.tolist() == [False, True, True, True] * 2
+
+
+def test_the_caller_keeps_its_arrays() -> None:
+    cells = random_cells(np.random.default_rng(1))
+    before = [a.copy() for a in (cells.owner, cells.near, cells.far, cells.value, cells.open_, cells.weights)]
+    dual = Dual(cells, 1.5)
+    dual.bound(0.1), dual.active(0.1), dual.grid_error(0.1), dual.largest_gamma(0.5)
+    after = (cells.owner, cells.near, cells.far, cells.value, cells.open_, cells.weights)
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"far": [0.0, 1.0]}, "individual 0 do not cover everybody: an unbounded tail"),
+        ({"near": [0.5, 1.0], "far": [0.5, math.inf]}, "a cell at cost 0 is missing"),
+        ({"open_": [True, True]}, "a cell at cost 0 is missing"),
+        ({"value": [0.1, math.nan]}, "'cells.value' must be finite"),
+        ({"value": [-0.1, 1.0]}, "'cells.value' must be finite"),
+        ({"near": [0.0, math.nan]}, "'cells.near' must be finite"),
+        ({"near": [0.2, 1.0]}, "'cells.far' must be at least 'near'"),
+        ({"weights": [0.0]}, "'cells.weights' must be numbers >= 0 with"),
+        ({"weights": [math.nan]}, "'cells.weights' must be"),
+        ({"weights": [1.0, 1.0]}, "individual 1 do not cover everybody"),
+        ({"owner": [0, 1]}, "'cells.owner' must be"),
+        ({"value": [0.1]}, "'cells.value' must be a vector with one entry for each cell"),
+    ],
+)
+def test_covers_that_cannot_be_right_are_refused(change: dict[str, list[float]], message: str) -> None:
+    good = {"owner": [0, 0], "near": [0, 0], "far": [0, math.inf], "value": [0.1, 1], "open_": [False, True]}
+    arrays = {name: np.array(array) for name, array in ({**good, "weights": [1.0]} | change).items()}
+    with pytest.raises(ParameterError, match=message):
+        Cells(**arrays)
+
+
+def test_bad_parameters_are_named() -> None:
+    cells = Cells.from_profiles([0.0, 1.0], [[0.1, 0.2]], 1.0)
+    with pytest.raises(ParameterError, match="'order' must be a number >= 1"):
+        Dual(cells, 0.5)
+    with pytest.raises(ParameterError, match="'gamma' must be a number >= 0"):
+        Dual(cells, 1).bound(-0.1)
+    with pytest.raises(ParameterError, match="'gamma' must be a number >= 0"):
+        evaluate(cells, 1, math.nan, 0.0)
+    for multiplier in (None, -1.0, math.inf, math.nan):
+        with pytest.raises(ParameterError, match="'multiplier' must be a finite number >= 0"):
+            evaluate(cells, 1, 0.1, multiplier)
+    with pytest.raises(ParameterError, match="'epsilon' must be"):
+        Dual(cells, 1).largest_gamma(math.nan)
+    with pytest.raises(ParameterError, match="'radii' must be increasing"):
+        Cells.from_profiles([0.1, 1.0], [[0.1, 0.2]], 1.0)
+    with pytest.raises(ParameterError, match="Individual 1 has no point of cost 0"):
+        allocate([0, 1], [0.0, 1.0], [0.0, 1.0], [1.0, 1.0], 1.0)
+    with pytest.raises(ParameterError, match="'budget' must be"):
+        allocate([0], [0.0], [0.0], [1.0], -1.0)
