@@ -12,7 +12,7 @@ owes, is one number ``cost`` per node and region, to be multiplied with ``‖c�
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,27 +54,40 @@ class Backward:
         self.ground = _Ground(sets)
         self.fronts: dict[int, _Front] = {}
 
-    def outputs(self, low: Tensor, high: Tensor, modes: tuple[Mode, ...]) -> tuple[Tensor, Tensor]:
-        """Enclosures of the last node's moves, each improved by a pass for every mode."""
-        last, (low, high), (rows, width) = len(self.graph.nodes) - 1, numbers(low, high), low.shape
+    def outputs(
+        self, low: Tensor, high: Tensor, modes: tuple[Mode, ...], within: Sequence[Shape] = ()
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Enclosures of the last node's moves, each improved by a pass for every mode.
+
+        One for the regions, and one for every batch of smaller regions ``within`` them, at the price of a support
+        function each: lines that hold over a region hold over its parts.
+        """
+        last, (rows, width) = len(self.graph.nodes) - 1, low.shape
+        found = [numbers(low, high) for _ in (None, *within)]
         for column, one in enumerate(torch.eye(width, dtype=torch.float64)):
             for start in range(0, rows, PASS):
                 part = slice(start, min(start + PASS, rows))
                 ones = one.expand(part.stop - part.start, width)
                 for mode in modes:
-                    bottom, top = numbers(*self.both_sides(last, ones, part, mode))
-                    low[part, column] = torch.maximum(low[part, column], bottom)
-                    high[part, column] = torch.minimum(high[part, column], top)
-        return low, high
+                    for (bottom, top), sides in zip(
+                        found, self.both_sides(last, ones, part, mode, within), strict=True
+                    ):
+                        lowest, highest = numbers(*sides)
+                        bottom[part, column] = torch.maximum(bottom[part, column], lowest)
+                        top[part, column] = torch.minimum(top[part, column], highest)
+        return found
 
-    def both_sides(self, i: int, rows: Tensor, owner: Owner, mode: Mode) -> tuple[Tensor, Tensor]:
-        """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``."""
+    def both_sides(
+        self, i: int, rows: Tensor, owner: Owner, mode: Mode, within: Sequence[Shape] = ()
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``, and over parts of them."""
+        shapes = (self.ground.sets, *within)
         if mode == "chord":
-            return self._parallel(i, rows, owner)
-        return (
-            -self.upper(i, -rows, owner, lambda k: self.lines(k, mode)),
-            self.upper(i, rows, owner, lambda k: self.lines(k, mode)),
-        )
+            middle, half, ground = self._descend({i: rows}, owner, rows.new_zeros(len(rows)), rows.new_zeros(len(rows)))
+            return [self._sides(middle, half, ground, owner, sets) for sets in shapes]
+        passes = [self._down(i, sign * rows, owner, lambda k: self.lines(k, mode), {}, None) for sign in (-1.0, 1.0)]
+        down, up = ([constant + ground.support(owner, sets) for sets in shapes] for constant, ground in passes)
+        return [(-lowest, highest) for lowest, highest in zip(down, up, strict=True)]
 
     def neurons(self, i: int, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
         """Both sides of single neurons ``column`` of node ``i``, for the regions ``row``.
@@ -86,11 +99,13 @@ class Backward:
         if not isinstance(node.op, Affine):
             one = torch.zeros(len(row), self.graph.width(i), dtype=torch.float64)
             one[torch.arange(len(row)), column] = 1.0
-            return self._parallel(i, one, row)
+            return self._landed(
+                *self._descend({i: one}, row, row.new_zeros(len(row)).double(), row.new_zeros(len(row)).double()), row
+            )
         (below,) = node.inputs
         half = self.cost[i][row]
         if not isinstance(self.graph.nodes[below].op, Activation):
-            return self._descend({below: node.op.weight[column]}, row, torch.zeros_like(half), half)
+            return self._landed(*self._descend({below: node.op.weight[column]}, row, torch.zeros_like(half), half), row)
         if i not in self.fronts:
             self.fronts[i] = self._front(i, node.op, below)
         front, (source,) = self.fronts[i], self.graph.nodes[below].inputs
@@ -98,12 +113,12 @@ class Backward:
         middle = front.middle[row, column]
         c = torch.index_select(front.weight, 0, column).mul_(torch.index_select(front.slope, 0, row))
         if front.weight.dtype == torch.float64:
-            return self._descend({source: c}, row, middle, half)
+            return self._landed(*self._descend({source: c}, row, middle, half), row)
         first = self.graph.nodes[source].op
         assert isinstance(first, Affine)
         size, ground = front.norms[column] * front.steepest, _Landing(self.ground)
         ground.land_single(c, first, size)
-        return self._sides(middle, half + size * self.cost[source][row], ground, row)
+        return self._landed(middle, half + size * self.cost[source][row], ground, row)
 
     def _front(self, i: int, op: Affine, below: int) -> _Front:
         """What single neurons of layer ``i``, behind activation ``below``, have in common."""
@@ -130,7 +145,7 @@ class Backward:
         ``extra`` adds coefficients at nodes on the way; ``met`` is filled with the coefficients met at activations.
         """
         constant, ground = self._down(i, rows, owner, lines, extra or {}, met)
-        return constant + ground.support(owner)
+        return constant + ground.support(owner, self.ground.sets)
 
     def form(self, i: int, rows: Tensor, owner: Owner, lines: Callable[[int], Lines]) -> tuple[Tensor, Tensor]:
         """Coefficients of the input's moves and a constant: the linear function itself, in plain arithmetic.
@@ -172,12 +187,13 @@ class Backward:
                 constant = constant + self._through(k, c, owner, pending, ground)
         return constant + constant.abs() * gamma(len(self.graph.nodes) + 16), ground
 
-    def _parallel(self, i: int, rows: Tensor, owner: Owner) -> tuple[Tensor, Tensor]:
-        """Both sides at once: with parallel lines the coefficients are the same, only the constants differ."""
-        return self._descend({i: rows}, owner, rows.new_zeros(len(rows)), rows.new_zeros(len(rows)))
+    def _descend(
+        self, pending: dict[int, Tensor], owner: Owner, middle: Tensor, half: Tensor
+    ) -> tuple[Tensor, Tensor, _Landing]:
+        """Carry coefficients down to the input along parallel lines, from constants ``middle ± half``.
 
-    def _descend(self, pending: dict[int, Tensor], owner: Owner, middle: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
-        """Carry coefficients down to the input along parallel lines, from constants ``middle ± half``."""
+        With parallel lines the coefficients of both sides are the same, only the constants differ.
+        """
         ground = _Landing(self.ground)
         if 0 in pending:
             ground.land(pending.pop(0), None)
@@ -194,12 +210,18 @@ class Backward:
                 _pass(pending, node.inputs[0], c * known.slope_above[owner], ground)
             else:
                 half = half + self._through(k, c, owner, pending, ground)
-        return self._sides(middle, half, ground, owner)
+        return middle, half, ground
 
-    def _sides(self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner) -> tuple[Tensor, Tensor]:
+    def _landed(self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner) -> tuple[Tensor, Tensor]:
+        return self._sides(middle, half, ground, owner, self.ground.sets)
+
+    def _sides(
+        self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner, sets: Shape
+    ) -> tuple[Tensor, Tensor]:
         """Constants ``middle ± half`` and what has landed, together."""
         half = half + (middle.abs() + half) * gamma(len(self.graph.nodes) + 16)
-        return middle - half - ground.support(owner, negative=True), middle + half + ground.support(owner)
+        low = middle - half - ground.support(owner, sets, negative=True)
+        return low, middle + half + ground.support(owner, sets)
 
     def _through(self, k: int, c: Tensor, owner: Owner, pending: dict[int, Tensor], ground: _Landing) -> Tensor:
         """Pass coefficients through a node without lines; what that costs."""
@@ -315,10 +337,9 @@ class _Landing:
         else:
             self.doubt = (size + FLOOR)[:, None] * cost + floor
 
-    def support(self, owner: Owner, negative: bool = False) -> Tensor:
-        """The largest value of the landed coefficients over the regions of their owners."""
+    def support(self, owner: Owner, sets: Shape, negative: bool = False) -> Tensor:
+        """The largest value of the landed coefficients over ``sets``, the regions themselves or parts of them."""
         assert self.total is not None
-        sets = self.ground.sets
         if self.ground.folds:  # symmetric, so the sign does not matter
             return (sets.folded_support(self.total) + self.doubt) * (1 + gamma(8))
         return sets.support_of(-self.total if negative else self.total, self.doubt, owner, self.ground.moving)

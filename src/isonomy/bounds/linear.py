@@ -13,6 +13,7 @@ next layer is looked at. The outputs get one pass for every choice of lower slop
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -42,9 +43,9 @@ class Linear:
             return Sweep(self.interval.wider(), centre, sets).outputs(modes)
         return found
 
-    def sweep(self, centre: Tensor, sets: Shape) -> Sweep:
+    def sweep(self, centre: Tensor, sets: Shape, tight: bool = True) -> Sweep:
         """Bounds of every node over ``centre + sets``."""
-        return Sweep(self.interval, centre, sets)
+        return Sweep(self.interval, centre, sets, tight=tight)
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,18 @@ class Sweep:
     """One batch of regions: forward with the interval tier, backward wherever a neuron is left unstable.
 
     With ``phases`` (activation → signs (regions, width)) everything is said of those points only at which the neurons
-    have these signs; ``empty`` marks regions that certainly hold no such point.
+    have these signs; ``empty`` marks regions that certainly hold no such point. Without ``tight`` nothing looks back.
     """
 
     def __init__(
-        self, interval: Interval, centre: Tensor, sets: Shape, phases: dict[int, Tensor] | None = None
+        self,
+        interval: Interval,
+        centre: Tensor,
+        sets: Shape,
+        phases: dict[int, Tensor] | None = None,
+        tight: bool = True,
     ) -> None:
+        self.tight = tight
         self.interval, self.graph, self.centre, self.sets = interval, interval.graph, centre, sets
         self.phases = phases or {}
         self.empty = torch.zeros(len(centre), dtype=torch.bool)
@@ -81,14 +88,16 @@ class Sweep:
             if isinstance(node.op, Input):
                 continue
             if isinstance(node.op, Activation):
-                self._tighten(node.inputs[0], node.op)
+                if tight:
+                    self._tighten(node.inputs[0], node.op)
                 if i in self.phases:
                     self._restrict(node.inputs[0], self.phases[i])
             self.moves[i] = interval.node(i, node, centre, sets, self.moves)
             if isinstance(node.op, Activation):
                 source = node.inputs[0]
                 self.seen[i] = Seen(node.op, self.moves[source].point, self.moves[i].point, *self.extremes(source))
-            self.backward.cost[i] = self._cost(i)
+            if tight:
+                self.backward.cost[i] = self._cost(i)
 
     def extremes(self, i: int) -> tuple[Tensor, Tensor]:
         """The lowest and highest move of a node, (regions, width) in float64."""
@@ -99,10 +108,15 @@ class Sweep:
 
     def outputs(self, modes: tuple[Mode, ...] = MODES) -> Enclosure:
         """The outputs, each bounded by a backward pass for every mode and by the sweep itself."""
-        last = len(self.graph.nodes) - 1
-        found = self.interval.finish(self.moves[last])
-        low, high = self.backward.outputs(found.low, found.high, modes if self.seen else ("chord",))
-        return Enclosure(found.point, found.error, low, high)
+        return self.outputs_within((), modes)[0]
+
+    def outputs_within(self, within: Sequence[Shape], modes: tuple[Mode, ...] = MODES) -> list[Enclosure]:
+        """The outputs over the regions, and over every batch of smaller regions within them."""
+        found = self.interval.finish(self.moves[len(self.graph.nodes) - 1])
+        if not self.tight:
+            return [found for _ in (None, *within)]
+        sides = self.backward.outputs(found.low, found.high, modes if self.seen else ("chord",), within)
+        return [Enclosure(found.point, found.error, low, high) for low, high in sides]
 
     def _tighten(self, i: int, op: Activation) -> None:
         """Backward bounds for the neurons of node ``i`` that its activation does not leave on a straight piece."""

@@ -18,6 +18,7 @@ rounded is only the arithmetic on coefficients, as in :mod:`isonomy.bounds.backw
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,15 +56,32 @@ class Relational:
 
         ``between`` holds every ``y − z``.
         """
-        one, other = self.linear.sweep(centre, near), self.linear.sweep(centre, far)
-        low, high = _Pairs(one, other, between).outputs()
-        return Gap(one.outputs(), other.outputs(), low, high)
+        return self.compare_within(centre, near, far, between, ())[0]
+
+    def compare_within(
+        self,
+        centre: Tensor,
+        near: Shape,
+        far: Shape,
+        between: Shape,
+        within: Sequence[tuple[Shape, Shape]],
+        tight: bool = True,
+    ) -> list[Gap]:
+        """The same, and besides for every pair of smaller sets ``near`` and ``far`` at little cost.
+
+        Without ``tight`` no backward pass is made: intervals and differences, forward only.
+        """
+        one, other = (self.linear.sweep(centre, sets, tight) for sets in (near, far))
+        low, high = _Pairs(one, other, between, tight).outputs()
+        nears, fars = (side.outputs_within(sets) for side, sets in zip((one, other), _turned(within), strict=True))
+        return [Gap(*pair, low, high) for pair in zip(nears, fars, strict=True)]
 
 
 class _Pairs:
     """Differences of two runs over one batch of regions."""
 
-    def __init__(self, near: Sweep, far: Sweep, between: Shape) -> None:
+    def __init__(self, near: Sweep, far: Sweep, between: Shape, tight: bool) -> None:
+        self.tight = tight
         self.near, self.far, self.between, self.graph = near, far, between, near.graph
         self.rows = len(near.centre)
         self.run_unit = near.interval.run_unit
@@ -71,10 +89,11 @@ class _Pairs:
         self.range: dict[int, tuple[Tensor, Tensor]] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         for i, node in enumerate(self.graph.nodes):
-            if isinstance(node.op, Activation) and i and self._known_any:
+            if tight and isinstance(node.op, Activation) and i and self._known_any:
                 self._tighten(node.inputs[0])
             self.range[i] = self._forward(i)
-            self.backward.cost[i] = self._cost(i)
+            if tight:
+                self.backward.cost[i] = self._cost(i)
 
     @property
     def _known_any(self) -> bool:
@@ -83,7 +102,9 @@ class _Pairs:
     def outputs(self) -> tuple[Tensor, Tensor]:
         """The smallest and largest difference of each output."""
         last = len(self.graph.nodes) - 1
-        return self.backward.outputs(*self.range[last], ("adaptive", "chord") if self._known_any else ("chord",))
+        if not self.tight:
+            return numbers(*self.range[last])
+        return self.backward.outputs(*self.range[last], ("adaptive", "chord") if self._known_any else ("chord",))[0]
 
     # -- forward ---------------------------------------------------------------------------------------------
 
@@ -250,6 +271,10 @@ class _Pairs:
             sizes = torch.stack([self._reach(j) for j in node.inputs]).sum(0)
             cost = cost + sizes * (8 * UNIT * len(node.inputs))
         return cost * (1 + gamma(16))
+
+
+def _turned(pairs: Sequence[tuple[Shape, Shape]]) -> tuple[list[Shape], list[Shape]]:
+    return [near for near, _ in pairs], [far for _, far in pairs]
 
 
 def _absolute(run: Sweep, i: int) -> tuple[Tensor, Tensor]:
