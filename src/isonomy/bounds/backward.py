@@ -55,15 +55,15 @@ class Backward:
         self.fronts: dict[int, _Front] = {}
 
     def outputs(
-        self, low: Tensor, high: Tensor, modes: tuple[Mode, ...], within: Sequence[Shape] = ()
+        self, known: Sequence[tuple[Tensor, Tensor]], modes: tuple[Mode, ...], within: Sequence[Shape] = ()
     ) -> list[tuple[Tensor, Tensor]]:
-        """Enclosures of the last node's moves, each improved by a pass for every mode.
+        """Enclosures of the last node's moves, over the regions and over every batch of parts ``within`` them.
 
-        One for the regions, and one for every batch of smaller regions ``within`` them, at the price of a support
-        function each: lines that hold over a region hold over its parts.
+        ``known`` ones, one for each, are improved by a pass for every mode. A batch of parts costs no more than a
+        support function: lines that hold over a region hold over its parts.
         """
-        last, (rows, width) = len(self.graph.nodes) - 1, low.shape
-        found = [numbers(low, high) for _ in (None, *within)]
+        last, (rows, width) = len(self.graph.nodes) - 1, known[0][0].shape
+        found = [numbers(*sides) for sides in known]
         for column, one in enumerate(torch.eye(width, dtype=torch.float64)):
             for start in range(0, rows, PASS):
                 part = slice(start, min(start + PASS, rows))
@@ -81,16 +81,16 @@ class Backward:
         self, i: int, rows: Tensor, owner: Owner, mode: Mode, within: Sequence[Shape] = ()
     ) -> list[tuple[Tensor, Tensor]]:
         """The smallest and largest value of ``rows · Δ_i`` over the regions ``owner``, and over parts of them."""
-        shapes = (self.ground.sets, *within)
         if mode == "chord":
-            middle, half, ground = self._descend({i: rows}, owner, rows.new_zeros(len(rows)), rows.new_zeros(len(rows)))
-            return [self._sides(middle, half, ground, owner, sets) for sets in shapes]
+            none = rows.new_zeros(len(rows))
+            return self._sides(*self._descend({i: rows}, owner, none, none), owner, within)
+        shapes = (self.ground.sets, *within)
         passes = [self._down(i, sign * rows, owner, lambda k: self.lines(k, mode), {}, None) for sign in (-1.0, 1.0)]
         down, up = ([constant + ground.support(owner, sets) for sets in shapes] for constant, ground in passes)
         return [(-lowest, highest) for lowest, highest in zip(down, up, strict=True)]
 
-    def neurons(self, i: int, row: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
-        """Both sides of single neurons ``column`` of node ``i``, for the regions ``row``.
+    def neurons(self, i: int, row: Tensor, column: Tensor, within: Sequence[Shape] = ()) -> list[tuple[Tensor, Tensor]]:
+        """Both sides of single neurons ``column`` of node ``i``, for the regions ``row`` and parts ``within`` them.
 
         The first layer that they meet needs no product: its coefficients are rows of the weight. Nor do the
         constants of the activation below it: they are entries of one product for all neurons of a region.
@@ -99,13 +99,12 @@ class Backward:
         if not isinstance(node.op, Affine):
             one = torch.zeros(len(row), self.graph.width(i), dtype=torch.float64)
             one[torch.arange(len(row)), column] = 1.0
-            return self._landed(
-                *self._descend({i: one}, row, row.new_zeros(len(row)).double(), row.new_zeros(len(row)).double()), row
-            )
+            return self.both_sides(i, one, row, "chord", within)
         (below,) = node.inputs
         half = self.cost[i][row]
         if not isinstance(self.graph.nodes[below].op, Activation):
-            return self._landed(*self._descend({below: node.op.weight[column]}, row, torch.zeros_like(half), half), row)
+            landed = self._descend({below: node.op.weight[column]}, row, torch.zeros_like(half), half)
+            return self._sides(*landed, row, within)
         if i not in self.fronts:
             self.fronts[i] = self._front(i, node.op, below)
         front, (source,) = self.fronts[i], self.graph.nodes[below].inputs
@@ -113,12 +112,12 @@ class Backward:
         middle = front.middle[row, column]
         c = torch.index_select(front.weight, 0, column).mul_(torch.index_select(front.slope, 0, row))
         if front.weight.dtype == torch.float64:
-            return self._landed(*self._descend({source: c}, row, middle, half), row)
+            return self._sides(*self._descend({source: c}, row, middle, half), row, within)
         first = self.graph.nodes[source].op
         assert isinstance(first, Affine)
         size, ground = front.norms[column] * front.steepest, _Landing(self.ground)
         ground.land_single(c, first, size)
-        return self._landed(middle, half + size * self.cost[source][row], ground, row)
+        return self._sides(middle, half + size * self.cost[source][row], ground, row, within)
 
     def _front(self, i: int, op: Affine, below: int) -> _Front:
         """What single neurons of layer ``i``, behind activation ``below``, have in common."""
@@ -212,16 +211,16 @@ class Backward:
                 half = half + self._through(k, c, owner, pending, ground)
         return middle, half, ground
 
-    def _landed(self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner) -> tuple[Tensor, Tensor]:
-        return self._sides(middle, half, ground, owner, self.ground.sets)
-
     def _sides(
-        self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner, sets: Shape
-    ) -> tuple[Tensor, Tensor]:
-        """Constants ``middle ± half`` and what has landed, together."""
+        self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner, within: Sequence[Shape]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Constants ``middle ± half`` and what has landed, together, over the regions and parts of them."""
         half = half + (middle.abs() + half) * gamma(len(self.graph.nodes) + 16)
-        low = middle - half - ground.support(owner, sets, negative=True)
-        return low, middle + half + ground.support(owner, sets)
+        sides = []
+        for sets in (self.ground.sets, *within):
+            low = middle - half - ground.support(owner, sets, negative=True)
+            sides.append((low, middle + half + ground.support(owner, sets)))
+        return sides
 
     def _through(self, k: int, c: Tensor, owner: Owner, pending: dict[int, Tensor], ground: _Landing) -> Tensor:
         """Pass coefficients through a node without lines; what that costs."""

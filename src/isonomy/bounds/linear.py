@@ -43,9 +43,9 @@ class Linear:
             return Sweep(self.interval.wider(), centre, sets).outputs(modes)
         return found
 
-    def sweep(self, centre: Tensor, sets: Shape, tight: bool = True) -> Sweep:
-        """Bounds of every node over ``centre + sets``."""
-        return Sweep(self.interval, centre, sets, tight=tight)
+    def sweep(self, centre: Tensor, sets: Shape, tight: bool = True, inner: Shape | None = None) -> Sweep:
+        """Bounds of every node over ``centre + sets``, and over smaller sets ``inner``."""
+        return Sweep(self.interval, centre, sets, tight=tight, inner=inner)
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,41 @@ class Seen:
     high: Tensor
 
 
-class Sweep:
+class Ranges:
+    """The moves of every node over one batch of regions, as far as they are known."""
+
+    def __init__(self, interval: Interval, centre: Tensor, sets: Shape) -> None:
+        self.interval, self.graph, self.centre, self.sets = interval, interval.graph, centre, sets
+        self.moves: dict[int, Moves] = {0: interval.input(centre, sets)}
+
+    def extremes(self, i: int) -> tuple[Tensor, Tensor]:
+        """The lowest and highest move of a node, (regions, width) in float64."""
+        moves = self.moves[i]
+        shift, spread = moves.shift.double(), moves.spread.double()
+        spread = spread + (STEPS * self.interval.unit) * (spread + shift.abs())
+        return (shift - spread).expand(moves.point.shape), (shift + spread).expand(moves.point.shape)
+
+    def step(self, i: int) -> None:
+        """The next node, by the interval tier."""
+        self.moves[i] = self.interval.node(i, self.graph.nodes[i], self.centre, self.sets, self.moves)
+
+    def narrow(self, i: int, low: Tensor, high: Tensor) -> None:
+        """Put better bounds of a node's moves in the place of those known."""
+        before = self.moves[i]
+        moves = self.interval.in_working(before.point, before.error, (low + high) / 2, (high - low) / 2)
+        self.moves[i] = replace(moves, around=before.around and bool(((low <= 0) & (high >= 0)).all()))
+
+    def finish(self) -> Enclosure:
+        """The outputs as the ranges leave them."""
+        return self.interval.finish(self.moves[len(self.graph.nodes) - 1])
+
+
+class Sweep(Ranges):
     """One batch of regions: forward with the interval tier, backward wherever a neuron is left unstable.
 
     With ``phases`` (activation → signs (regions, width)) everything is said of those points only at which the neurons
     have these signs; ``empty`` marks regions that certainly hold no such point. Without ``tight`` nothing looks back.
+    ``inner`` are smaller regions within, whose ranges come along at little cost.
     """
 
     def __init__(
@@ -73,13 +103,14 @@ class Sweep:
         sets: Shape,
         phases: dict[int, Tensor] | None = None,
         tight: bool = True,
+        inner: Shape | None = None,
     ) -> None:
         self.tight = tight
-        self.interval, self.graph, self.centre, self.sets = interval, interval.graph, centre, sets
+        self.inner = None if inner is None else Ranges(interval, centre, inner)
+        super().__init__(interval, centre, sets)
         self.phases = phases or {}
         self.empty = torch.zeros(len(centre), dtype=torch.bool)
         self.unit = max(UNIT, interval.run_unit or 0.0)
-        self.moves: dict[int, Moves] = {0: interval.input(centre, sets)}
         single = (lambda i: interval.prepared[i].working) if interval.working == torch.float32 else None
         self.backward = Backward(self.graph, sets, self.lines, self._reach, single)
         self.seen: dict[int, Seen] = {}
@@ -92,19 +123,14 @@ class Sweep:
                     self._tighten(node.inputs[0], node.op)
                 if i in self.phases:
                     self._restrict(node.inputs[0], self.phases[i])
-            self.moves[i] = interval.node(i, node, centre, sets, self.moves)
+            self.step(i)
+            if self.inner is not None:
+                self.inner.step(i)
             if isinstance(node.op, Activation):
                 source = node.inputs[0]
                 self.seen[i] = Seen(node.op, self.moves[source].point, self.moves[i].point, *self.extremes(source))
             if tight:
                 self.backward.cost[i] = self._cost(i)
-
-    def extremes(self, i: int) -> tuple[Tensor, Tensor]:
-        """The lowest and highest move of a node, (regions, width) in float64."""
-        moves = self.moves[i]
-        shift, spread = moves.shift.double(), moves.spread.double()
-        spread = spread + (STEPS * self.interval.unit) * (spread + shift.abs())
-        return (shift - spread).expand(moves.point.shape), (shift + spread).expand(moves.point.shape)
 
     def outputs(self, modes: tuple[Mode, ...] = MODES) -> Enclosure:
         """The outputs, each bounded by a backward pass for every mode and by the sweep itself."""
@@ -112,11 +138,18 @@ class Sweep:
 
     def outputs_within(self, within: Sequence[Shape], modes: tuple[Mode, ...] = MODES) -> list[Enclosure]:
         """The outputs over the regions, and over every batch of smaller regions within them."""
-        found = self.interval.finish(self.moves[len(self.graph.nodes) - 1])
+        found = self.finish()
+        return self.improved([found for _ in (None, *within)], within, modes)
+
+    def improved(
+        self, found: list[Enclosure], within: Sequence[Shape], modes: tuple[Mode, ...] = MODES
+    ) -> list[Enclosure]:
+        """Enclosures of the outputs over the regions and over smaller ones, each improved by backward passes."""
         if not self.tight:
-            return [found for _ in (None, *within)]
-        sides = self.backward.outputs(found.low, found.high, modes if self.seen else ("chord",), within)
-        return [Enclosure(found.point, found.error, low, high) for low, high in sides]
+            return found
+        known = [(each.low, each.high) for each in found]
+        sides = self.backward.outputs(known, modes if self.seen else ("chord",), within)
+        return [replace(each, low=low, high=high) for each, (low, high) in zip(found, sides, strict=True)]
 
     def _tighten(self, i: int, op: Activation) -> None:
         """Backward bounds for the neurons of node ``i`` that its activation does not leave on a straight piece."""
@@ -127,13 +160,19 @@ class Sweep:
         low, high = (side.clone() for side in self.extremes(i))
         loose = torch.isfinite(low) & torch.isfinite(high) & bends(op, before.point + low, before.point + high)
         rows, columns = loose.nonzero(as_tuple=True)
+        ranges = [(low, high)]
+        if self.inner is not None:
+            ranges.append(tuple(side.clone() for side in self.inner.extremes(i)))  # type: ignore[arg-type]
+        within = [] if self.inner is None else [self.inner.sets]
         for start in range(0, len(rows), PASS):
             row, column = rows[start : start + PASS], columns[start : start + PASS]
-            bottom, top = numbers(*self.backward.neurons(i, row, column))
-            low[row, column] = torch.maximum(low[row, column], bottom)
-            high[row, column] = torch.minimum(high[row, column], top)
-        moves = self.interval.in_working(before.point, before.error, (low + high) / 2, (high - low) / 2)
-        self.moves[i] = replace(moves, around=before.around and bool(((low <= 0) & (high >= 0)).all()))
+            for (below, above), sides in zip(ranges, self.backward.neurons(i, row, column, within), strict=True):
+                bottom, top = numbers(*sides)
+                below[row, column] = torch.maximum(below[row, column], bottom)
+                above[row, column] = torch.minimum(above[row, column], top)
+        for sweep, (below, above) in zip((self, self.inner), ranges, strict=False):
+            assert sweep is not None
+            sweep.narrow(i, below, above)
 
     def _restrict(self, i: int, phase: Tensor) -> None:
         """Look only at the part of each region where neurons of node ``i`` have the given signs (0: any)."""
@@ -144,8 +183,8 @@ class Sweep:
         high = torch.where(phase < 0, torch.minimum(high, -before.point + room), high)
         self.empty |= (low > high).any(1)
         high = torch.maximum(low, high)
-        moves = self.interval.in_working(before.point, before.error, (low + high) / 2, (high - low) / 2)
-        self.moves[i] = replace(moves, around=False)
+        self.narrow(i, low, high)
+        self.moves[i] = replace(self.moves[i], around=False)
 
     def _reach(self, i: int) -> Tensor:
         """At least the 2-norm of the moves of a node, per region."""

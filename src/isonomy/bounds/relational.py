@@ -28,10 +28,10 @@ from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape, slopes
 from isonomy.bounds.backward import PASS, Backward, numbers
 from isonomy.bounds.interval import Enclosure
-from isonomy.bounds.linear import Linear, Sweep
+from isonomy.bounds.linear import Linear, Ranges, Sweep
 from isonomy.bounds.relaxations import Lines, Mode
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
-from isonomy.sets import Shape, norm_upper
+from isonomy.sets import Shape, SumOfSets, norm_upper
 
 
 @dataclass(frozen=True)
@@ -65,27 +65,43 @@ class Relational:
         far: Shape,
         between: Shape,
         within: Sequence[tuple[Shape, Shape]],
+        *,
         tight: bool = True,
+        nested: bool = False,
     ) -> list[Gap]:
         """The same, and besides for every pair of smaller sets ``near`` and ``far`` at little cost.
 
-        Without ``tight`` no backward pass is made: intervals and differences, forward only.
+        Without ``tight`` no backward pass is made: intervals and differences, forward only. ``nested`` says that
+        ``far`` certainly holds ``near`` (somebody similar may be the person itself): one sweep then serves both.
         """
-        one, other = (self.linear.sweep(centre, sets, tight) for sets in (near, far))
-        low, high = _Pairs(one, other, between, tight).outputs()
-        nears, fars = (side.outputs_within(sets) for side, sets in zip((one, other), _turned(within), strict=True))
-        return [Gap(*pair, low, high) for pair in zip(nears, fars, strict=True)]
+        nears, fars = [pair[0] for pair in within], [pair[1] for pair in within]
+        if nested:
+            nears = [
+                sets.still if isinstance(sets, SumOfSets) else same for same, sets in zip(nears, fars, strict=True)
+            ]
+            inside = far.still if isinstance(far, SumOfSets) else near
+            sweep = self.linear.sweep(centre, far, tight, inner=inside)
+            assert sweep.inner is not None
+            low, high = _Pairs(sweep.inner, sweep, between, tight).outputs()
+            known = [sweep.finish()] * (1 + len(fars)) + [sweep.inner.finish()] * (1 + len(nears))
+            found = sweep.improved(known, [*fars, inside, *nears])
+            outer, inner = found[: 1 + len(fars)], found[1 + len(fars) :]
+        else:
+            one, other = (self.linear.sweep(centre, sets, tight) for sets in (near, far))
+            low, high = _Pairs(one, other, between, tight).outputs()
+            inner, outer = one.outputs_within(nears), other.outputs_within(fars)
+        return [Gap(*pair, low, high) for pair in zip(inner, outer, strict=True)]
 
 
 class _Pairs:
     """Differences of two runs over one batch of regions."""
 
-    def __init__(self, near: Sweep, far: Sweep, between: Shape, tight: bool) -> None:
+    def __init__(self, near: Ranges, far: Sweep, between: Shape, tight: bool) -> None:
         self.tight = tight
         self.near, self.far, self.between, self.graph = near, far, between, near.graph
         self.rows = len(near.centre)
         self.run_unit = near.interval.run_unit
-        self.backward = Backward(self.graph, between, self._lines, self._reach, near.backward.single)
+        self.backward = Backward(self.graph, between, self._lines, self._reach, far.backward.single)
         self.range: dict[int, tuple[Tensor, Tensor]] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         for i, node in enumerate(self.graph.nodes):
@@ -104,7 +120,8 @@ class _Pairs:
         last = len(self.graph.nodes) - 1
         if not self.tight:
             return numbers(*self.range[last])
-        return self.backward.outputs(*self.range[last], ("adaptive", "chord") if self._known_any else ("chord",))[0]
+        modes: tuple[Mode, ...] = ("adaptive", "chord") if self._known_any else ("chord",)
+        return self.backward.outputs([self.range[last]], modes)[0]
 
     # -- forward ---------------------------------------------------------------------------------------------
 
@@ -188,7 +205,8 @@ class _Pairs:
         rows, columns = loose.nonzero(as_tuple=True)
         for start in range(0, len(rows), PASS):
             row, column = rows[start : start + PASS], columns[start : start + PASS]
-            bottom, top = numbers(*self.backward.neurons(i, row, column))
+            ((bottom, top),) = self.backward.neurons(i, row, column)
+            bottom, top = numbers(bottom, top)
             low[row, column] = torch.maximum(low[row, column], bottom)
             high[row, column] = torch.minimum(high[row, column], top)
         self.range[i] = low, torch.maximum(high, low)
@@ -273,11 +291,7 @@ class _Pairs:
         return cost * (1 + gamma(16))
 
 
-def _turned(pairs: Sequence[tuple[Shape, Shape]]) -> tuple[list[Shape], list[Shape]]:
-    return [near for near, _ in pairs], [far for _, far in pairs]
-
-
-def _absolute(run: Sweep, i: int) -> tuple[Tensor, Tensor]:
+def _absolute(run: Ranges, i: int) -> tuple[Tensor, Tensor]:
     """Enclosures of a node's values, outward."""
     low, high = run.extremes(i)
     point = run.moves[i].point
@@ -285,7 +299,7 @@ def _absolute(run: Sweep, i: int) -> tuple[Tensor, Tensor]:
     return point + low - room, point + high + room
 
 
-def _most(run: Sweep, i: int) -> Tensor:
+def _most(run: Ranges, i: int) -> Tensor:
     """The largest size of a node's values; nothing for coordinates that nobody reads."""
     low, high = run.extremes(i)
     most = run.moves[i].point.abs() + torch.maximum(low.abs(), high.abs())

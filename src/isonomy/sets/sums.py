@@ -11,7 +11,7 @@ adding the ball afterwards would leave people out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -98,6 +98,14 @@ class SumOfSets:
         if self.domain is None:
             return total
         return torch.minimum(total, self.domain.support_of(weight, doubt, owner, moving))
+
+    @property
+    def still(self) -> Shape:
+        """The ball alone, in the same folded coordinates if there are any: somebody near, compared with nobody."""
+        if not self.folds:
+            return self.ball
+        none, still = torch.zeros_like(self.similar.radius), torch.zeros_like(self.similar.low)
+        return SumOfSets(replace(self.similar, radius=none, low=still, high=still, _memo={}), self.ball)
 
     def fold(self, weight: Tensor, unit: float = UNIT) -> tuple[Tensor, Tensor]:
         """Both folded weights side by side; what they leave over adds up."""

@@ -39,6 +39,9 @@ from isonomy.similarity.metric import Metric, checked_delta
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+Wander = tuple[FloatArray, FloatArray]
+"""How far down and up a centre may itself move, coordinate by coordinate."""
+
 MAX_BRANCHES = 1024
 """Beyond this many choices of categories an individual's similar set is relaxed."""
 
@@ -96,17 +99,46 @@ class Similarity:
                 name = domain.names[int(np.flatnonzero(unlimited)[0])]
                 raise MetricError(f"The coordinate '{name}' has no finite range: a {domain.kind} domain needs one.")
 
-    def regions(self, x: FloatArray) -> list[Regions]:
-        """The pieces of the similar sets of the rows of ``x`` (n, m), which must lie in the domain."""
+    def regions(self, x: FloatArray, wander: Wander | None = None) -> list[Regions]:
+        """The pieces of the similar sets of the rows of ``x`` (n, m), which must lie in the domain.
+
+        With ``wander`` (low, high), each (n, m) or one row, the pieces hold every ``y − z`` (added to ``x``) for ``z``
+        that keep the categories of ``x`` and lie between ``x + low`` and ``x + high``, and ``y`` similar to ``z``.
+        """
         x = np.require(x, dtype=np.float64, requirements=["C", "W"])  # as tensors need it
         everybody = np.arange(len(x))
         if self.domain.kind == "unbounded":
-            return [Regions(everybody, torch.from_numpy(x), self._unbounded(x))]
+            return [Regions(everybody, torch.from_numpy(x), self._unbounded(x, wander))]
         if self.domain.kind == "relaxed":
-            return [self._relaxed(x, everybody, self._one_hot_blocks())]
+            # The difference of two shares is no share: of simplices only their boxes are left.
+            return [self._relaxed(x, everybody, self._one_hot_blocks() if wander is None else (), wander)]
+        return self._realizable(x, everybody, self._known_branches(), wander)
+
+    def resized(self, delta: float) -> Similarity:
+        """The same metric and domain with another δ."""
+        other = Similarity(self.metric, delta, self.domain, self.max_branches)
+        if self.domain.kind == "realizable":
+            other._branches = replace(self._known_branches(), delta=other._within_domain())
+        return other
+
+    def parts(self, x: FloatArray, regions: Regions) -> tuple[ConvexSets, BoolArray]:
+        """For regions of a larger δ of the rows of ``x``: the part of each that this δ leaves, and whether any is left.
+
+        Sets of which none is left stand for nothing.
+        """
+        x = np.require(x, dtype=np.float64, requirements=["C", "W"])
+        everywhere = np.ones(len(regions), dtype=bool)
+        if self.domain.kind == "unbounded":
+            return self._unbounded(x, None), everywhere
+        if regions.sets.blocks or self.domain.kind == "relaxed":
+            return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
+        low, high = self._ranges(x, None)
+        return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre.numpy(), ())
+
+    def _known_branches(self) -> Branches:
         if self._branches is None:
             self._branches = Branches.of(self.root, self.order, self._within_domain(), self.domain)
-        return self._realizable(x, everybody, self._branches)
+        return self._branches
 
     def _within_domain(self) -> float:
         """δ, or the largest distance of two individuals at all if that is less: squares of it must not overflow."""
@@ -117,10 +149,10 @@ class Similarity:
 
     # -- the three domains --------------------------------------------------------------------------------
 
-    def _unbounded(self, x: FloatArray) -> ConvexSets:
+    def _unbounded(self, x: FloatArray, wander: Wander | None) -> ConvexSets:
         if self._shared is not None:
             return self._shared
-        low, high = self._box(x)
+        low, high = self._box(x, wander)
         low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
         if not len(self.root):
             return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
@@ -151,8 +183,10 @@ class Similarity:
             self._shared = sets
         return sets
 
-    def _relaxed(self, x: FloatArray, owner: IntArray, blocks: tuple[tuple[int, int], ...]) -> Regions:
-        low, high = self._ranges(x)
+    def _relaxed(
+        self, x: FloatArray, owner: IntArray, blocks: tuple[tuple[int, int], ...], wander: Wander | None
+    ) -> Regions:
+        low, high = self._ranges(x, wander)
         root, inverse = self._relaxed_root
         sets = ConvexSets(
             root=torch.from_numpy(root),
@@ -167,29 +201,35 @@ class Similarity:
         )
         return Regions(owner, torch.from_numpy(x), sets)
 
-    def _realizable(self, x: FloatArray, owner: IntArray, branches: Branches) -> list[Regions]:
-        low, high = self._ranges(x)
+    def _realizable(self, x: FloatArray, owner: IntArray, branches: Branches, wander: Wander | None) -> list[Regions]:
+        low, high = self._ranges(x, wander)
         found = enumerate_branches(branches, x, low, high, self.max_branches)
         regions = []
         if len(found.row):
-            regions.append(self._pieces(x, owner, low, high, branches, found.row, found.centre, found.relaxed))
+            relaxed = found.relaxed if wander is None else ()
+            sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed)
+            sets = replace(sets, blocks=relaxed)
+            pieces = Regions(owner[found.row], torch.from_numpy(found.centre), sets)
+            regions.append(pieces if alive.all() else pieces[alive])
         if len(found.overflow):
-            crowd = found.overflow
-            regions.append(self._relaxed(x[crowd], owner[crowd], self._one_hot_blocks()))
+            crowd, still = found.overflow, None
+            if wander is not None:
+                still = tuple(side if len(side) == 1 else side[crowd] for side in wander)
+            blocks = self._one_hot_blocks() if wander is None else ()
+            regions.append(self._relaxed(x[crowd], owner[crowd], blocks, still))  # type: ignore[arg-type]
         return [piece for piece in regions if len(piece)]
 
-    def _pieces(
+    def _sets(
         self,
         x: FloatArray,
-        owner: IntArray,
         low: FloatArray,
         high: FloatArray,
         branches: Branches,
         row: IntArray,
         centre: FloatArray,
         relaxed: tuple[tuple[int, int], ...],
-    ) -> Regions:
-        """One region per branch: numbers move in what the change of categories leaves of the ball."""
+    ) -> tuple[ConvexSets, BoolArray]:
+        """One set per branch: numbers move in what the change of categories leaves of the ball, if it leaves any."""
         low, high = low[row], high[row]
         still = ~branches.numeric
         for start, stop in relaxed:
@@ -205,29 +245,37 @@ class Similarity:
         sets = ConvexSets(
             root=torch.from_numpy(branches.root),
             order=self.order,
-            radius=torch.from_numpy(radius[alive]),
-            offset=torch.from_numpy(offset[alive]),
-            low=torch.from_numpy(low[alive]),
-            high=torch.from_numpy(high[alive]),
+            radius=torch.from_numpy(np.maximum(radius, 0.0)),
+            offset=torch.from_numpy(offset),
+            low=torch.from_numpy(low),
+            high=torch.from_numpy(np.maximum(low, high)),
             blocks=relaxed,
-            base=torch.from_numpy(centre[alive]),
+            base=torch.from_numpy(centre),
             inverse=torch.from_numpy(branches.inverse),
         )
-        return Regions(owner[row[alive]], torch.from_numpy(centre[alive]), sets)
+        return sets, alive
 
     # -- boxes --------------------------------------------------------------------------------------------
 
-    def _box(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _box(self, x: FloatArray, wander: Wander | None) -> tuple[FloatArray, FloatArray]:
         """What the metric says of single coordinates; one shared row where it says nothing."""
-        if self.boxed:
+        if not self.boxed:
+            return np.full((1, x.shape[1]), -np.inf), np.full((1, x.shape[1]), np.inf)
+        if wander is None:
             return self.metric.box(x, self.delta)
-        return np.full((1, x.shape[1]), -np.inf), np.full((1, x.shape[1]), np.inf)
+        # A box changes with its centre coordinate by coordinate, and linearly: it is widest at an end.
+        lowest, highest = down(x + wander[0]), up(x + wander[1])
+        ends = [
+            self.metric.box(np.clip(end, self.domain.low, self.domain.high), self.delta) for end in (lowest, highest)
+        ]
+        return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
 
-    def _ranges(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _ranges(self, x: FloatArray, wander: Wander | None) -> tuple[FloatArray, FloatArray]:
         """The moves that metric box, domain ranges and immutability leave, outward."""
-        low, high = self._box(x)
-        low = np.maximum(low, np.minimum(down(self.domain.low - x), 0.0))
-        high = np.minimum(high, np.maximum(up(self.domain.high - x), 0.0))
+        low, high = self._box(x, wander)
+        lowest, highest = (x, x) if wander is None else (down(x + wander[0]), up(x + wander[1]))
+        low = np.maximum(low, np.minimum(down(self.domain.low - highest), 0.0))
+        high = np.minimum(high, np.maximum(up(self.domain.high - lowest), 0.0))
         low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
         return low, high
 

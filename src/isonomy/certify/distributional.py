@@ -1,0 +1,256 @@
+"""Distributional certificates: for the people we have seen and for every population close to them.
+
+Problem: bound ``sup { E_Q[I(z, δ)] : W_p(P, Q) ≤ γ }``, ``P`` the (weighted) individuals. Upper side: profiles of
+bounds with a moving centre (:mod:`isonomy.certify.profiles`) and weak duality (:mod:`isonomy.certify.dual`). Lower
+side: a distribution within γ (:mod:`isonomy.certify.worst_case`).
+
+**Soundness.** ``upper`` is one outward-rounded pass over the profiles with some multiplier, valid for every multiplier;
+``lower`` is the mean of checked violations over a distribution whose transport cost is at most γ. Neither depends on an
+optimiser having converged. The statement about the population behind the sample is refused where the individuals are
+known to have been used for fitting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from isonomy.arithmetic import up
+from isonomy.attacks import Effort
+from isonomy.bounds.ends import Ends
+from isonomy.certify.dual import Cells, Dual, check_radius
+from isonomy.certify.finite_sample import PopulationBound, population_upper
+from isonomy.certify.local import Arithmetic, LocalCertificate, certify_local
+from isonomy.certify.moving import Moving
+from isonomy.certify.profiles import Profiles, profiles
+from isonomy.certify.question import Question
+from isonomy.certify.worst_case import Points, WorstCase, search
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.networks.network import Network
+from isonomy.population import Domain, DomainKind, Population
+from isonomy.progress import Progress, shown
+from isonomy.similarity.ground import Ground, ground_metric
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import MAX_BRANCHES
+
+Verdict = Literal["certified", "violated", "undecided"]
+DistributionalTier = Literal["interval", "tight"]
+
+
+@dataclass(frozen=True, eq=False)
+class DistributionalCertificate:
+    """What was proved of, and found in, the populations within γ of the individuals."""
+
+    gamma: float
+    order: float
+    ground: Metric
+    delta: float
+    epsilon: float | None
+    confidence: float | None
+    tier: str
+    arithmetic: str
+    local: LocalCertificate
+    profiles: Profiles
+    points: Points
+    refusal: str  # why nothing is said of the population behind the sample; "" when something is
+    question: Question = field(repr=False)
+    seed: int = 0
+
+    @property
+    def upper(self) -> float:
+        """No population within γ has a mean violation above this."""
+        return self.dual.bound(self.gamma).upper
+
+    @property
+    def multiplier(self) -> float | None:
+        """The multiplier with which one pass over the profiles gives ``upper`` again."""
+        return self.dual.bound(self.gamma).multiplier
+
+    @property
+    def lower(self) -> float:
+        """The mean violation of ``worst_case``."""
+        return self.worst_case.value
+
+    @cached_property
+    def worst_case(self) -> WorstCase:
+        """The distribution behind ``lower``: atoms, masses, transport cost."""
+        return self.points.worst(self.question, self.gamma, self.order)
+
+    @property
+    def grid_error(self) -> float:
+        """How much of ``upper`` the grid of radii may have cost."""
+        return self.dual.grid_error(self.gamma)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Against the certificate's own ε."""
+        if self.epsilon is None:
+            raise ParameterError(template("epsilon", "given to certify() for a verdict", None))
+        return _judge(self.lower, self.upper, self.epsilon)
+
+    def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
+        """Upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
+        gammas = [float(gamma) for gamma in gammas]
+        for gamma in gammas:
+            check_radius(self.order, gamma)
+        upper = [bound.upper for bound in self.dual.curve(gammas)]
+        lower = [self.points.worst(self.question, gamma, self.order).value for gamma in gammas]
+        return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
+
+    def largest_gamma(self, epsilon: float) -> float | None:
+        """Up to which shift no population exceeds ε, as far as the profiles show; None if even these people do."""
+        return self.dual.largest_gamma(epsilon)
+
+    @cached_property
+    def population(self) -> PopulationBound:
+        """The bound for populations within γ of the one that the individuals were drawn from."""
+        if self.refusal:
+            raise DataError(self.refusal)
+        assert self.confidence is not None
+        largest = self.profiles.largest
+        return population_upper(
+            self.cells, self.order, self.gamma, largest, self.confidence, adapted_across=True, seed=self.seed
+        )
+
+    @property
+    def population_upper(self) -> float:
+        """With the stated confidence no population within γ of the true one has a mean violation above this."""
+        return self.population.upper
+
+    @property
+    def population_verdict(self) -> Verdict:
+        """Certified or undecided for the true population; a sample cannot show a violation of it here."""
+        if self.epsilon is None:
+            raise ParameterError(template("epsilon", "given to certify() for a verdict", None))
+        return "certified" if self.population_upper <= self.epsilon else "undecided"
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cover that the dual works on."""
+        return self.profiles.cells(self.question.weights)
+
+    @cached_property
+    def dual(self) -> Dual:
+        """The dual of the transport problem over the profiles."""
+        return Dual(self.cells, self.order)
+
+    def __str__(self) -> str:
+        shift = f"within {self.gamma:g} of these {len(self.question.x):,} individuals"
+        found = (
+            f"an explicit population reaches {self.lower:.4f}" if self.lower > 0 else "no such population was sought"
+        )
+        return f"No population {shift} has a mean violation above {self.upper:.4f}; {found}."
+
+
+def certify(
+    network: Network,
+    people: Population | npt.ArrayLike,
+    metric: Metric,
+    delta: float,
+    gamma: float,
+    *,
+    order: float = 1.0,
+    ground: Ground = "l2",
+    epsilon: float | None = None,
+    confidence: float | None = None,
+    domain: Domain | DomainKind | None = None,
+    tier: DistributionalTier = "tight",
+    attack: bool = True,
+    arithmetic: Arithmetic = "float64",
+    output_range: tuple[float, float] | None = None,
+    passes: int = 2,
+    rounds: int = 1,
+    effort: Effort | None = None,
+    max_branches: int = MAX_BRANCHES,
+    seed: int = 0,
+    progress: Progress | Literal["auto"] | None = "auto",
+) -> DistributionalCertificate:
+    """Bound the mean violation of every population within Wasserstein distance ``gamma`` of the individuals.
+
+    ``ground`` is the cost of turning one person into another: ``"l1"``, ``"l2"``, ``"linf"`` in fair coordinates, or a
+    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity.
+    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. ``passes``
+    and ``rounds`` say how much work goes into the profiles. A regression needs a bounded domain, or the
+    ``output_range`` that its values are declared to keep within.
+    """
+    if tier not in get_args(DistributionalTier):
+        raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
+    check_radius(order, gamma)
+    if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ParameterError(template("epsilon", "a finite number >= 0", epsilon))
+    if confidence is not None and not 0 < confidence < 1:
+        raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
+    question = Question.of(network, people, metric, delta, domain, max_branches)
+    cost = ground_metric(ground, question.domain.width, question.domain.names)
+    local = certify_local(
+        network, people, metric, delta, domain=domain, tier=tier, attack=attack, arithmetic=arithmetic,
+        effort=effort, max_branches=max_branches, progress=progress, predict=False,
+    )  # fmt: skip
+    ends = Ends(question.network, None, arithmetic == "float32")
+    moving = Moving(question, cost, ends, arithmetic == "float32")
+    largest = _largest(ends, output_range)
+    with shown("Shifting", progress) as tick:
+        found = profiles(
+            moving, local.upper, gamma, order, largest,
+            passes=passes, rounds=rounds, tight=tier == "tight", tick=tick,
+        )  # fmt: skip
+    if not math.isfinite(found.largest):
+        raise ParameterError(
+            "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
+            "individuals with a schema (domain 'relaxed' or 'realizable')."
+        )
+    radii = _search_radii(gamma, order, moving.diameter) if attack else []
+    points = search(moving, local.lower, local.witnesses.counterpart, radii, effort or Effort())
+    return DistributionalCertificate(
+        gamma, order, cost, delta, epsilon, confidence, tier, arithmetic, local, found, points,
+        _refusal(people, metric, confidence), question, seed,
+    )  # fmt: skip
+
+
+def _judge(lower: float, upper: float, epsilon: float) -> Verdict:
+    if upper <= epsilon:
+        return "certified"
+    return "violated" if lower > epsilon else "undecided"
+
+
+def _largest(ends: Ends, output_range: tuple[float, float] | None) -> float:
+    if ends.head != "regression" or output_range is None:
+        return ends.largest
+    low, high = output_range
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(template("output_range", "two finite numbers, the lower first", output_range))
+    return float(up(high - low))
+
+
+def _search_radii(gamma: float, order: float, diameter: float) -> list[float]:
+    if gamma == 0:
+        return []
+    if math.isinf(order):
+        return [gamma]
+    return [radius for k in range(-1, 6) if (radius := gamma * 2.0**k) <= diameter]
+
+
+def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: float | None) -> str:
+    """Why a statement about the population behind the sample cannot be made, if that is known."""
+    if confidence is None:
+        return "No confidence was asked for: give 'confidence', for example 0.95."
+    if isinstance(people, Population):
+        if people.split != "test":
+            return (
+                f"These individuals are the '{people.split}' part of the table, on which networks, metrics or schemas "
+                "are fitted: a statement about the population behind them needs people that nothing was fitted on, "
+                "such as people.test."
+            )
+        if len(np.unique(people.weights)) > 1:
+            return "Individuals with unequal sampling weights are not independent draws from one population."
+        for part in ("(test)", "(all)"):
+            if part in metric.fitted_on:
+                return f"The metric was fitted on {metric.fitted_on}: fit it on people.train to judge people.test."
+    return ""

@@ -1,0 +1,201 @@
+"""Local bounds with a centre that moves: how unequally can anybody within reach of this individual be treated?
+
+Problem, for individuals ``x`` and a radius ``r``: bound ``I(z, δ)`` over every possible individual ``z`` with ground
+cost ``c(x, z) ≤ r``. The people in reach are regions of the ground cost just as similar people are regions of the
+metric (one for each choice of categories in the realizable domain); the other person ``y`` of a pair is somewhere in
+the sum of both, and ``y − z`` in the metric's own set.
+
+**Soundness.** Regions cover everybody in reach, sums of sets hold every ``y``, and the relational tier bounds the
+difference of the two. A pass at a radius also bounds every smaller one: its lines hold there as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isonomy.arithmetic import FloatArray, down, up
+from isonomy.bounds.ends import Ends, margins
+from isonomy.bounds.relational import Relational
+from isonomy.certify.question import Question
+from isonomy.parallel import in_parallel
+from isonomy.sets import ConvexSets, Shape, SumOfSets
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import Regions, Similarity, take
+
+NUMBERS = 2**17
+"""Activations of the widest layer at a time, as in the local tiers."""
+
+WIDE = 1e6
+"""On the unbounded domain "anybody" is anybody within this radius."""
+
+ROWS = 65_536
+"""Rows looked at together when a whole table is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moving:
+    """A question with a ground cost, ready to bound violations over balls around individuals."""
+
+    question: Question
+    ground: Metric
+    ends: Ends
+    float32_run: bool = False
+    _balls: dict[float, Similarity] = field(default_factory=dict, repr=False)
+
+    def bound(self, rows: NDArray[np.int64], radii: Sequence[float], tight: bool = True) -> FloatArray:
+        """Upper bounds (rows, radii) of the violation of anybody within each of the ascending ``radii`` of ``x[rows]``.
+
+        The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
+        """
+        size = max(16, NUMBERS // max(self.relational.graph.widths))
+        starts = range(0, len(rows), size)
+        found = in_parallel(lambda start: self._chunk(rows[start : start + size], radii, tight, size), starts)
+        return np.concatenate([np.zeros((0, len(radii))), *found])
+
+    def everywhere(self) -> tuple[float, float]:
+        """An upper bound of the violation of anybody at all, and up to which radius around individuals it holds.
+
+        In a bounded domain that is everybody: one region, the whole of the relaxed domain.
+        """
+        domain = self.question.domain
+        if domain.kind == "unbounded":
+            centre = self.question.x.mean(axis=0, keepdims=True)
+            (near,) = self.reach.resized(self._across(centre)).regions(centre)
+        else:
+            centre = (domain.low + domain.high)[None] / 2
+            wide = [block for block in domain.blocks if block[1] - block[0] > 1]
+            for start, stop in wide:
+                centre[:, start:stop] = 1 / (stop - start)
+            low, high = (torch.from_numpy(side) for side in (down(domain.low - centre), up(domain.high - centre)))
+            sets = ConvexSets.of_box(low, high, torch.from_numpy(centre), tuple(wide))
+            near = Regions(np.zeros(1, dtype=np.int64), torch.from_numpy(centre), sets)
+        values = [self._gaps(near, between, (), tight=True) for between in self._between(near)]
+        worst = float(torch.cat(values).max())
+        return worst, WIDE if domain.kind == "unbounded" else np.inf
+
+    @cached_property
+    def diameter(self) -> float:
+        """The largest ground cost between two possible individuals."""
+        domain = self.question.domain
+        if domain.kind == "unbounded":
+            return np.inf
+        return float(self.ground.distance_upper(domain.low[None], domain.high[None])[0])
+
+    @cached_property
+    def first_flip(self) -> float:
+        """About the smallest ground cost of changing a category; a guide to good radii, nothing more."""
+        domain = self.question.domain
+        costs = [np.inf]
+        if domain.kind == "realizable":
+            for start, stop in domain.blocks:
+                flips = np.zeros((stop - start, domain.width))
+                flips[:, start:stop] = np.eye(stop - start)
+                if stop - start == 1:  # a flag is raised or not
+                    flips = np.concatenate([flips, np.zeros_like(flips)])
+                one, other = np.triu_indices(len(flips), 1)
+                costs.append(float(self.ground.distance(flips[one], flips[other]).min()))
+        return min(costs)
+
+    def choices(self, rows: NDArray[np.int64], radius: float) -> float:
+        """How many choices of categories are within the radius, on average over some individuals."""
+        pieces = self.reach.resized(radius).regions(np.array(self.question.x[rows]))
+        return sum(len(piece) for piece in pieces) / len(rows)
+
+    def _across(self, centre: FloatArray) -> float:
+        """A radius around the centre that holds the wide balls around all individuals."""
+        furthest = max(
+            float(self.ground.distance_upper(self.question.x[start : start + ROWS], centre).max())
+            for start in range(0, len(self.question.x), ROWS)
+        )
+        return (WIDE + furthest) * (1 + 1e-9)
+
+    @cached_property
+    def relational(self) -> Relational:
+        """The bounds behind it all."""
+        return Relational(self.question.network.margins, float32_run=self.float32_run)
+
+    @cached_property
+    def reach(self) -> Similarity:
+        """Who is in reach, at radius 0; immutable features of a person do change from one population to another."""
+        domain = self.question.domain
+        free = replace(domain, immutable=np.zeros_like(domain.immutable))
+        return Similarity(self.ground, 0.0, free, self.question.max_branches)
+
+    def _ball(self, radius: float) -> Similarity:
+        """Who is in reach of a radius; kept, since chunks ask for the same radii."""
+        if radius not in self._balls:
+            self._balls[radius] = self.reach.resized(radius)
+        return self._balls[radius]
+
+    def _chunk(self, rows: NDArray[np.int64], radii: Sequence[float], tight: bool, size: int) -> FloatArray:
+        x = np.array(self.question.x[rows])
+        worst = torch.zeros(len(x), len(radii), dtype=torch.float64)
+        balls = [self._ball(radius) for radius in radii]
+        for regions in balls[-1].regions(x):
+            for near in regions.pieces(size):
+                smaller = [ball.parts(x, near) for ball in balls[:-1]]
+                for between in self._between(near):
+                    for some in between.pieces(size):
+                        value = self._gaps(near, some, [sets for sets, _ in smaller], tight)
+                        for j, (_, alive) in enumerate(smaller):
+                            value[~torch.from_numpy(alive)[torch.from_numpy(some.owner)], j] = 0.0
+                        owner = torch.from_numpy(near.owner[some.owner])
+                        worst.scatter_reduce_(0, owner[:, None].expand_as(value), value, "amax")
+        return worst.numpy()
+
+    def _between(self, near: Regions) -> list[Regions]:
+        """Differences between somebody in the regions and somebody similar."""
+        wander = near.sets.low.numpy(), near.sets.high.numpy()
+        similarity = self.question.similarity
+        if near.sets.blocks and similarity.domain.kind == "realizable":  # whoever wanders between categories
+            relaxed = similarity.domain.with_kind("relaxed")
+            similarity = Similarity(similarity.metric, similarity.delta, relaxed, similarity.max_branches)
+        return similarity.regions(near.centre.numpy(), wander)
+
+    def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> Tensor:
+        """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
+        owner = between.owner
+        centre = near.centre[torch.from_numpy(owner)]
+        apart = _moved(between.sets, between.centre - centre)
+        limits = self._limits(near, owner, between.centre.numpy())
+        nears = [take(sets, owner) for sets in (near.sets, *smaller)]
+        fars: list[Shape] = [SumOfSets(apart, sets, limits) for sets in nears]
+        within = list(zip(nears[1:], fars[1:], strict=True))
+        nested = _holds_nothing(apart)
+        gaps = self.relational.compare_within(centre, nears[0], fars[0], apart, within, tight=tight, nested=nested)
+        values = [self.ends.gap(margins(gap.near), margins(gap.far), (gap.low, gap.high)) for gap in gaps]
+        return torch.stack([*values[1:], values[0]], dim=1)
+
+    def _limits(self, near: Regions, owner: NDArray[np.int64], other: FloatArray) -> ConvexSets | None:
+        """Where the other person can be at all, seen from the centres."""
+        domain = self.question.domain
+        if domain.kind == "unbounded":
+            return None
+        centre = near.centre.numpy()[owner]
+        low, high = down(domain.low - centre), up(domain.high - centre)
+        if domain.kind == "realizable" and not near.sets.blocks:
+            fixed = ~domain.numeric
+            low[:, fixed] = high[:, fixed] = (other - centre)[:, fixed]
+            return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
+        wide = tuple(block for block in domain.blocks if block[1] - block[0] > 1)
+        return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(centre), wide)
+
+
+def _holds_nothing(sets: ConvexSets) -> bool:
+    """Can everybody be compared with themselves: is no move at all in every set?"""
+    around = bool(((sets.low <= 0) & (sets.high >= 0)).all())
+    return around and bool((torch.linalg.vector_norm(sets.offset, sets.order, dim=1) <= sets.radius).all())
+
+
+def _moved(sets: ConvexSets, shift: Tensor) -> ConvexSets:
+    """Sets around other centres: a change of categories, which no seminorm of numbers sees."""
+    if not bool(shift.any()):
+        return sets
+    return replace(sets, low=sets.low + shift, high=sets.high + shift, _memo={})
