@@ -11,9 +11,11 @@ __version__ = "0.1.0"
 _WHERE = {
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
+    "DistributionalCertificate": "isonomy.certify",
     "Domain": "isonomy.population",
     "Effort": "isonomy.attacks",
     "Explore": "isonomy.similarity",
+    "GroupFairness": "isonomy.fairness",
     "IsonomyError": "isonomy.errors",
     "LocalCertificate": "isonomy.certify",
     "Mahalanobis": "isonomy.similarity",
@@ -23,8 +25,10 @@ _WHERE = {
     "Schema": "isonomy.population",
     "SensitiveSubspace": "isonomy.similarity",
     "WeightedLp": "isonomy.similarity",
+    "certify": "isonomy.certify",
     "certify_local": "isonomy.certify",
     "check_predictions": "isonomy.networks",
+    "group_fairness": "isonomy.fairness",
     "load_metric": "isonomy.similarity",
     "load_network": "isonomy.networks",
     "load_population": "isonomy.datasets",
@@ -35,9 +39,11 @@ _WHERE = {
 __all__ = [
     "Counterparts",
     "Distance",
+    "DistributionalCertificate",
     "Domain",
     "Effort",
     "Explore",
+    "GroupFairness",
     "IsonomyError",
     "LocalCertificate",
     "Mahalanobis",
@@ -48,8 +54,10 @@ __all__ = [
     "SensitiveSubspace",
     "WeightedLp",
     "__version__",
+    "certify",
     "certify_local",
     "check_predictions",
+    "group_fairness",
     "load_metric",
     "load_network",
     "load_population",
@@ -59,9 +67,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from isonomy.attacks import Effort
-    from isonomy.certify import LocalCertificate, certify_local
+    from isonomy.certify import DistributionalCertificate, LocalCertificate, certify, certify_local
     from isonomy.datasets import load_population
     from isonomy.errors import IsonomyError
+    from isonomy.fairness import GroupFairness, group_fairness
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema
     from isonomy.shift import Distance, wasserstein

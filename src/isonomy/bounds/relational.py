@@ -33,6 +33,9 @@ from isonomy.bounds.relaxations import Lines, Mode
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.sets import Shape, SumOfSets, norm_upper
 
+LEAN: tuple[Mode, ...] = ("adaptive",)
+"""With a centre that moves, other lower slopes add nothing that could be measured."""
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -84,12 +87,12 @@ class Relational:
             assert sweep.inner is not None
             low, high = _Pairs(sweep.inner, sweep, between, tight).outputs()
             known = [sweep.finish()] * (1 + len(fars)) + [sweep.inner.finish()] * (1 + len(nears))
-            found = sweep.improved(known, [*fars, inside, *nears])
+            found = sweep.improved(known, [*fars, inside, *nears], LEAN)
             outer, inner = found[: 1 + len(fars)], found[1 + len(fars) :]
         else:
             one, other = (self.linear.sweep(centre, sets, tight) for sets in (near, far))
             low, high = _Pairs(one, other, between, tight).outputs()
-            inner, outer = one.outputs_within(nears), other.outputs_within(fars)
+            inner, outer = one.outputs_within(nears, LEAN), other.outputs_within(fars, LEAN)
         return [Gap(*pair, low, high) for pair in zip(inner, outer, strict=True)]
 
 

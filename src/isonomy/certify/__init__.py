@@ -1,5 +1,14 @@
-"""What is certified: violations of given individuals (local)."""
+"""What is certified: violations of given individuals, of populations near them, and of everybody in a domain."""
 
+from isonomy.certify.distributional import DistributionalCertificate, certify
+from isonomy.certify.everywhere import GlobalCertificate, certify_everywhere
 from isonomy.certify.local import LocalCertificate, certify_local
 
-__all__ = ["LocalCertificate", "certify_local"]
+__all__ = [
+    "DistributionalCertificate",
+    "GlobalCertificate",
+    "LocalCertificate",
+    "certify",
+    "certify_everywhere",
+    "certify_local",
+]

@@ -165,8 +165,7 @@ def certify(
     attack: bool = True,
     arithmetic: Arithmetic = "float64",
     output_range: tuple[float, float] | None = None,
-    passes: int = 2,
-    rounds: int = 1,
+    rounds: int = 4,
     effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     seed: int = 0,
@@ -176,9 +175,9 @@ def certify(
 
     ``ground`` is the cost of turning one person into another: ``"l1"``, ``"l2"``, ``"linf"`` in fair coordinates, or a
     metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity.
-    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. ``passes``
-    and ``rounds`` say how much work goes into the profiles. A regression needs a bounded domain, or the
-    ``output_range`` that its values are declared to keep within.
+    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. ``rounds``
+    says how often profiles are improved where it matters. A regression needs a bounded domain, or the ``output_range``
+    that its values are declared to keep within.
     """
     if tier not in get_args(DistributionalTier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
@@ -199,7 +198,7 @@ def certify(
     with shown("Shifting", progress) as tick:
         found = profiles(
             moving, local.upper, gamma, order, largest,
-            passes=passes, rounds=rounds, tight=tier == "tight", tick=tick,
+            rounds=rounds, tight=tier == "tight", tick=tick,
         )  # fmt: skip
     if not math.isfinite(found.largest):
         raise ParameterError(

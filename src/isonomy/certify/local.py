@@ -10,8 +10,9 @@ checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithme
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -35,11 +36,12 @@ from isonomy.networks.network import Network
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
+from isonomy.search import Judge, Limits, checked_limits, improve
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
 
-Tier = Literal["interval", "tight", "optimised", "paper"]
+Tier = Literal["interval", "tight", "optimised", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
 
 NUMBERS = {"interval": 2**19, "paper": 2**19}
@@ -136,6 +138,9 @@ def certify_local(
     effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     progress: Progress | Literal["auto"] | None = "auto",
+    time_limit: float = 60.0,
+    gap: float = 1e-6,
+    epsilon: float | None = None,
 ) -> LocalCertificate:
     """Bound the local violation of every individual from above and from below.
 
@@ -145,19 +150,26 @@ def certify_local(
     domain, for comparison. ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without
     it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the
     individuals done and in all.
+
+    ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
+    ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
+    ``time_limit`` seconds are over; the bounds hold at any time. It finds pairs on the way, also without ``attack``.
+    The other tiers do not use these three parameters.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    limits, began = checked_limits(time_limit, gap, epsilon), time.monotonic()
     space = "unbounded" if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
     judged = _Bounds(question, tier, threshold, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
-    lower, other = np.zeros(n), np.array(question.x) if attack else question.x
-    flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if attack else question.x
+    searched = attack or tier == "exact"
+    lower, other = np.zeros(n), np.array(question.x) if searched else question.x
+    flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
     size = chunk_rows(judged.graph, tier)
     room = _Room(min(size, n), question.x.shape[1])
 
@@ -176,6 +188,9 @@ def certify_local(
                 lower[rows], other[rows] = found.lower, found.counterpart
                 flips[rows], flip_other[rows] = found.flips, found.flip_counterpart
             tick(rows.stop, n)
+        if tier == "exact":
+            finds = Finds(lower, other, flips, flip_other)
+            upper = judged.refined(upper, finds, limits, began, tick)
     decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
     if not judged.ends.decides:
         decision = np.full(n, "none")
@@ -203,9 +218,10 @@ class _Bounds:
         self.question, self.tier = question, tier
         self.graph = question.network.margins
         self.ends = Ends(question.network, threshold, float32_run)
-        original = question.network.graph
+        self.float32_run, self.original = float32_run, question.network.graph
+        original = self.original
         self.interval = Interval(self.graph, float32_run=float32_run, original=original)
-        tiers = {"tight": Linear, "optimised": Optimised}
+        tiers = {"tight": Linear, "optimised": Optimised, "exact": Linear}
         self.over = (
             tiers[tier](self.graph, float32_run=float32_run, original=original) if tier in tiers else self.interval
         )
@@ -233,6 +249,27 @@ class _Bounds:
             row = start + int(upper.isnan().nonzero()[0])
             raise NotANumberError(f"The bound of row {row} is not a number; nothing is certified.")
         return upper.numpy(), kept.numpy()
+
+    def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
+        """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
+        enough = finds.lower + limits.gap
+        if limits.epsilon is not None:
+            enough = np.where(finds.lower > limits.epsilon, np.inf, np.maximum(enough, limits.epsilon))
+        rows = np.flatnonzero(upper > enough)
+        if not len(rows):
+            return upper
+        judge = Judge(self.graph, self.ends, self.question.similarity, self.question.x[rows])
+        parts = ("lower", "counterpart", "flips", "flip_counterpart")
+        for part in parts:
+            getattr(judge, part)[:] = getattr(finds, part)[rows]
+        interval = Interval(self.graph, float32_run=self.float32_run, working=torch.float64, original=self.original)
+        left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
+        done = len(upper) - len(rows)
+        upper = upper.copy()
+        upper[rows] = improve(interval, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
+        for part in parts:
+            getattr(finds, part)[rows] = getattr(judge, part)
+        return upper
 
     def _violation(self, centre: tuple[Tensor, Tensor], over: tuple[Tensor, Tensor]) -> Tensor:
         if self.tier == "paper":  # the whole width, as the paper has it

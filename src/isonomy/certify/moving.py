@@ -20,14 +20,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isonomy.arithmetic import FloatArray, down, up
+from isonomy.arithmetic import FloatArray, down, norm_upper, up
 from isonomy.bounds.ends import Ends, margins
 from isonomy.bounds.relational import Relational
 from isonomy.certify.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.sets import ConvexSets, Shape, SumOfSets
 from isonomy.similarity.metric import Metric
-from isonomy.similarity.regions import Regions, Similarity, take
+from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
 
 NUMBERS = 2**17
 """Activations of the widest layer at a time, as in the local tiers."""
@@ -86,7 +86,17 @@ class Moving:
         domain = self.question.domain
         if domain.kind == "unbounded":
             return np.inf
-        return float(self.ground.distance_upper(domain.low[None], domain.high[None])[0])
+        root, order = self.ground.gauge()
+        across = float(norm_upper(np.abs(root) @ (domain.high - domain.low), order))  # signs may cancel, here not
+        return max(across, float(self.ground.distance_upper(domain.low[None], domain.high[None])[0]))
+
+    @cached_property
+    def separates(self) -> bool:
+        """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
+        if self.ground.boxed and not any(np.isinf(side).any() for side in self.ground.box(self.question.x[:1], 0.0)):
+            return True
+        root, order = self.ground.gauge()
+        return bool(len(root)) and bool(np.isfinite(axis_reach(root, order, 1.0)[1]).all())
 
     @cached_property
     def first_flip(self) -> float:
@@ -102,11 +112,6 @@ class Moving:
                 one, other = np.triu_indices(len(flips), 1)
                 costs.append(float(self.ground.distance(flips[one], flips[other]).min()))
         return min(costs)
-
-    def choices(self, rows: NDArray[np.int64], radius: float) -> float:
-        """How many choices of categories are within the radius, on average over some individuals."""
-        pieces = self.reach.resized(radius).regions(np.array(self.question.x[rows]))
-        return sum(len(piece) for piece in pieces) / len(rows)
 
     def _across(self, centre: FloatArray) -> float:
         """A radius around the centre that holds the wide balls around all individuals."""
@@ -154,17 +159,23 @@ class Moving:
         """Differences between somebody in the regions and somebody similar."""
         wander = near.sets.low.numpy(), near.sets.high.numpy()
         similarity = self.question.similarity
-        if near.sets.blocks and similarity.domain.kind == "realizable":  # whoever wanders between categories
+        if similarity.domain.kind == "realizable" and not self._whole(near):
             relaxed = similarity.domain.with_kind("relaxed")
             similarity = Similarity(similarity.metric, similarity.delta, relaxed, similarity.max_branches)
         return similarity.regions(near.centre.numpy(), wander)
+
+    def _whole(self, near: Regions) -> bool:
+        """Is everybody in the regions of the realizable kind, with the categories and on the lattice of the centre?"""
+        domain, centre = self.question.domain, near.centre.numpy()
+        wanders = bool((near.sets.extent[:, torch.from_numpy(~domain.numeric)] > 0).any())
+        return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())
 
     def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> Tensor:
         """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
         owner = between.owner
         centre = near.centre[torch.from_numpy(owner)]
         apart = _moved(between.sets, between.centre - centre)
-        limits = self._limits(near, owner, between.centre.numpy())
+        limits = self._limits(near, owner, apart)
         nears = [take(sets, owner) for sets in (near.sets, *smaller)]
         fars: list[Shape] = [SumOfSets(apart, sets, limits) for sets in nears]
         within = list(zip(nears[1:], fars[1:], strict=True))
@@ -173,16 +184,17 @@ class Moving:
         values = [self.ends.gap(margins(gap.near), margins(gap.far), (gap.low, gap.high)) for gap in gaps]
         return torch.stack([*values[1:], values[0]], dim=1)
 
-    def _limits(self, near: Regions, owner: NDArray[np.int64], other: FloatArray) -> ConvexSets | None:
+    def _limits(self, near: Regions, owner: NDArray[np.int64], apart: ConvexSets) -> ConvexSets | None:
         """Where the other person can be at all, seen from the centres."""
         domain = self.question.domain
         if domain.kind == "unbounded":
             return None
         centre = near.centre.numpy()[owner]
         low, high = down(domain.low - centre), up(domain.high - centre)
-        if domain.kind == "realizable" and not near.sets.blocks:
+        if self._whole(near):  # categories do not move with the centre: where they go says the difference alone
             fixed = ~domain.numeric
-            low[:, fixed] = high[:, fixed] = (other - centre)[:, fixed]
+            low[:, fixed] = np.maximum(low[:, fixed], apart.low.numpy()[:, fixed])
+            high[:, fixed] = np.minimum(high[:, fixed], apart.high.numpy()[:, fixed])
             return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
         wide = tuple(block for block in domain.blocks if block[1] - block[0] > 1)
         return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(centre), wide)

@@ -3,8 +3,9 @@
 Problem: find few radii at which bounds with a moving centre are worth their price, such that the dual bound at the
 given γ is as small as it would be with many. A pass at a radius serves smaller ones too, less and less well, so a
 handful of passes is enough if they stand at the right places: a *ladder* of radii is tried on a small pilot group, the
-best few rungs are taken for everybody, and then those individuals whose bound rests on a pass at a much larger radius
-get one of their own.
+best rung is taken for everybody, and then, round by round, those individuals whose bound rests on a pass at a much
+larger radius than they would travel get one at their own. How far people would travel is told by the multiplier that
+the pilot group has with the whole ladder.
 
 **Soundness.** Every value bounds the violation of everybody within its radius, whichever radii were chosen; where
 nothing was computed a profile says what is true of anybody at all.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.certify.dual import Cells, Dual
 from isonomy.certify.moving import WIDE, Moving
 
-PILOT = 32
+PILOT = 16
 """Individuals on whom the ladder is tried."""
 
 FINE = 4
@@ -31,9 +32,6 @@ FINE = 4
 
 RUNGS = 12
 """The longest ladder."""
-
-CROWD = 64
-"""With more choices of categories in reach than this, a rung is not worth its price."""
 
 IntArray = NDArray[np.int64]
 
@@ -45,7 +43,6 @@ class Profiles:
     radii: FloatArray
     values: FloatArray
     largest: float
-    passes: int = field(default=0, compare=False)  # over individuals, in units of the whole table, rounded up
 
     def cells(self, weights: FloatArray) -> Cells:
         """The cover of all possible people that the dual works on."""
@@ -59,13 +56,14 @@ def profiles(
     order: float,
     largest: float,
     *,
-    passes: int = 2,
-    rounds: int = 1,
+    rounds: int = 4,
     tight: bool = True,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Profiles:
     """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0."""
     anybody, reach = moving.everywhere()
+    if not moving.separates:  # moves that the ground cost ignores are free: radius 0 is no single person
+        local = moving.bound(np.arange(len(local)), [0.0], tight=tight)[:, 0]
     known = _Known(moving, local, order, gamma, largest, tight)
     if math.isinf(reach):
         known.largest = min(largest, anybody)
@@ -74,18 +72,22 @@ def profiles(
     if gamma == 0:
         return known.profiles()
     everybody = np.arange(len(local))
+    if math.isinf(order):  # everybody travels as far as γ, and nobody further
+        known.compute(everybody, gamma)
+        return known.profiles()
     pilot = everybody[:: max(1, len(local) // PILOT)][:PILOT] if len(local) > 2 * PILOT else everybody
     rungs = _try(known, pilot, anybody)
-    chosen = _choose(known, pilot, rungs, passes)
-    rest = np.setdiff1d(everybody, pilot)
-    steps = len(chosen) + rounds
-    for step, rung in enumerate(chosen):
-        known.compute(rest, rung)
-        tick(step + 1, steps)
+    if rungs:
+        known.compute(np.setdiff1d(everybody, pilot), min(rungs, key=lambda rung: known.upper(pilot, rung)))
+    tick(1, rounds + 1)
+    multiplier = Dual(known.profiles(pilot).cells(np.ones(len(pilot))), order).multiplier(gamma) or 0.0
     for step in range(rounds):
-        for rung, rows in known.poor(rungs):
+        jobs = known.poor(rungs, multiplier)
+        for rung, rows in jobs:
             known.compute(rows, rung)
-        tick(len(chosen) + step + 1, steps)
+        if not jobs:
+            break
+        tick(step + 2, rounds + 1)
     return known.profiles()
 
 
@@ -103,7 +105,7 @@ class _Known:
     def compute(self, rows: IntArray, rung: float) -> FloatArray:
         """A pass at a rung for some individuals, and what it says of smaller radii."""
         radii = self.radii(rung)
-        found = self.moving.bound(rows, radii, tight=self.tight and not self.crowded(rung))
+        found = self.moving.bound(rows, radii, tight=self.tight)
         self.put(rows, rung, radii, found)
         return found
 
@@ -112,10 +114,6 @@ class _Known:
         if not self.tight:  # a forward pass says nothing of smaller radii
             return [rung]
         return subradii(rung, self.gamma, FINE if self.moving.question.domain.kind == "unbounded" else 2)
-
-    def crowded(self, rung: float) -> bool:
-        """Are there so many choices of categories that a forward pass must do?"""
-        return rung >= self.moving.first_flip
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
         """Take note of bounds, the smaller of old and new."""
@@ -131,39 +129,45 @@ class _Known:
         values = np.stack([self.values[radius] for radius in radii], axis=1)
         return Profiles(radii, values if rows is None else values[rows], self.largest)
 
-    def upper(self, rows: IntArray, rungs: Sequence[float]) -> float:
-        """The dual bound of some individuals if only these rungs had been computed."""
-        allowed = [0.0, WIDE, *rungs]
-        radii = np.array(sorted({0.0, WIDE, *(r for rung in rungs for r in self.radii(rung))} & set(self.values)))
+    def upper(self, rows: IntArray, rung: float) -> float:
+        """The dual bound of some individuals if only this rung had been computed."""
+        radii = np.array(sorted({0.0, WIDE, *self.radii(rung)} & set(self.values)))
+        allowed = [0.0, WIDE, rung]
         columns = [np.where(np.isin(self.source[r][rows], allowed), self.values[r][rows], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
         return Dual(Cells.from_profiles(radii, values, self.largest), self.order).bound(self.gamma).upper
 
-    def poor(self, rungs: Sequence[float]) -> list[tuple[float, IntArray]]:
-        """Rungs, and the individuals whose bound rests on a pass at twice that radius or more."""
+    def poor(self, rungs: Sequence[float], multiplier: float) -> list[tuple[float, IntArray]]:
+        """Rungs, and the individuals who would travel about as far but whose bound rests on a pass at twice as far."""
         some = self.profiles()
         cells = some.cells(self.moving.question.weights)
-        active = Dual(cells, self.order).active(self.gamma)
-        active = active[np.isfinite(cells.far[active]) & (cells.far[active] > 0)]
-        owner, radius = cells.owner[active], cells.far[active]
-        # A value that was made monotone comes from the next larger radius at which it stands.
-        column = np.searchsorted(some.radii, radius)
-        order = np.argsort(some.radii)
-        sources = np.stack([self.source[some.radii[k]] for k in order], axis=1)
-        best = np.minimum.accumulate(some.values[:, ::-1], axis=1)[:, ::-1]
-        at = np.array(
-            [k + int(np.argmax(some.values[i, k:] <= best[i, k])) for i, k in zip(owner, column, strict=True)],
-            dtype=np.int64,
-        )
-        came = sources[owner, at] if len(at) else np.zeros(0)
+        height = cells.value - multiplier * cells.near**self.order
+        order = np.lexsort((height, cells.owner))
+        active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
+        owner, near, far = cells.owner[active], cells.near[active], cells.far[active]
+        # Who stands beyond all passes is judged by what is true of anybody, and would travel as far as that is worth.
+        column = np.minimum(np.searchsorted(some.radii, far), len(some.radii) - 1)
+        came = self._sources(some, owner, column)
+        came[np.isinf(far)] = np.inf
         jobs = []
-        lower = 0.0
-        for rung in sorted(rungs):
-            wanted = (radius > lower) & (radius <= rung) & (came >= 1.9 * rung)
-            if wanted.any():
-                jobs.append((rung, np.unique(owner[wanted]).astype(np.int64)))
-            lower = rung
+        for rung, further in zip(sorted(rungs), [*sorted(rungs)[1:], np.inf], strict=True):
+            short = (far <= rung) & ((far > rung / 2) | (rung == min(rungs))) & (came >= 1.9 * rung)
+            beyond = (near >= rung / 2) & (near < rung) & (far > rung) & (came > further)
+            wanted = np.unique(owner[short | beyond])
+            if len(wanted):
+                jobs.append((rung, wanted.astype(np.int64)))
         return jobs
+
+    def _sources(self, some: Profiles, owner: IntArray, column: IntArray) -> FloatArray:
+        """At which radius the pass stood from which a value of a profile, once monotone, comes."""
+        sources = np.stack([self.source[radius] for radius in some.radii], axis=1)
+        backwards = some.values[:, ::-1]
+        best = np.minimum.accumulate(backwards, axis=1)
+        # The last place, going backwards, at which the running minimum was lowered.
+        lowered = np.append(np.ones((len(best), 1), dtype=bool), best[:, 1:] < best[:, :-1], axis=1)
+        place = np.maximum.accumulate(np.where(lowered, np.arange(best.shape[1]), 0), axis=1)[:, ::-1]
+        found: FloatArray = sources[owner, best.shape[1] - 1 - place[owner, column]]
+        return found
 
 
 def subradii(rung: float, gamma: float, fine: int) -> list[float]:
@@ -180,8 +184,6 @@ def _try(known: _Known, pilot: IntArray, anybody: float) -> list[float]:
     """Climb the ladder with the pilot group until bounds say no more than what is true of anybody."""
     moving, tried = known.moving, []
     for rung in _ladder(known.gamma, moving.first_flip, moving.diameter):
-        if known.crowded(rung) and moving.choices(pilot[:4], rung) > CROWD:
-            break
         tried.append(rung)
         if known.compute(pilot, rung)[:, -1].mean() >= 0.97 * anybody:
             break
@@ -189,21 +191,12 @@ def _try(known: _Known, pilot: IntArray, anybody: float) -> list[float]:
 
 
 def _ladder(gamma: float, flip: float, diameter: float) -> list[float]:
-    """Radii by factors of two, and the last one before the first change of a category."""
+    """Radii by factors of two, up to the last one before the first change of a category.
+
+    Beyond it choices of categories multiply, and a bound for anybody at all says nearly as much. Where categories
+    change at once there is no such radius, and the ladder has all rungs.
+    """
     rungs = [gamma * 2.0**k for k in range(-1, RUNGS - 1)]
     if gamma / 2 < flip < rungs[-1]:
-        rungs.append(flip * (1 - 1e-9))
-    rungs = sorted(rung for rung in rungs if rung < diameter)
-    return rungs if len(rungs) == RUNGS + 1 or math.isinf(diameter) else [*rungs, diameter]
-
-
-def _choose(known: _Known, pilot: IntArray, rungs: Sequence[float], most: int) -> list[float]:
-    """Greedily the rungs that lower the pilot group's bound most, as long as one lowers it by a hundredth."""
-    chosen: list[float] = []
-    best = known.upper(pilot, [])
-    while len(chosen) < min(most, len(rungs)):
-        upper, rung = min((known.upper(pilot, [*chosen, rung]), rung) for rung in rungs if rung not in chosen)
-        if upper > 0.99 * best:
-            break
-        chosen, best = [*chosen, rung], upper
-    return sorted(chosen)
+        return [*(rung for rung in rungs if rung < flip), flip * (1 - 1e-9)]
+    return [rung for rung in rungs if rung < diameter] or [rung for rung in (diameter,) if rung > 0]

@@ -1,5 +1,7 @@
 """Branch and bound: bounds that meet, given time."""
 
-from isonomy.search.exact import Exact, Limits
+from isonomy.attacks import _Judge as Judge
+from isonomy.search.exact import improve
+from isonomy.search.limits import Limits, checked_limits
 
-__all__ = ["Exact", "Limits"]
+__all__ = ["Judge", "Limits", "checked_limits", "improve"]

@@ -130,8 +130,10 @@ class Similarity:
         everywhere = np.ones(len(regions), dtype=bool)
         if self.domain.kind == "unbounded":
             return self._unbounded(x, None), everywhere
-        if regions.sets.blocks or self.domain.kind == "relaxed":
+        if self.domain.kind == "relaxed":
             return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
+        if regions.sets.blocks:  # categories that were not listed: the whole region stands for its part
+            return regions.sets, everywhere
         low, high = self._ranges(x, None)
         return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre.numpy(), ())
 

@@ -1,0 +1,284 @@
+"""Global certificates: how differently can any two similar people be treated, whoever they are?
+
+Problem: ``sup { max_c |f_c(x) − f_c(y)| : x, y in X, d(x, y) ≤ δ }``, for small networks. Branch and bound over pairs
+(:mod:`isonomy.search.pairs`): the pair of boxes with the largest bound is cut, people in the most promising parts are
+attacked (:mod:`isonomy.attacks`), until bounds and finds meet or the time is over.
+
+**Soundness.** ``upper`` is the largest bound of the parts, which cover all similar pairs of the domain whenever the
+search stops; ``lower`` is attained by a pair that was checked and evaluated again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks import Effort, attack
+from isonomy.bounds.ends import Ends
+from isonomy.bounds.linear import Linear
+from isonomy.bounds.relational import Relational
+from isonomy.certify.local import Arithmetic, Witnesses
+from isonomy.certify.question import Question, _seen
+from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.networks.network import Network
+from isonomy.population import Domain, Population, Schema
+from isonomy.progress import Progress, shown
+from isonomy.search import Limits, checked_limits
+from isonomy.search.cuts import reading
+from isonomy.search.pairs import Pairs, Parts
+from isonomy.similarity.metric import Metric
+
+NUMBERS = 2**13
+"""Activations of the widest layer in one batch of parts."""
+
+SAMPLE = 256
+"""People attacked before the search begins."""
+
+ATTACKED = 12
+"""People attacked in each round, and as many near the worst found so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalCertificate:
+    """What was proved of all similar pairs of a domain, and the worst pair that was found.
+
+    ``decided`` is the share of the domain, by volume of the ranges and number of categories and whole numbers, in which
+    everybody's violation is proved to be at most ``epsilon`` (without one: at most ``lower + gap``). It is at least
+    that: whoever lies in several parts counts as open as soon as one of them is. ``parts`` counts what was looked at.
+    """
+
+    upper: float
+    lower: float
+    decided: float
+    witness: Witnesses
+    epsilon: float | None
+    gap: float
+    delta: float
+    parts: int
+    seconds: float
+    arithmetic: str
+    question: Question = field(repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``; without ε there is none."""
+        if self.epsilon is None:
+            return "none"
+        if self.lower > self.epsilon:
+            return "violated"
+        return "certified" if self.upper <= self.epsilon else "undecided"
+
+    def __str__(self) -> str:
+        said = "" if self.epsilon is None else f", {self.verdict} at epsilon {self.epsilon:g}"
+        return (
+            f"between {self.lower:.6f} and {self.upper:.6f}{said}; {100 * self.decided:.1f} % of the domain decided "
+            f"in {self.seconds:.1f} s\n{self.witness[0]}"
+        )
+
+
+def certify_everywhere(
+    network: Network,
+    metric: Metric,
+    delta: float,
+    domain: Domain | Schema | Population,
+    *,
+    epsilon: float | None = None,
+    time_limit: float = 60.0,
+    gap: float = 1e-4,
+    arithmetic: Arithmetic = "float64",
+    seed: int = 0,
+    progress: Progress | Literal["auto"] | None = "auto",
+) -> GlobalCertificate:
+    """Bound the violation of everybody in ``domain`` from above and from below.
+
+    ``domain`` needs a finite range for every coordinate; a :class:`Schema` or :class:`Population` brings its own, and
+    the witness is then shown in raw units. The search stops when ``upper - lower <= gap``, with ``epsilon`` at a
+    verdict (``upper <= epsilon`` or ``lower > epsilon``), or after ``time_limit`` seconds; the bounds hold at any time.
+    """
+    began = time.monotonic()
+    limits = checked_limits(time_limit, gap, epsilon)
+    if arithmetic not in get_args(Arithmetic):
+        raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    question = _question(network, metric, delta, domain)
+    search = _Everywhere(question, limits, arithmetic == "float32", seed)
+    with shown("Certifying everywhere", progress) as tick:
+        while search.goes_on and time.monotonic() - began < limits.seconds:
+            search.round()
+            tick(int(1000 * search.closed_share), 1000)
+    witness = search.witness()
+    return GlobalCertificate(
+        search.upper,
+        search.lower,
+        search.decided(),
+        witness,
+        limits.epsilon,
+        limits.gap,
+        question.delta,
+        search.looked,
+        time.monotonic() - began,
+        arithmetic,
+        question,
+    )
+
+
+def _question(network: Network, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
+    """The same checks as for given individuals, of whom there are none yet."""
+    schema = domain if isinstance(domain, Schema) else domain.schema if isinstance(domain, Population) else None
+    space = domain.domain("realizable") if isinstance(domain, Schema) else domain
+    space = space.domain if isinstance(space, Population) else space
+    if not isinstance(space, Domain):
+        raise ParameterError(template("domain", "a Domain, a Schema or a Population", type(domain).__name__))
+    if not (np.isfinite(space.low) & np.isfinite(space.high)).all():
+        row = int(np.flatnonzero(~(np.isfinite(space.low) & np.isfinite(space.high)))[0])
+        raise ParameterError(
+            f"'domain' must have a finite range for every coordinate, and '{space.names[row]}' has none: "
+            "give the feature a low and a high in the schema, and use the relaxed or realizable domain."
+        )
+    network = network if schema is None else _seen(network, schema)
+    if network.input_width != space.width:
+        raise NetworkError(f"'{network.name}' reads {network.input_width} numbers but the domain has {space.width}.")
+    nobody = np.zeros((0, space.width))
+    question = Question(network, metric, delta, nobody, np.zeros(0), space, schema)
+    _ = question.similarity  # checks metric and delta
+    return question
+
+
+class _Everywhere:
+    """The search: open parts by their bounds, and the tree of all parts for the share that is decided."""
+
+    def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int) -> None:
+        self.question, self.limits = question, limits
+        self.graph, self.ends = question.network.margins, Ends(question.network, None, float32_run)
+        relational = Relational(self.graph, float32_run=float32_run)
+        relational.linear = Linear(self.graph, float32_run=float32_run, original=question.network.graph)
+        self.pairs = Pairs(question.similarity, relational, self.ends, reading(self.graph).numpy())
+        self.rng = np.random.default_rng(seed)
+        self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
+        everybody, _ = self.pairs.narrowed(self.pairs.everybody())
+        bound = min(float(self.pairs.bound(everybody)[0]), self.ends.largest)
+        self.parent, self.share, self.value = [-1], [1.0], [bound]
+        self.open: list[tuple[float, int, Parts]] = [(-bound, 0, everybody)]
+        self.closed = 0.0
+        self.closed_share = 0.0
+        self.size = max(16, min(512, NUMBERS // max(self.graph.widths)))
+        self.domain_ends = everybody.x_low[0], everybody.x_high[0]
+        self._attack(self._sample())
+
+    @property
+    def upper(self) -> float:
+        """The largest bound of any part."""
+        return max(self.closed, -self.open[0][0] if self.open else 0.0, self.lower)
+
+    @property
+    def looked(self) -> int:
+        """How many parts there have been."""
+        return len(self.value)
+
+    @property
+    def goes_on(self) -> bool:
+        """Is there something left that a cut could change?"""
+        epsilon = self.limits.epsilon
+        if not self.open or (epsilon is not None and self.lower > epsilon):
+            return False
+        top = -self.open[0][0]
+        return top > self._enough() and top > self.closed
+
+    def _enough(self) -> float:
+        return max(self.lower + self.limits.gap, self.limits.epsilon or 0.0)
+
+    def round(self) -> None:
+        """Cut the parts with the largest bounds, bound what that gives, attack people in it."""
+        batch, where = [], []
+        for _ in range(self.size):
+            if not self.open or -self.open[0][0] <= self._enough():
+                break
+            bound, number, part = heapq.heappop(self.open)
+            children = self.pairs.cut(part)
+            if children is None:
+                self._close(-bound, float(part.share[0]))
+                continue
+            batch.append(children)
+            where += [number] * len(children)
+        if not batch:
+            return
+        everyone = Parts.join(batch)
+        parts, alive = self.pairs.narrowed(everyone)
+        known = np.array([self.value[number] for number in where])
+        value = np.zeros(len(parts))
+        for start in range(0, len(parts), self.size):
+            rows = np.flatnonzero(alive)[start : start + self.size]
+            if len(rows):
+                value[rows] = np.minimum(self.pairs.bound(parts[rows]), known[rows])
+        top = np.argsort(-value)[:ATTACKED]
+        self._attack(np.concatenate([self.pairs.people(parts[top[value[top] > self.lower]], self.rng), self._near()]))
+        for j, number in enumerate(where):
+            self.parent.append(number)
+            self.share.append(float(parts.share[j]))
+            self.value.append(float(value[j]))
+            if value[j] <= self._enough():
+                self._close(float(value[j]), float(parts.share[j]))
+            else:
+                heapq.heappush(self.open, (-float(value[j]), len(self.value) - 1, parts[j : j + 1]))
+
+    def _close(self, value: float, share: float) -> None:
+        self.closed = max(self.closed, value)
+        self.closed_share = min(1.0, self.closed_share + share)
+
+    def decided(self) -> float:
+        """The share of the domain in which no part is above ε, or above what was found and the gap."""
+        threshold = self.limits.epsilon if self.limits.epsilon is not None else self.lower + self.limits.gap
+        count = len(self.value)
+        cut = np.zeros(count, dtype=bool)
+        cut[[parent for parent in self.parent if parent >= 0]] = True
+        undecided = np.where(~cut & (np.array(self.value) > threshold), self.share, 0.0)
+        for number in range(count - 1, 0, -1):
+            undecided[number] = min(undecided[number], self.share[number])
+            undecided[self.parent[number]] += undecided[number]
+        return float(np.clip(1.0 - undecided[0], 0.0, 1.0))
+
+    # -- finds ---------------------------------------------------------------------------------------------------
+
+    def _attack(self, x: FloatArray) -> None:
+        if not len(x):
+            return
+        found = attack(self.graph, self.ends, self.question.similarity, x, Effort(steps=10, restarts=0, branches=8))
+        best = int(found.lower.argmax())
+        if found.lower[best] > self.lower or not len(self.pair[0]):
+            self.lower = max(self.lower, float(found.lower[best]))
+            self.pair = x[best].copy(), found.counterpart[best].copy()
+
+    def _sample(self) -> FloatArray:
+        """People from all over the domain."""
+        low, high = self.domain_ends
+        places = low + self.rng.random((SAMPLE, len(low))) * (high - low)
+        box = Parts(places.copy(), places.copy(), places, places, np.ones(SAMPLE))
+        for start, stop in self.question.domain.blocks:
+            box.x_low[:, start:stop], box.x_high[:, start:stop] = low[start:stop], high[start:stop]
+            if self.question.domain.kind == "relaxed" and stop - start > 1:
+                shares = self.rng.dirichlet(np.ones(stop - start), SAMPLE)
+                box.x_low[:, start:stop] = box.x_high[:, start:stop] = shares
+        return self.pairs.people(box, self.rng)
+
+    def _near(self) -> FloatArray:
+        """People near the worst pair, at all scales."""
+        if not len(self.pair[0]):
+            return np.zeros((0, self.question.domain.width))
+        low, high = self.domain_ends
+        scale = 2.0 ** -self.rng.uniform(1, 24, (ATTACKED, 1))
+        numbers = self.question.domain.numeric
+        x = np.stack([self.pair[i % 2] for i in range(ATTACKED)])
+        x = x + np.where(numbers, self.rng.normal(size=x.shape) * scale * (high - low), 0.0)
+        return self.pairs.settled(x)
+
+    def witness(self) -> Witnesses:
+        """The worst pair found."""
+        if not len(self.pair[0]):
+            nobody = np.zeros((0, self.question.domain.width))
+            return Witnesses(nobody, nobody, np.zeros(0), np.zeros(0, dtype=bool), nobody, self.question)
+        x, y = (side[None] for side in self.pair)
+        return Witnesses(x, y, np.array([self.lower]), np.zeros(1, dtype=bool), x, self.question)

@@ -1,0 +1,181 @@
+"""Group fairness: do the groups of a protected attribute, or of several crossed, fare alike?
+
+For groups ``g`` with favourable decision ``S`` and favourable outcome ``Y`` (shares of sampling weight):
+
+- **demographic parity**: ``P(S | g)``, the selection rate; its smallest over its largest is the selection-rate ratio
+  that the four-fifths rule compares with 0.8;
+- **equal opportunity**: ``P(S | Y, g)``, the true positive rate;
+- **equalised odds**: the worse of true positive rate and false positive rate ``P(S | not Y, g)``;
+- **IF parity**: the mean local violation ``E[I(x, δ) | g]`` of individual fairness. Wicker, Piratla and Weller (2023),
+  appendix, take the difference between two groups, men and women; here it is the largest difference of any two groups.
+
+A difference is largest minus smallest over the groups, a ratio smallest over largest.
+
+**Soundness.** Violations are only known to lie between a certificate's bounds, so IF parity is given as two numbers
+between which it lies for the people at hand, rounded outward. Everything else here is an estimate: the intervals are
+bootstrap intervals (see :mod:`isonomy.fairness.resampling`), not certificates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from isonomy.arithmetic import FloatArray
+from isonomy.certify import LocalCertificate
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.fairness.decisions import decide
+from isonomy.fairness.groups import Bins, make_groupings
+from isonomy.fairness.resampling import Kinds
+from isonomy.fairness.tables import group_rows, measure, summary_rows
+from isonomy.networks.network import Network
+from isonomy.population import Population
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFairness:
+    """How the groups fare.
+
+    ``groups``: a row for each group of each attribute set: people, share of weight, rates with the ends ``_low`` and
+    ``_high`` of their own intervals, ``small``, and a note that says why a rate is NaN. ``summary``: a row for each
+    attribute set and metric: value, interval, the groups with the lowest and the highest rate, the four-fifths verdict
+    (on the row ``demographic_parity_ratio``), and a note. IF parity has no single value: ``value`` is NaN, and it
+    lies between ``bound_low`` and ``bound_high`` for the people at hand; for the other metrics both are the value.
+    """
+
+    groups: pd.DataFrame
+    summary: pd.DataFrame
+    confidence: float
+    resamples: int
+    smallest: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def four_fifths(self) -> dict[str, str]:
+        """``pass``, ``fail`` or ``undecided`` for each attribute set.
+
+        Pass or fail when the interval of the selection-rate ratio lies on one side of 0.8. Groups that are too small
+        never make a fail, and turn a pass into undecided.
+        """
+        rows = self.summary[self.summary["metric"] == "demographic_parity_ratio"]
+        return dict(zip(rows["attributes"], rows["four_fifths"], strict=True))
+
+    def __str__(self) -> str:
+        intro = (
+            f"Group fairness, {self.confidence:.0%} intervals from {self.resamples} resamples; "
+            f"small: fewer than {self.smallest} people (effective)."
+        )
+        lines = [intro, *self.notes]
+        for attributes, rows in self.groups.groupby("attributes", sort=False):
+            lines += ["", f"{attributes}: four-fifths rule: {self.four_fifths[str(attributes)]}", _shown_groups(rows)]
+            lines += ["", _shown_summary(self.summary[self.summary["attributes"] == attributes])]
+        return "\n".join(lines)
+
+
+def group_fairness(
+    network_or_predictions: Network | npt.ArrayLike,
+    people: Population,
+    *,
+    threshold: float | None = None,
+    favourable: str | Sequence[str] | None = None,
+    by: Sequence[str | Sequence[str]] | None = None,
+    bins: Bins | None = None,
+    certificate: LocalCertificate | None = None,
+    outcomes: bool = True,
+    smallest: int = 30,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> GroupFairness:
+    """Compare groups of people by how a network, or predictions that were made elsewhere, decide about them.
+
+    * Predictions are probabilities ``(n, k)``, those of the second of two classes ``(n,)`` with a ``threshold``,
+      classes (names, or places among the schema's classes), true and false, or numbers of a regression.
+    * Selected is who is predicted a ``favourable`` class (default: the last class of the schema's label), or, in a
+      regression, a number of at least ``threshold``. With two classes ``threshold`` is the probability from which on
+      the second is predicted. Accuracy is the share of people whose selection agrees with their outcome.
+    * ``by``: features, and tuples of features for intersections; default: every protected one, and every pair.
+    * ``bins``: edges for numbers, ``{"age": [25, 40, 60]}``; default: four equal parts of the schema's range.
+    * ``certificate``: local violations of the same people, for IF parity.
+    * ``outcomes=False`` compares selection rates only, for people without labels.
+    * ``smallest``: groups of fewer people (by Kish's effective number, ``(Σw)² / Σw²``) are marked small.
+
+    Groups without a rate (nobody with a favourable outcome, say) are left out of the comparison, which the note says.
+    """
+    _check(confidence, resamples, seed, smallest)
+    if outcomes and people.y is None:
+        raise DataError(
+            f"The table of {people.schema.name!r} has no label column: error rates need outcomes; "
+            "outcomes=False compares selection rates only."
+        )
+    if not people.weights.sum() > 0:
+        raise DataError("All sampling weights are zero; at least one must be positive.")
+    selected, actual = decide(network_or_predictions, people, threshold, favourable)
+    groupings, notes = make_groupings(people, by, bins)
+    outcome = selected.astype(np.int64)
+    if outcomes and actual is not None:
+        outcome += 2 * actual.astype(np.int64)
+    rng = np.random.default_rng(seed)
+    kinds = Kinds(groupings, outcome, people.weights, _violations(certificate, people))
+    drawn = kinds.resampled(resamples, rng)
+    # A stream of its own for each attribute set, so that one does not depend on how many groups another has.
+    measured = [
+        measure(kinds, drawn, grouping, outcomes, stream)
+        for grouping, stream in zip(groupings, rng.spawn(len(groupings)), strict=True)
+    ]
+
+    def table(rows: Any) -> pd.DataFrame:
+        return pd.DataFrame([row for one in measured for row in rows(one, confidence, smallest)])
+
+    return GroupFairness(table(group_rows), table(summary_rows), confidence, resamples, smallest, tuple(notes))
+
+
+def _violations(certificate: LocalCertificate | None, people: Population) -> tuple[FloatArray, FloatArray] | None:
+    if certificate is None:
+        return None
+    if not np.array_equal(certificate.question.x, people.x):
+        raise ParameterError("'certificate' must be about the same individuals, in the same order, as 'people'.")
+    if not np.isfinite(certificate.upper).all():
+        row = int(np.flatnonzero(~np.isfinite(certificate.upper))[0])
+        raise ParameterError(f"'certificate' must have finite upper bounds. Got {certificate.upper[row]} in row {row}.")
+    return certificate.lower, certificate.upper
+
+
+def _check(confidence: float, resamples: int, seed: int, smallest: int) -> None:
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise ParameterError(template("confidence", "a number strictly between 0 and 1", confidence))
+    for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0), ("smallest", smallest, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ParameterError(template(name, f"a whole number >= {least}", value))
+    if resamples * (1 - confidence) < 10:
+        least = int(np.ceil(10 / (1 - confidence)))
+        raise ParameterError(template("resamples", f"at least {least} for a confidence of {confidence}", resamples))
+
+
+def _shown_groups(rows: pd.DataFrame) -> str:
+    table = rows[["group", "people", "share"]].copy()
+    table["share"] = table["share"].map("{:.3f}".format)
+    for column in rows:
+        if f"{column}_low" in rows and f"{column}_high" in rows:
+            table[str(column).replace("_", " ")] = [
+                "undefined" if np.isnan(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+                for value, low, high in zip(rows[column], rows[f"{column}_low"], rows[f"{column}_high"], strict=True)
+            ]
+    table["note"] = rows["note"]
+    return str(table.to_string(index=False))
+
+
+def _shown_summary(rows: pd.DataFrame) -> str:
+    table = rows[["metric", "lowest", "highest", "note"]].copy()
+    table["metric"] = table["metric"].str.replace("_", " ")
+    spans = zip(rows["bound_low"], rows["bound_high"], strict=True)
+    values = ["undefined" if np.isnan(a) else f"{a:.3f}" + (f" to {b:.3f}" if a < b else "") for a, b in spans]
+    ends = zip(rows["low"], rows["high"], strict=True)
+    table.insert(1, "value", values)
+    table.insert(2, "interval", ["" if np.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends])
+    return str(table.to_string(index=False))

@@ -1,0 +1,147 @@
+"""Who is in which group: one protected attribute, or several crossed.
+
+A category or level is a group. A number is cut into bins that the caller states, or, without any, into four equal parts
+of the range that the schema writes down: never by the table at hand, so that a group means the same in every table. An
+integer feature of at most four possible values is a code, and each value is a group. A missing number is a group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.population import Population
+from isonomy.population.feature import Feature
+
+IntArray = NDArray[np.int64]
+Bins = Mapping[str, Sequence[float]]
+
+PARTS = 4
+"""Equal parts of a number's range where the caller states no bins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """A partition of the individuals: ``code[i]`` is the place of individual ``i``'s group in ``names``."""
+
+    attributes: tuple[str, ...]
+    names: tuple[str, ...]
+    code: IntArray
+
+    @property
+    def title(self) -> str:
+        """``sex``, or ``sex × race``."""
+        return " × ".join(self.attributes)
+
+
+def make_groupings(
+    people: Population, by: Sequence[str | Sequence[str]] | None, bins: Bins | None
+) -> tuple[list[Grouping], list[str]]:
+    """The partitions asked for, and notes on how they came about.
+
+    ``by`` holds names of features, and tuples of names for their intersections. Without it: every protected feature
+    and every pair of them; one that has a single group here is then left out, with a note.
+    """
+    bins = {} if bins is None else bins
+    wanted = _wanted(people, by)
+    used = {name for attributes in wanted for name in attributes}
+    for name in bins:
+        if name not in used or people.schema[name].kind in ("categorical", "ordinal"):
+            raise ParameterError(template("bins", "edges for numeric features that people are grouped by", name))
+    singles = {name: _single(people, people.schema[name], bins.get(name)) for name in sorted(used)}
+    notes = [note for _, note in singles.values() if note]
+    groupings = []
+    for attributes in wanted:
+        grouping = _crossed([singles[name][0] for name in attributes])
+        lone = next((name for name in attributes if len(singles[name][0].names) == 1), None)
+        if lone is None:
+            groupings.append(grouping)
+            continue
+        only = f"everybody is in one group of {lone!r}, {singles[lone][0].names[0]!r}"
+        if by is not None:
+            raise DataError(f"Nothing can be compared by {grouping.title!r}: {only}; at least two groups are needed.")
+        notes += [] if len(attributes) > 1 else [f"{lone} was left out: {only}."]
+    if not groupings:
+        raise DataError("Nothing can be compared: every protected feature has one group only.")
+    return groupings, notes
+
+
+def _wanted(people: Population, by: Sequence[str | Sequence[str]] | None) -> list[tuple[str, ...]]:
+    schema = people.schema
+    if by is None:
+        if not schema.protected:
+            raise DataError(f"Schema {schema.name!r} has no protected feature: name the features to group by in 'by'.")
+        return [(name,) for name in schema.protected] + list(combinations(schema.protected, 2))
+    if isinstance(by, str):
+        raise ParameterError(template("by", "a list of feature names, or of tuples of them", by))
+    wanted = [(item,) if isinstance(item, str) else tuple(item) for item in by]
+    for attributes in wanted:
+        for name in attributes:
+            if name not in schema.slices:
+                raise ParameterError(template("by", f"made of features: {', '.join(map(repr, schema.slices))}", name))
+    if not wanted or any(not item or len(set(item)) < len(item) for item in wanted) or len(set(wanted)) < len(wanted):
+        raise ParameterError(template("by", "a list of different feature names, or of tuples of them", by))
+    return wanted
+
+
+def _crossed(parts: list[Grouping]) -> Grouping:
+    """The groups of an intersection that somebody is in."""
+    joint = np.ravel_multi_index(
+        tuple(part.code for part in parts), tuple(len(part.names) for part in parts)
+    )  # the last attribute varies fastest
+    present, code = np.unique(joint, return_inverse=True)
+    places = np.unravel_index(present, tuple(len(part.names) for part in parts))
+    rows = zip(
+        *[[part.names[place] for place in column] for part, column in zip(parts, places, strict=True)], strict=True
+    )
+    attributes = tuple(name for part in parts for name in part.attributes)
+    return Grouping(attributes, tuple(", ".join(row) for row in rows), code.astype(np.int64))
+
+
+def _single(people: Population, feature: Feature, edges: Sequence[float] | None) -> tuple[Grouping, str]:
+    """The groups of one feature that somebody is in, and a note where a number was cut by default."""
+    block, note = people.x[:, people.schema.slices[feature.name]], ""
+    if feature.kind == "categorical":
+        names, code = [feature.labels.get(level, level) for level in feature.levels], block.argmax(axis=1)
+    elif feature.kind == "ordinal":
+        names = [feature.labels.get(level, level) for level in feature.categories]
+        code = np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64)
+    elif edges is None and feature.kind == "integer" and feature.high - feature.low < PARTS:
+        names = [f"{feature.name} {feature.low + step:g}" for step in range(int(feature.high - feature.low) + 1)]
+        code = np.rint(block[:, 0] * feature.unit + feature.origin - feature.low).astype(np.int64)
+    else:
+        cuts, note = _edges(feature, edges)
+        names = [f"{feature.name} below {cuts[0]:g}"]
+        names += [f"{feature.name} {low:g} to below {high:g}" for low, high in pairwise(cuts)]
+        names += [f"{feature.name} {cuts[-1]:g} and above"]
+        # Compared as coordinates, by the expression that encoded the table: an individual at an edge is not below it.
+        code = np.searchsorted([feature.coordinate(cut) for cut in cuts], block[:, 0], side="right")
+    if feature.flagged:
+        names, code = [*names, f"{feature.name} {feature.missing_label}"], np.where(block[:, 1] == 1, len(names), code)
+    return _crossed([Grouping((feature.name,), tuple(names), code.astype(np.int64))]), note
+
+
+def _edges(feature: Feature, given: Sequence[float] | None) -> tuple[list[float], str]:
+    if given is not None:
+        edges = [float(edge) for edge in given]
+        finite = all(math.isfinite(edge) for edge in edges)
+        if not edges or not finite or any(high <= low for low, high in pairwise(edges)):
+            right = f"one or more finite, increasing edges for {feature.name!r}"
+            raise ParameterError(template("bins", right, list(given)))
+        return edges, ""
+    if not (math.isfinite(feature.low) and math.isfinite(feature.high) and feature.low < feature.high):
+        raise ParameterError(
+            f"'bins' must state edges for {feature.name!r}, such as bins={{{feature.name!r}: [25, 40, 60]}}: the "
+            "schema gives it no range that could be split."
+        )
+    width = (feature.high - feature.low) / PARTS
+    note = (
+        f"{feature.name} was cut into {PARTS} equal parts of the schema's range, {feature.low:g} to {feature.high:g}."
+    )
+    return [feature.low + step * width for step in range(1, PARTS)], note

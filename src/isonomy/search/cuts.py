@@ -1,0 +1,72 @@
+"""Cutting the box of a part in two, between lattice points where numbers are whole.
+
+**Soundness.** The two halves share the cut, or leave only numbers between them that no individual has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isonomy.arithmetic import down, up
+from isonomy.networks.graph import Affine, Graph
+from isonomy.population import Domain
+
+SMALLEST = 1e-9
+"""Sides shorter than this are not cut."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A coordinate; where the lower half ends and where the upper half begins."""
+
+    coordinate: int
+    end: float
+    begin: float
+
+
+def cut_box(
+    domain: Domain, centre: Tensor, low: Tensor, high: Tensor, influence: Tensor, whole_only: bool
+) -> Cut | None:
+    """Cut where ``width · influence`` is largest; with ``whole_only`` only between lattice points."""
+    whole = domain.integer if domain.kind == "realizable" else np.zeros(domain.width, dtype=bool)
+    width = (high - low).numpy()
+    score = np.where(np.isfinite(width) & (width > SMALLEST), width * influence.numpy(), 0.0)
+    for coordinate in np.argsort(-score):
+        i = int(coordinate)
+        if score[i] <= 0:
+            return None
+        if not whole[i]:
+            if not whole_only:
+                middle = float(low[i] + high[i]) / 2
+                return Cut(i, middle, middle)
+            continue
+        here, unit, origin = float(centre[i]), domain.unit[i], domain.origin[i]
+        first, last = ((here + float(side[i])) * unit + origin for side in (low, high))
+        below = math.floor((first + last) / 2 + 1e-6)
+        if below < first - 1e-6 or below + 1 > last + 1e-6:
+            continue  # one lattice point at most
+        # Members of the domain are these very floats, so that one step outward covers the subtraction.
+        return Cut(i, float(up((below - origin) / unit - here)), float(down((below + 1 - origin) / unit - here)))
+    return None
+
+
+def halves(cut: Cut, low: Tensor, high: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The boxes on either side."""
+    lower, upper = high.clone(), low.clone()
+    lower[cut.coordinate] = min(float(high[cut.coordinate]), cut.end)
+    upper[cut.coordinate] = max(float(low[cut.coordinate]), cut.begin)
+    return [(low, lower), (upper, high)]
+
+
+def reading(graph: Graph) -> Tensor:
+    """How strongly each coordinate moves the first layers; all the same where something else reads them."""
+    first = [graph.nodes[i].op for i in graph.consumers[0]]
+    weights = [op.weight.abs().sum(0) for op in first if isinstance(op, Affine)]
+    if not weights or len(weights) < len(first):
+        return torch.ones(graph.input_width, dtype=torch.float64)
+    return torch.stack(weights).sum(0)

@@ -1,0 +1,225 @@
+"""Global certificates against closed forms, dense grids and enumeration, and whenever they stop."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_moons
+from sklearn.neural_network import MLPClassifier
+
+from isonomy import Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp, certify_local
+from isonomy.certify import certify_everywhere
+from isonomy.errors import MetricError, NetworkError, ParameterError
+from isonomy.networks.network import Network
+from isonomy.population import Domain, Feature, Schema
+
+from .judge import SCHEMA, WIDTH, is_similar, is_somebody, metrics, people, perceptron
+
+ROUNDING = 1e-12
+SLOW = pytest.mark.slow
+seeds = st.integers(0, 2**32 - 1)
+steady = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+TEAM = Schema(
+    "team",
+    (
+        Feature("age", "integer", low=18, high=24, origin=18.0, unit=3.0, relative_tolerance=0.11),
+        Feature("hours", "integer", low=0, high=4, unit=2.0, fill=2, tolerance=1.0),
+        Feature("sex", "categorical", categories=("f", "m"), protected=True),
+        Feature("job", "categorical", categories=("a", "b", "c")),
+    ),
+)
+
+
+@cache
+def moons() -> tuple[Network, np.ndarray]:
+    """A network trained on two half circles, and its people."""
+    x, y = make_moons(400, noise=0.15, random_state=0)
+    model = MLPClassifier((16, 16), learning_rate_init=0.01, max_iter=300, random_state=0).fit(x, y)
+    return Network.from_layers([w.T for w in model.coefs_], list(model.intercepts_), head="sigmoid"), x
+
+
+def box_domain(low: list[float], high: list[float]) -> Domain:
+    width = len(low)
+    nothing, names = np.zeros(width, dtype=bool), tuple(f"x{i}" for i in range(width))
+    ends = np.array(low), np.array(high)
+    return Domain("relaxed", *ends, (), nothing, np.zeros(width), np.ones(width), nothing, names)
+
+
+@pytest.mark.parametrize("order", [1, 2, math.inf])
+@pytest.mark.parametrize("head", ["regression", "sigmoid"])
+def test_affine_models_meet_their_closed_form(order: float, head: str) -> None:
+    w = np.array([1.0, -2.0, 0.5])
+    network = Network.from_layers([w[None]], [[0.1]], head=head)
+    domain, metric = box_domain([0, -1, 0], [2, 1, 0.1]), WeightedLp(np.ones(3), order)
+    found = certify_everywhere(network, metric, 0.3, domain, gap=1e-6, progress=None)
+    # The third coordinate is shorter than δ; in order 2 the best move leaves its range and is clipped.
+    if order == 2:
+        rest = math.sqrt(0.09 - min(0.1, 0.3 * 0.5 / np.linalg.norm(w)) ** 2)
+        move = rest * math.hypot(1, 2) + 0.5 * min(0.1, 0.3 * 0.5 / np.linalg.norm(w))
+    else:
+        move = 0.3 * 2 if order == 1 else 0.3 + 0.6 + 0.05
+    truth = move if head == "regression" else 2 / (1 + math.exp(-move / 2)) - 1
+    assert -1e-9 <= found.upper - truth <= 1e-5
+    assert -1e-9 <= truth - found.lower <= 1e-5
+    assert found.decided == 1.0
+
+
+@pytest.mark.parametrize("order", [pytest.param(1, marks=SLOW), 2, pytest.param(math.inf, marks=SLOW)])
+def test_no_pair_of_a_dense_grid_is_worse(order: float) -> None:
+    network, x = moons()
+    low, high = x.min(0), x.max(0)
+    metric, delta = WeightedLp(np.ones(2), order), 0.06
+    found = certify_everywhere(
+        network, metric, delta, box_domain(low.tolist(), high.tolist()), time_limit=2000, gap=0.03, progress=None
+    )
+    axes = [np.linspace(low[i], high[i], 160) for i in range(2)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1)
+    value = network(grid.reshape(-1, 2))[:, 1].reshape(160, 160)
+    worst = 0.0
+    for i, j in itertools.product(range(5), range(-5, 6)):
+        step = np.array([i * (axes[0][1] - axes[0][0]), j * (axes[1][1] - axes[1][0])])
+        if np.linalg.norm(step, order) <= delta:
+            other = np.roll(value, (-i, -j), (0, 1))[: 160 - i]
+            kept = slice(0, 160 - j) if j >= 0 else slice(-j, 160)
+            worst = max(worst, float(np.abs(other - value[: 160 - i])[:, kept].max()))
+    assert worst <= found.upper + ROUNDING
+    assert found.lower >= worst - 0.03
+    assert found.upper - found.lower <= 0.03 + ROUNDING
+    check_witness(found, network, metric, delta)
+
+
+def check_witness(found, network, metric, delta) -> None:  # type: ignore[no-untyped-def]
+    x, y = found.witness.individual, found.witness.counterpart
+    assert metric.distance(x, y)[0] <= delta
+    assert found.question.domain.contains(np.concatenate([x, y])).all()
+    assert np.abs(network(x) - network(y)).max() == pytest.approx(found.lower, abs=1e-9)
+
+
+def everybody(schema: Schema) -> np.ndarray:
+    """Every person of the team, also those without hours."""
+    domain = schema.domain("realizable")
+    rows = []
+    for age, hours, sex, job in itertools.product(range(18, 25), [*range(5), None], range(2), range(3)):
+        x = np.zeros(schema.width)
+        x[schema.slices["age"]] = (age - 18) / 3
+        where = schema.slices["hours"]
+        x[where.start] = (2 if hours is None else hours) / 2
+        if hours is None:
+            x[where.start + 1] = 1.0
+        x[schema.slices["sex"].start + sex] = 1.0
+        x[schema.slices["job"].start + job] = 1.0
+        rows.append(x)
+    found = np.array(rows)
+    assert domain.contains(found).all()
+    return found
+
+
+def team_metrics(rng: np.random.Generator) -> dict[str, object]:
+    weights = rng.uniform(0.3, 1.5, TEAM.width)
+    weights[TEAM.slices["sex"]] = 0.0
+    axes = np.eye(TEAM.width)[TEAM.slices["sex"]]
+    return {
+        "counterparts": Counterparts.of(TEAM),
+        "l1": WeightedLp(weights, 1),
+        "l2": WeightedLp(weights, 2),
+        "linf": WeightedLp(weights, math.inf),
+        "subspace": SensitiveSubspace(np.concatenate([axes, rng.normal(size=(1, TEAM.width))])),
+        "mahalanobis": Mahalanobis.from_root(rng.normal(size=(TEAM.width, TEAM.width)) / 2),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["counterparts", "l2", "subspace", *(pytest.param(name, marks=SLOW) for name in ("l1", "linf", "mahalanobis"))],
+)
+def test_people_with_categories_and_whole_numbers_meet_enumeration(name: str) -> None:
+    rng = np.random.default_rng(3)
+    metric, delta = team_metrics(rng)[name], 1.0
+    network = perceptron(rng, TEAM.width, 2)
+    found = certify_everywhere(network, metric, delta, TEAM, time_limit=200, gap=1e-4, progress=None)
+    team = everybody(TEAM)
+    p = network(team)[:, 1]
+    distance = np.stack([metric.distance(np.broadcast_to(x, team.shape), team) for x in team])
+    truth = float(np.abs(p[:, None] - p[None])[distance <= delta].max())
+    assert found.upper >= truth - ROUNDING
+    assert found.upper <= truth + 1e-4 + 1e-9
+    assert truth - 1e-4 - 1e-9 <= found.lower <= truth + ROUNDING
+    assert found.decided == 1.0
+    check_witness(found, network, metric, delta)
+    assert "sex" in found.witness[0] and "sex" in str(found)
+
+
+@steady
+@given(seed=seeds, which=st.integers(0, 5), kind=st.sampled_from(["relaxed", "realizable"]), classes=st.integers(2, 3))
+def test_it_holds_for_anybody_at_any_time(seed: int, which: int, kind: str, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    network, population = perceptron(rng, WIDTH, classes), people(12, seed % 1000, kind)
+    metric = metrics(rng)[which]
+    delta = float(rng.choice([0.3, 1.0]))
+    limit = float(rng.choice([0.0, 0.2]))
+    found = certify_everywhere(network, metric, delta, population, time_limit=limit, progress=None)
+    local = certify_local(network, population, metric, delta, progress=None)
+    assert local.lower.max() <= found.upper + ROUNDING
+    assert 0.0 <= found.lower <= found.upper <= 1.0
+    assert 0.0 <= found.decided <= 1.0
+    x, y = found.witness.individual[0], found.witness.counterpart[0]
+    assert is_somebody(kind, x) and is_somebody(kind, y) and is_similar(metric, x, y, delta)
+
+
+def test_bounds_close_in_with_time() -> None:
+    """Longer searches go on where shorter ones stop; the last one stops at its gap."""
+    network, _ = moons()
+    domain, metric = box_domain([-1.5, -1.0], [2.5, 1.5]), WeightedLp(np.ones(2), 2)
+    found = [
+        certify_everywhere(network, metric, 0.05, domain, time_limit=limit, gap=0.03, progress=None)
+        for limit in (0.0, 0.5, 200.0)
+    ]
+    uppers, lowers = [one.upper for one in found], [one.lower for one in found]
+    assert uppers == sorted(uppers, reverse=True) and lowers == sorted(lowers)
+    assert uppers[-1] - lowers[-1] <= 0.03 + ROUNDING < uppers[0] - lowers[0]
+    assert found[0].decided < found[-1].decided == 1.0
+
+
+def test_epsilon_ends_in_a_verdict() -> None:
+    network, _ = moons()
+    domain, metric = box_domain([-1.5, -1.0], [2.5, 1.5]), WeightedLp(np.ones(2), math.inf)
+    truth = certify_everywhere(network, metric, 0.02, domain, time_limit=200, gap=0.02, progress=None)
+    assert truth.upper - truth.lower <= 0.02 + ROUNDING and truth.verdict == "none"
+    above = certify_everywhere(
+        network, metric, 0.02, domain, epsilon=truth.upper + 0.02, time_limit=200, gap=0.0, progress=None
+    )
+    below = certify_everywhere(network, metric, 0.02, domain, epsilon=truth.lower - 0.02, time_limit=200, progress=None)
+    assert above.verdict == "certified" and above.decided == 1.0
+    assert below.verdict == "violated" and below.decided < 1.0
+
+
+def test_what_cannot_be_certified_is_refused() -> None:
+    network = Network.from_layers([np.eye(2)], [np.zeros(2)])
+    metric = WeightedLp([1.0, 1.0])
+    with pytest.raises(ParameterError, match="'domain' must have a finite range for every coordinate, and 'x0' has"):
+        certify_everywhere(network, metric, 0.1, Domain.unbounded(2))
+    with pytest.raises(ParameterError, match="'domain' must be a Domain"):
+        certify_everywhere(network, metric, 0.1, "relaxed")  # type: ignore[arg-type]
+    with pytest.raises(NetworkError, match="reads 2 numbers but the domain has 3"):
+        certify_everywhere(network, metric, 0.1, box_domain([0, 0, 0], [1, 1, 1]))
+    with pytest.raises(MetricError, match="The metric has 2 coordinates"):
+        wide = Network.from_layers([np.eye(3)], [np.zeros(3)])
+        certify_everywhere(wide, metric, 0.1, box_domain([0, 0, 0], [1, 1, 1]))
+    with pytest.raises(ParameterError, match="'time_limit' must be"):
+        certify_everywhere(network, metric, 0.1, box_domain([0, 0], [1, 1]), time_limit=-1)
+    with pytest.raises(ParameterError, match="'arithmetic' must be"):
+        certify_everywhere(network, metric, 0.1, box_domain([0, 0], [1, 1]), arithmetic="float16")  # type: ignore[arg-type]
+
+
+def test_a_schema_hides_what_the_model_does_not_see() -> None:
+    """The schema of the judge has people with fills and immutable features; a constant network treats all the same."""
+    network = Network.from_layers([np.zeros((2, WIDTH))], [np.zeros(2)])
+    found = certify_everywhere(network, Counterparts.of(SCHEMA), 1.0, SCHEMA, time_limit=5, progress=None)
+    assert found.upper <= 1e-9 and found.lower == 0.0

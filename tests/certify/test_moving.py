@@ -1,0 +1,271 @@
+"""Bounds with a moving centre: nobody within the radius is treated more unequally than they say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isonomy.bounds.ends import Ends
+from isonomy.certify.moving import Moving
+from isonomy.certify.question import Question
+from isonomy.networks.graph import Activation
+from isonomy.networks.network import Network
+from isonomy.population import Domain
+from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
+from isonomy.similarity.ground import Ground, ground_metric
+
+from .judge import SCHEMA, WIDTH, metrics, people
+from .neighbours import neighbours, slope, worst_pair
+
+steady = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+seeds = st.integers(0, 2**32 - 1)
+ROUNDING = 1e-9
+ACTIVATIONS = ["relu", "leaky_relu", "tanh", "sigmoid", "softplus", "elu", "gelu", "clip"]
+PARAMETERS = {"leaky_relu": (-0.3,), "softplus": (1.0,), "elu": (1.0,), "clip": (-0.3, 0.7)}
+RADII = [[0.0, 0.02], [0.01, 0.1, 0.3], [0.4, 0.9, 1.1], [0.3, 1.0, 1.45], [1.2, 2.1]]
+
+
+def mlp(rng: np.random.Generator, width: int) -> Network:
+    """One to three hidden layers, steep enough for pairs to differ."""
+    head = str(rng.choice(["softmax", "softmax", "sigmoid", "regression"]))
+    outputs = int(rng.choice({"softmax": [2, 3], "sigmoid": [1, 2], "regression": [1, 2]}[head]))
+    sizes = [width, *[int(rng.integers(2, 7)) for _ in range(int(rng.integers(1, 4)))], outputs]
+    pairs = list(itertools.pairwise(sizes))
+    weights = [1.5 * rng.normal(size=(b, a)) / a**0.5 for a, b in pairs]
+    kind = str(rng.choice(ACTIVATIONS))
+    return Network.from_layers(
+        weights, [rng.normal(size=b) * 0.3 for _, b in pairs], Activation(kind, PARAMETERS.get(kind, ())), head
+    )
+
+
+def moving(
+    network: Network,
+    x: object,
+    metric: Metric,
+    delta: float,
+    ground: Ground,
+    domain: Domain | str | None = None,
+    max_branches: int = 1024,
+) -> Moving:
+    question = Question.of(network, x, metric, delta, domain, max_branches)
+    return Moving(question, ground_metric(ground, question.domain.width), Ends(question.network))
+
+
+def grounds(rng: np.random.Generator, width: int, metric: Metric) -> list[Ground]:
+    weights = rng.uniform(0.3, 2, width)
+    skew = np.eye(width) + rng.normal(size=(width, width)) / 3
+    some: list[Ground] = ["l1", "l2", "linf", WeightedLp(weights, 1), WeightedLp(weights, math.inf), Mahalanobis.from_root(skew)]
+    return [*some, metric] if not isinstance(metric, Counterparts) else some
+
+
+def nobody_exceeds(
+    rng: np.random.Generator, what: Moving, radii: list[float], tight: bool, count: int = 12, others: int = 40
+) -> float:
+    """Look at people within every radius and at pairs of theirs; the largest share of a bound that was found."""
+    question = what.question
+    domain, free = question.domain, what.reach.domain
+    bound = what.bound(np.arange(len(question.x)), radii, tight=tight)
+    assert not np.isnan(bound).any() and (bound >= 0).all()
+    share = 0.0
+    for i, x in enumerate(question.x):
+        for k, radius in enumerate(radii):
+            near = neighbours(rng, free, what.ground, radius, x, count, slope(question.network, x))
+            # The last proposals stand still: keep some from everywhere.
+            near = near[rng.permutation(len(near))[:count]]
+            value, z, y = worst_pair(rng, question.network, domain, question.metric, question.delta, near, others)
+            assert value <= bound[i, k] + ROUNDING, (i, radius, value, bound[i], z, y)
+            share = max(share, value / max(bound[i, k], 1e-12))
+    return share
+
+
+@steady
+@given(
+    seed=seeds,
+    kind=st.sampled_from(["realizable", "realizable", "relaxed"]),
+    which=st.tuples(st.integers(0, 5), st.integers(0, 6)),
+    delta=st.sampled_from([0.02, 0.3, 1.0]),
+    radii=st.sampled_from(RADII),
+    tight=st.booleans(),
+    max_branches=st.sampled_from([1024, 1024, 8, 3, 1]),
+)
+def test_people_with_a_schema(
+    seed: int, kind: str, which: tuple[int, int], delta: float, radii: list[float], tight: bool, max_branches: int
+) -> None:
+    """Relative tolerances, whole numbers, missing values, flips of every kind, immutable features."""
+    rng = np.random.default_rng(seed)
+    metric = metrics(rng)[which[0]]
+    options = grounds(rng, WIDTH, metric)
+    population = people(2, seed % 1000, kind)
+    network = mlp(rng, WIDTH)
+    what = moving(network, population, metric, delta, options[which[1] % len(options)], None, max_branches)
+    nobody_exceeds(rng, what, radii, tight)
+
+
+@steady
+@given(
+    seed=seeds,
+    which=st.tuples(st.integers(0, 5), st.integers(0, 6)),
+    delta=st.sampled_from([0.0, 0.02, 0.5]),
+    radii=st.sampled_from(RADII),
+    tight=st.booleans(),
+)
+def test_people_without_a_schema(
+    seed: int, which: tuple[int, int], delta: float, radii: list[float], tight: bool
+) -> None:
+    """All of R^m, with and without immutable features."""
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(1, 5))
+    weights = rng.uniform(0.3, 3, width)
+    root = rng.normal(size=(width, width)) + 2 * np.eye(width)
+    metric = [
+        WeightedLp(weights, 1),
+        WeightedLp(weights, 2),
+        WeightedLp(weights, math.inf),
+        Mahalanobis.from_root(root),
+        SensitiveSubspace(rng.normal(size=(1, width)), ridge=0.5),
+        Counterparts(0.3 * weights, free=np.zeros(width, dtype=bool)),
+    ][which[0]]
+    domain = replace(Domain.unbounded(width), immutable=rng.random(width) < 0.2)
+    options = grounds(rng, width, metric)
+    x = rng.normal(size=(2, width))
+    nobody_exceeds(rng, moving(mlp(rng, width), x, metric, delta, options[which[1] % len(options)], domain), radii, tight)
+
+
+@settings(steady, max_examples=20)
+@given(seed=seeds, kind=st.sampled_from(["realizable", "relaxed"]), which=st.integers(0, 5), schema=st.booleans())
+def test_anybody_at_all(seed: int, kind: str, which: int, schema: bool) -> None:
+    """``everywhere`` holds for every pair; also in domains without categories, or with flags alone."""
+    rng = np.random.default_rng(seed)
+    if schema:
+        population = people(30, seed % 1000, kind)
+        domain, x, metric = population.domain, population.x, metrics(rng)[which]
+    else:
+        domain = small_domain(rng, kind)
+        x, metric = members(rng, domain, 30), WeightedLp(rng.choice([0.0, 0.5, 1.0, 2.0], domain.width), [1, 2, math.inf][which % 3])
+    network = mlp(rng, domain.width)
+    delta = float(rng.choice([0.05, 0.5, 1.0]))
+    what = moving(network, x, metric, delta, "l2", domain)
+    bound, reach = what.everywhere()
+    value, z, y = worst_pair(rng, network, domain, metric, delta, x)
+    assert reach == math.inf and value <= bound + ROUNDING, (z, y)
+
+
+def small_domain(rng: np.random.Generator, kind: str = "realizable") -> Domain:
+    """Numbers, whole numbers and flags, no one-hot block."""
+    numbers, flags = int(rng.integers(1, 4)), int(rng.integers(0, 4))
+    width = numbers + flags
+    high = np.concatenate([rng.integers(1, 5, numbers), np.ones(flags)]).astype(float)
+    integer = np.concatenate([rng.random(numbers) < 0.6, np.zeros(flags, dtype=bool)])
+    return possible(kind, np.zeros(width), high, [(k, k + 1) for k in range(numbers, width)], integer)
+
+
+def possible(
+    kind: str, low: object, high: object, blocks: object = (), integer: object = None, immutable: object = None
+) -> Domain:
+    low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+    none = np.zeros(len(low), dtype=bool)
+    return Domain(
+        kind,
+        low,
+        high,
+        tuple(blocks),
+        none if integer is None else integer,
+        np.zeros(len(low)),
+        np.ones(len(low)),
+        none if immutable is None else immutable,
+        tuple(f"x{k}" for k in range(len(low))),
+    )
+
+
+def members(rng: np.random.Generator, domain: Domain, n: int) -> np.ndarray:
+    x = rng.uniform(domain.low, domain.high, (n, domain.width))
+    for start, stop in domain.blocks:
+        if domain.kind == "realizable":
+            x[:, start:stop] = rng.integers(0, 2, (n, 1)) if stop - start == 1 else np.eye(stop - start)[rng.integers(stop - start, size=n)]
+        elif stop - start > 1:
+            x[:, start:stop] = rng.dirichlet(np.ones(stop - start), n)
+    return domain.snap(x)
+
+
+@steady
+@given(
+    seed=seeds,
+    radii=st.sampled_from(RADII),
+    ground=st.sampled_from(["l1", "l2", "linf"]),
+    tight=st.booleans(),
+    max_branches=st.sampled_from([1024, 3, 1]),
+)
+def test_numbers_and_flags_alone(seed: int, radii: list[float], ground: str, tight: bool, max_branches: int) -> None:
+    """Without one-hot blocks nothing marks a region as relaxed but what moves in it."""
+    rng = np.random.default_rng(seed)
+    domain = small_domain(rng)
+    metric = WeightedLp(rng.choice([0.0, 0.5, 1.0], domain.width), [1, 2, math.inf][seed % 3])
+    what = moving(mlp(rng, domain.width), members(rng, domain, 3), metric, 0.3, ground, domain, max_branches)
+    nobody_exceeds(rng, what, radii, tight)
+
+
+# -- what once went wrong ------------------------------------------------------------------------------------------
+
+
+def line(*weight: float) -> Network:
+    return Network.from_layers([[list(weight)]], [[0.0]], head="regression")
+
+
+def test_whole_numbers_around_a_middle_that_is_none() -> None:
+    """The middle of 0 … 3 is no whole number, so differences of whole numbers do not lead from it to whole numbers."""
+    domain = possible("realizable", [0], [3], integer=[True])
+    what = moving(line(1.0), [[1.0]], WeightedLp([1.0], 2), 1.0, "l2", domain)
+    assert what.everywhere()[0] >= 1.0
+
+
+def test_a_flag_around_half_raised() -> None:
+    domain = possible("realizable", [0, 0], [1, 1], [(1, 2)])
+    what = moving(line(0.0, 1.0), [[0.5, 1.0]], WeightedLp([1.0, 0.0], 2), 0.1, "l2", domain)
+    assert what.everywhere()[0] >= 1.0
+
+
+def test_more_flags_than_branches() -> None:
+    """Regions that are relaxed for their number have flags in between too, at every radius that is read."""
+    domain = possible("realizable", [0] * 4, [1] * 4, [(1, 2), (2, 3), (3, 4)])
+    metric = WeightedLp([1.0, 0.0, 0.0, 0.0], 2)
+    # Nothing happens before a second flag is up: relu(a + b + c − 1).
+    network = Network.from_layers([[[0.0, 1.0, 1.0, 1.0]], [[1.0]]], [[-1.0], [0.0]], "relu", "regression")
+    for cap in (1024, 2):
+        what = moving(network, [[0.5, 0.0, 0.0, 0.0]], metric, 0.1, "l2", domain, cap)
+        assert (what.bound(np.arange(1), [0.1, 1.1, 2.0]) >= 2.0).all()
+    frozen = replace(domain, immutable=np.array([False, True, True, True]))
+    steep = Network.from_layers([[[10.0, 10.0, 0.0, 0.0]], [[1.0]]], [[-10.0], [0.0]], "relu", "regression")
+    for cap in (1024, 2):  # only whoever has the first flag up is treated unequally: z = (0.5, 1, 0, 0), at cost 1
+        what = moving(steep, [[0.0, 0.0, 0.0, 0.0]], metric, 0.1, "l2", frozen, cap)
+        assert what.bound(np.arange(1), [0.1, 1.1, 2.0])[0, 1] >= 1.0
+
+
+def test_categories_that_are_relaxed_beside_categories_that_changed() -> None:
+    """A shift that numbers make up for, read at a smaller radius than the pass: seen from the changed centre."""
+    domain = possible("realizable", [-3, 0, 0, 0, 0, 0], [3, 1, 1, 1, 1, 1], [(1, 3), (3, 6)])
+    ground = Mahalanobis.from_root([[1.0, -1.0, 1.0, 0.0, 0.0, 0.0]])  # the third block is free
+    metric = WeightedLp([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], 2)
+    row = [0.4, 0.0, 1.0, 0.0, 0.0, 0.0]
+    network = Network.from_layers([[row, row], [[1.0, -1.0]]], [[0.4, -0.6], [0.0]], "relu", "regression")
+    x, z, y = (np.array([row], dtype=float) for row in ([1, 1, 0, 1, 0, 0], [-1, 0, 1, 1, 0, 0], [-1, 1, 0, 1, 0, 0]))
+    assert ground.distance_upper(x, z) <= 0.05 and metric.distance_upper(z, y) == 0
+    truth = abs((network(z) - network(y)).item())
+    for cap in (1024, 2):
+        assert moving(network, x, metric, 0.01, ground, domain, cap).bound(np.arange(1), [0.05, 0.06])[0, 0] >= truth
+
+
+def test_a_larger_batch_of_people_is_the_same_as_one_by_one() -> None:
+    population = people(40, 3)
+    metric = metrics(np.random.default_rng(0))[0]
+    what = moving(mlp(np.random.default_rng(1), WIDTH), population, metric, 1.0, "l2")
+    together = what.bound(np.arange(40), [0.1, 0.5])
+    for i in (0, 17, 39):
+        alone = what.bound(np.array([i]), [0.1, 0.5])
+        assert alone == pytest.approx(together[i : i + 1], rel=1e-6, abs=1e-9)
+    assert SCHEMA.width == what.question.domain.width

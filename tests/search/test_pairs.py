@@ -1,0 +1,116 @@
+"""No similar pair is ever lost: it lies in a part of every cut, that part is alive, and its bound holds the pair."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isonomy import Counterparts, Effort, Mahalanobis, SensitiveSubspace, WeightedLp
+from isonomy.attacks import attack
+from isonomy.bounds.ends import Ends
+from isonomy.bounds.relational import Relational
+from isonomy.networks.network import Network
+from isonomy.population import Feature, Population, Schema
+from isonomy.search.cuts import reading
+from isonomy.search.pairs import Pairs, Parts
+from isonomy.similarity.regions import Similarity
+
+TOWN = Schema(
+    "town",
+    (
+        Feature("income", low=1.0, high=50.0, origin=1.0, unit=20.0, relative_tolerance=0.3),
+        Feature("rate", low=0.0, high=1.0, unit=0.5, tolerance=0.2),
+        Feature("age", "integer", low=18, high=40, origin=17.0, unit=10.0, tolerance=3.0),
+        Feature("hours", "integer", low=0, high=8, unit=4.0, fill=4, tolerance=2.0),
+        Feature("sex", "categorical", categories=("f", "m"), protected=True),
+        Feature("job", "categorical", categories=("a", "b", "c"), proxy=True),
+        Feature("born", "categorical", categories=("here", "there"), immutable=True),
+    ),
+)
+WIDTH = TOWN.width
+
+
+def townspeople(rng: np.random.Generator, n: int, kind: str) -> np.ndarray:
+    frame = pd.DataFrame(
+        {
+            "income": rng.uniform(1, 50, n),
+            "rate": rng.uniform(0, 1, n),
+            "age": rng.integers(18, 41, n),
+            "hours": np.where(rng.random(n) < 0.2, np.nan, rng.integers(0, 9, n)),
+            "sex": rng.choice(["f", "m"], n),
+            "job": rng.choice(["a", "b", "c"], n),
+            "born": rng.choice(["here", "there"], n),
+        }
+    )
+    return np.array(Population.from_frame(frame, TOWN, domain=kind).x)
+
+
+def metric_of(name: str, rng: np.random.Generator):  # type: ignore[no-untyped-def]
+    weights = rng.uniform(0.2, 2, WIDTH)
+    weights[TOWN.slices["sex"]] = 0.0
+    if name == "counterparts":
+        return Counterparts.of(TOWN)
+    if name == "subspace":
+        return SensitiveSubspace(np.concatenate([np.eye(WIDTH)[TOWN.slices["sex"]], rng.normal(size=(1, WIDTH))]))
+    if name == "mahalanobis":
+        return Mahalanobis.from_root(rng.normal(size=(WIDTH, WIDTH)) / 3)
+    return WeightedLp(weights, {"l1": 1, "l2": 2, "linf": math.inf}[name])
+
+
+def holds(parts: Parts, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which parts of a batch hold a pair."""
+    first = (parts.x_low <= x) & (x <= parts.x_high)
+    return (first & (parts.y_low <= y) & (y <= parts.y_high)).all(1)
+
+
+@pytest.mark.parametrize("name", ["counterparts", "l1", "l2", "linf", "subspace", "mahalanobis"])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["relaxed", "realizable"]), classes=st.integers(1, 3))
+def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [WIDTH, 5, 5, classes]
+    weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in itertools.pairwise(sizes)]
+    head = "regression" if classes == 1 else "softmax"
+    network = Network.from_layers(weights, [0.3 * rng.normal(size=len(w)) for w in weights], head=head)
+    graph, ends = network.margins, Ends(network)
+    similarity = Similarity(metric_of(name, rng), float(rng.choice([0.3, 1.0])), TOWN.domain(kind))
+    pairs = Pairs(similarity, Relational(graph), ends, reading(graph).numpy())
+    x = townspeople(rng, 6, kind)
+    # An attack goes to the edge of the similar set, where a pair is lost first.
+    y = attack(graph, ends, similarity, x, Effort(steps=6, restarts=0, branches=4)).counterpart
+    met, changes = [], []
+    for one, other in [*zip(x, y, strict=True), *zip(y, x, strict=True)]:
+        if similarity.metric.distance_upper(one[None], other[None])[0] > similarity.delta:
+            continue  # relative tolerances are the same both ways only up to rounding
+        part, alive = pairs.narrowed(pairs.everybody())
+        for _ in range(25):
+            assert alive.all() and holds(part, one, other).all()
+            met.append(part)
+            changes.append(float(np.abs(network(one[None]) - network(other[None])).max()))
+            children = pairs.cut(part)
+            if children is None:
+                break
+            mine = holds(children, one, other)
+            assert mine.any()
+            part, alive = pairs.narrowed(children[rng.permutation(np.flatnonzero(mine))[:1]])
+    assert (np.array(changes) <= pairs.bound(Parts.join(met)) + 1e-12).all()
+
+
+def test_shares_of_a_cut_add_up() -> None:
+    rng = np.random.default_rng(0)
+    network = Network.from_layers([rng.normal(size=(2, WIDTH))], [np.zeros(2)])
+    similarity = Similarity(Counterparts.of(TOWN), 1.0, TOWN.domain("realizable"))
+    pairs = Pairs(similarity, Relational(network.margins), Ends(network), reading(network.margins).numpy())
+    part, _ = pairs.narrowed(pairs.everybody())
+    for _ in range(12):
+        children = pairs.cut(part)
+        assert children is not None
+        moved = (children.x_low != part.x_low).any() or (children.x_high != part.x_high).any()
+        assert children.share.sum() == pytest.approx(part.share[0] * (1 if moved else len(children)))
+        part, _ = pairs.narrowed(children[:1])
