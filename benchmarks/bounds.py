@@ -25,7 +25,7 @@ import torch
 import isonomy
 from isonomy.bounds.ends import Ends, margins
 from isonomy.bounds.relational import Relational
-from isonomy.certify.local import chunk_rows
+from isonomy.certificates.local import chunk_rows
 from isonomy.sets import ConvexSets, SumOfSets
 from isonomy.similarity.regions import Similarity
 

@@ -83,7 +83,7 @@ def test_a_treacherous_search_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
         return [far[regions.owner], *(x[regions.owner] + noise for noise in noises)]
 
     assert domain.allows(x, far).all() and (similarity.metric.distance(x, far) > 0.5).all()
-    monkeypatch.setattr(attacks, "_realised", treacherous)
+    monkeypatch.setattr(attacks, "as_individuals", treacherous)
     finds = searched(net, similarity, x, Effort(steps=1))
     assert domain.allows(x, finds.counterpart).all()
     assert (similarity.metric.distance_upper(x, finds.counterpart) <= 0.5).all()

@@ -11,13 +11,16 @@ __version__ = "0.1.0"
 _WHERE = {
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
-    "DistributionalCertificate": "isonomy.certify",
+    "DistributionalCertificate": "isonomy.certificates",
     "Domain": "isonomy.population",
     "Effort": "isonomy.attacks",
     "Explore": "isonomy.similarity",
+    "FairClassifier": "isonomy.training",
+    "FairRegressor": "isonomy.training",
+    "GlobalCertificate": "isonomy.certificates",
     "GroupFairness": "isonomy.fairness",
     "IsonomyError": "isonomy.errors",
-    "LocalCertificate": "isonomy.certify",
+    "LocalCertificate": "isonomy.certificates",
     "Mahalanobis": "isonomy.similarity",
     "Metric": "isonomy.similarity",
     "Network": "isonomy.networks",
@@ -25,13 +28,16 @@ _WHERE = {
     "Schema": "isonomy.population",
     "SensitiveSubspace": "isonomy.similarity",
     "WeightedLp": "isonomy.similarity",
-    "certify": "isonomy.certify",
-    "certify_local": "isonomy.certify",
+    "certify": "isonomy.certificates",
+    "certify_everywhere": "isonomy.certificates",
+    "certify_local": "isonomy.certificates",
     "check_predictions": "isonomy.networks",
+    "frontier": "isonomy.training",
     "group_fairness": "isonomy.fairness",
     "load_metric": "isonomy.similarity",
     "load_network": "isonomy.networks",
     "load_population": "isonomy.datasets",
+    "repair": "isonomy.training",
     "schema_adapter": "isonomy.networks",
     "wasserstein": "isonomy.shift",
 }
@@ -43,6 +49,9 @@ __all__ = [
     "Domain",
     "Effort",
     "Explore",
+    "FairClassifier",
+    "FairRegressor",
+    "GlobalCertificate",
     "GroupFairness",
     "IsonomyError",
     "LocalCertificate",
@@ -55,19 +64,29 @@ __all__ = [
     "WeightedLp",
     "__version__",
     "certify",
+    "certify_everywhere",
     "certify_local",
     "check_predictions",
+    "frontier",
     "group_fairness",
     "load_metric",
     "load_network",
     "load_population",
+    "repair",
     "schema_adapter",
     "wasserstein",
 ]
 
 if TYPE_CHECKING:
     from isonomy.attacks import Effort
-    from isonomy.certify import DistributionalCertificate, LocalCertificate, certify, certify_local
+    from isonomy.certificates import (
+        DistributionalCertificate,
+        GlobalCertificate,
+        LocalCertificate,
+        certify,
+        certify_everywhere,
+        certify_local,
+    )
     from isonomy.datasets import load_population
     from isonomy.errors import IsonomyError
     from isonomy.fairness import GroupFairness, group_fairness
@@ -83,6 +102,7 @@ if TYPE_CHECKING:
         WeightedLp,
         load_metric,
     )
+    from isonomy.training import FairClassifier, FairRegressor, frontier, repair
 
 
 def __getattr__(name: str) -> Any:

@@ -52,10 +52,10 @@ class Finds:
 
 def attack(graph: Graph, ends: Ends, similarity: Similarity, x: FloatArray, effort: Effort) -> Finds:
     """Search the similar sets of the rows of ``x`` (n, m), which lie in the domain."""
-    judge = _Judge(graph, ends, similarity, x)
+    judge = Judge(graph, ends, similarity, x)
     generator = torch.Generator().manual_seed(effort.seed)
     for regions in _searched(similarity, x):
-        anchors, inside = _anchors(regions)
+        anchors, inside = find_anchors(regions)
         regions, anchors = regions[inside], anchors[torch.from_numpy(inside)]
         # Changing categories alone is often the worst that can happen: try every branch as it stands.
         judge.consider(regions.owner, (regions.centre + anchors).numpy())
@@ -67,7 +67,7 @@ def attack(graph: Graph, ends: Ends, similarity: Similarity, x: FloatArray, effo
                     part = slice(start, start + ROWS)
                     for restart in range(1 + effort.restarts):
                         finds = _ascend(graph, ends, some[part], base[part], targets, sign, effort, restart, generator)
-                        for y in _realised(similarity, some[part], base[part], finds):
+                        for y in as_individuals(similarity, some[part], base[part], finds):
                             judge.consider(some.owner[part], y)
     return judge.finds()
 
@@ -83,7 +83,7 @@ def _searched(similarity: Similarity, x: FloatArray) -> list[Regions]:
     return regions + [Regions(people[some.owner], some.centre, some.sets) for some in corners]
 
 
-class _Judge:
+class Judge:
     """Checks finds and keeps the best of each individual."""
 
     def __init__(self, graph: Graph, ends: Ends, similarity: Similarity, x: FloatArray) -> None:
@@ -157,7 +157,7 @@ def _score(margins: Tensor, ends: Ends, target: int) -> Tensor:
     return margins[:, target]
 
 
-def _anchors(regions: Regions) -> tuple[Tensor, NDArray[np.bool_]]:
+def find_anchors(regions: Regions) -> tuple[Tensor, NDArray[np.bool_]]:
     """A move inside each region, to which steps are led back; and for which regions one was found."""
     sets = regions.sets
     still = torch.zeros_like(regions.centre)
@@ -204,7 +204,7 @@ def _ascend(
         noise = torch.randn(moves.shape, generator=generator, dtype=torch.float64)
         length = (noise @ shape * noise).sum(1, keepdim=True).clamp(min=1e-300).sqrt()
         share = torch.rand(len(moves), 1, generator=generator, dtype=torch.float64)
-        moves = _inside(sets, anchors, anchors + share * (noise @ shape) / length)
+        moves = led_back(sets, anchors, anchors + share * (noise @ shape) / length)
     best, top = moves.clone(), torch.full((len(moves),), -torch.inf, dtype=torch.float64)
     for step in range(effort.steps + 1):
         moves.requires_grad_(True)
@@ -216,11 +216,11 @@ def _ascend(
         if step == effort.steps:
             break
         if step % 2 == 0:  # towards the place that is best to first order; at first all the way
-            moves = _inside(sets, anchors, moves + (_furthest(sets, gradient) - moves) * 2 / (step + 2))
+            moves = led_back(sets, anchors, moves + (_furthest(sets, gradient) - moves) * 2 / (step + 2))
         else:  # along the gradient in the shape of the region, twice its size so that edges are reached
             direction = gradient @ shape
             length = (gradient * direction).sum(1, keepdim=True).clamp(min=1e-300).sqrt()
-            moves = _inside(sets, anchors, moves + (2.0 - 2.0 * step / (effort.steps + 1)) * direction / length)
+            moves = led_back(sets, anchors, moves + (2.0 - 2.0 * step / (effort.steps + 1)) * direction / length)
     return best
 
 
@@ -250,7 +250,7 @@ def _ellipsoid(sets: ConvexSets) -> Tensor:
     return shape * moving[:, None] * moving
 
 
-def _inside(sets: ConvexSets, anchors: Tensor, moves: Tensor) -> Tensor:
+def led_back(sets: ConvexSets, anchors: Tensor, moves: Tensor) -> Tensor:
     """Lead moves back into their sets: box, simplices, then along the line to the anchor into the ball."""
     for start, stop in sets.blocks:
         base = sets.base[:, start:stop]
@@ -283,7 +283,7 @@ def _to_simplex(rows: Tensor) -> Tensor:
     return (rows - sums.gather(1, last - 1) / last).clamp(min=0)
 
 
-def _realised(similarity: Similarity, regions: Regions, anchors: Tensor, moves: Tensor) -> list[FloatArray]:
+def as_individuals(similarity: Similarity, regions: Regions, anchors: Tensor, moves: Tensor) -> list[FloatArray]:
     """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
     domain = similarity.domain
     near = (regions.centre + anchors).numpy()

@@ -6,13 +6,18 @@ Nothing here knows of regions or sets: whether somebody is possible is asked of 
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
+from isonomy.networks.graph import Activation
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity import Metric
 
 SHARES = (1.0, 0.999, 0.7, 0.4, 0.15, 0.0)
+ACTIVATIONS = ["relu", "leaky_relu", "tanh", "sigmoid", "softplus", "elu", "gelu", "clip"]
+PARAMETERS = {"leaky_relu": (-0.3,), "softplus": (1.0,), "elu": (1.0,), "clip": (-0.3, 0.7)}
 
 
 def neighbours(
@@ -46,7 +51,11 @@ def neighbours(
     way = np.where(rng.random((count, 1)) < 0.5, rng.normal(size=base.shape), rng.choice([-1.0, 0.0, 1.0], base.shape))
     if pull is not None:
         some = rng.random(count) < 0.5
-        way[some] = np.sign(pull) * rng.choice([-1.0, 1.0], (int(some.sum()), 1)) * (rng.random((int(some.sum()), len(x))) < 0.8)
+        way[some] = (
+            np.sign(pull)
+            * rng.choice([-1.0, 1.0], (int(some.sum()), 1))
+            * (rng.random((int(some.sum()), len(x))) < 0.8)
+        )
     if len(root):  # the very edge of a ball whose axes are not the coordinates'
         turned = np.zeros_like(base)
         unit = rng.normal(size=(count, len(root)))
@@ -113,3 +122,34 @@ def worst_pair(
         if value.max() > best[0]:
             best = float(value.max()), z, others[value.argmax()]
     return best
+
+
+def mlp(rng: np.random.Generator, width: int) -> Network:
+    """One to three hidden layers, steep enough for pairs to differ."""
+    head = str(rng.choice(["softmax", "softmax", "sigmoid", "regression"]))
+    outputs = int(rng.choice({"softmax": [2, 3], "sigmoid": [1, 2], "regression": [1, 2]}[head]))
+    sizes = [width, *[int(rng.integers(2, 7)) for _ in range(int(rng.integers(1, 4)))], outputs]
+    pairs = list(itertools.pairwise(sizes))
+    weights = [1.5 * rng.normal(size=(b, a)) / a**0.5 for a, b in pairs]
+    kind = str(rng.choice(ACTIVATIONS))
+    return Network.from_layers(
+        weights, [rng.normal(size=b) * 0.3 for _, b in pairs], Activation(kind, PARAMETERS.get(kind, ())), head
+    )
+
+
+def possible(
+    kind: str, low: object, high: object, blocks: object = (), integer: object = None, immutable: object = None
+) -> Domain:
+    low, high = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+    none = np.zeros(len(low), dtype=bool)
+    return Domain(
+        kind,
+        low,
+        high,
+        tuple(blocks),
+        none if integer is None else integer,
+        np.zeros(len(low)),
+        np.ones(len(low)),
+        none if immutable is None else immutable,
+        tuple(f"x{k}" for k in range(len(low))),
+    )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from isonomy.certify.dual import (
+from isonomy.certificates.dual import (
     Cells,
     Dual,
     allocate,

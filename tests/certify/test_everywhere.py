@@ -14,7 +14,7 @@ from sklearn.datasets import make_moons
 from sklearn.neural_network import MLPClassifier
 
 from isonomy import Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp, certify_local
-from isonomy.certify import certify_everywhere
+from isonomy.certificates import certify_everywhere
 from isonomy.errors import MetricError, NetworkError, ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Schema

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isonomy.certify.dual import Cells
-from isonomy.certify.finite_sample import (
+from isonomy.certificates.dual import Cells
+from isonomy.certificates.finite_sample import (
     BINS,
     MULTIPLIERS,
     bernstein,

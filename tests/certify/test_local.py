@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isonomy import Effort, certify_local
-from isonomy.certify.local import Tier
+from isonomy.certificates.local import Tier
 from isonomy.networks.graph import Activation, Affine, Graph, Input, Node
 from isonomy.networks.network import Network
 from isonomy.population import Domain

@@ -13,7 +13,7 @@ from isonomy.population import Domain, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.regions import Regions, Similarity
 
-steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+steady = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)
 SLACK = 1e-11
 SCHEMA = Schema(
@@ -117,7 +117,11 @@ def inside(regions: Regions, k: int, v: np.ndarray) -> np.ndarray:
 
 
 def singular_there(metric: Metric, domain: Domain) -> bool:
-    return domain.kind == "unbounded" and (metric.free.any() or np.linalg.matrix_rank(metric.gauge()[0]) < WIDTH) and not metric.boxed
+    return (
+        domain.kind == "unbounded"
+        and (metric.free.any() or np.linalg.matrix_rank(metric.gauge()[0]) < WIDTH)
+        and not metric.boxed
+    )
 
 
 @steady
@@ -210,7 +214,10 @@ def test_resized_is_as_if_made_so() -> None:
     x = members(rng, domain, 5)
     for kind in KINDS:
         metric = metric_of(rng, kind)
-        again, fresh = Similarity(metric, 3.0, domain).resized(0.7).regions(x), Similarity(metric, 0.7, domain).regions(x)
+        again, fresh = (
+            Similarity(metric, 3.0, domain).resized(0.7).regions(x),
+            Similarity(metric, 0.7, domain).regions(x),
+        )
         for one, other in zip(again, fresh, strict=True):
             assert (one.owner == other.owner).all() and bool((one.centre == other.centre).all())
             for part in ("radius", "offset", "low", "high"):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certify.local import LocalCertificate, certify_local
+from isonomy.certificates.local import LocalCertificate, certify_local
 from isonomy.datasets import load_population
 from isonomy.networks.network import Network
 from isonomy.population import Population

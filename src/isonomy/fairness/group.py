@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certify import LocalCertificate
+from isonomy.certificates import LocalCertificate
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.fairness.decisions import decide
 from isonomy.fairness.groups import Bins, make_groupings

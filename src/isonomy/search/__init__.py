@@ -1,6 +1,6 @@
 """Branch and bound: bounds that meet, given time."""
 
-from isonomy.attacks import _Judge as Judge
+from isonomy.attacks import Judge
 from isonomy.search.exact import improve
 from isonomy.search.limits import Limits, checked_limits
 

@@ -3,9 +3,9 @@
 Problem: for each individual the largest violation over its similar set. The regions of the set, times the goals (each
 output up and down), are the first *parts*. A part is bounded by backward passes with free variables
 (:mod:`isonomy.search.frame`, :mod:`isonomy.search.descent`). If its bound is not yet close to what was found, it is
-split: by the sign of the neuron whose relaxation costs most, or, where no sign is open, by cutting its box in two. When
-no neuron of a part is open the network is affine there and a linear program answers (:mod:`isonomy.search.leaves`).
-Individuals take turns, so that all of them have something when the time is over.
+split: by the sign of the neuron whose relaxation costs most, or, where no sign is open or few coordinates move, by
+cutting its box in two. When no neuron of a part is open the network is affine there and a linear program answers
+(:mod:`isonomy.search.leaves`). Individuals take turns, so that all of them have something when the time is over.
 
 **Soundness.** The two parts of a split cover the whole. A part is given up only when its bound is within the gap of a
 value attained (or at most ε), and its bound still counts; so the result is an upper bound whenever the search stops.
@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import _inside, _realised
-from isonomy.attacks import _Judge as Judge
+from isonomy.attacks import Judge, as_individuals, led_back
 from isonomy.bounds.ends import margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Sweep
-from isonomy.search.cuts import cut_box, halves, reading
+from isonomy.search.cuts import SMALLEST, cut_box, halves, reading
 from isonomy.search.descent import descend
 from isonomy.search.frame import Frame, Ready
 from isonomy.search.goals import Goals
@@ -43,6 +42,9 @@ from isonomy.search.steered import Steered
 
 NUMBERS = 2**16
 """Activations of the widest layer in one batch of parts."""
+
+FEW = 3
+"""Up to this many coordinates that move, boxes are cut before signs are fixed."""
 
 MEMORY = 2**26
 """Numbers kept for parts that are still open (8 bytes each)."""
@@ -190,31 +192,38 @@ class _Search:
             self.closed[owner] = max(self.closed[owner], value)
             return
         choice = _choice(scores, j)
+        domain, low, high = self.similarity.domain, frame.state["box low"][j], frame.state["box high"][j]
         children: list[tuple[int, bool, dict[str, Tensor]]] = []
-        if choice is not None:
-            k, column = choice
-            phase = frame.state[f"phase {k}"][j]
-            for sign in (1.0, -1.0):
-                turned = phase.clone()
-                turned[column] = sign
-                children.append((k, part.cut, {f"phase {k}": turned}))
-        else:
+        cut = None
+        if choice is None:
             straight = not any(bool(frame.loose(k)[j].any()) for k in self.ready.activations)
             if straight and time.monotonic() < self.deadline:
                 value = min(value, self._by_program(part, frame, j, owner))
-            low, high = frame.state["box low"][j], frame.state["box high"][j]
             whole_only = straight and not self.ready.goals.mixed
-            cut = None
             if value > self._enough(owner):
-                cut = cut_box(self.similarity.domain, frame.centre[j], low, high, self.influence, whole_only)
-            if cut is None:
-                self.closed[owner] = max(self.closed[owner], value)
-                return
+                cut = cut_box(domain, frame.centre[j], low, high, self.influence, whole_only)
+        elif self._few(frame, j):
+            cut = cut_box(domain, frame.centre[j], low, high, self.influence, whole_only=False)
+        if cut is not None:
             for box_low, box_high in halves(cut, low, high):
                 children.append((-1, True, {"box low": box_low, "box high": box_high}))
+        elif choice is not None:
+            k, column = choice
+            for sign in (1.0, -1.0):
+                turned = frame.state[f"phase {k}"][j].clone()
+                turned[column] = sign
+                children.append((k, part.cut, {f"phase {k}": turned}))
+        else:
+            self.closed[owner] = max(self.closed[owner], value)
         for since, is_cut, changes in children:
             child = changed(numbers, pool.widths, changes)
             self._keep_or_close(Part(-value, next(self.count), pool, part.row, part.goal, since, is_cut, child))
+
+    def _few(self, frame: Frame, j: int) -> bool:
+        """With few coordinates and many open neurons, halving the box settles more signs than fixing one."""
+        width = (frame.state["box high"] - frame.state["box low"])[j]
+        moving = int(((width > SMALLEST) & (self.influence > 0)).sum())
+        return moving <= FEW and sum(int(frame.loose(k)[j].sum()) for k in self.ready.kinks) > 4 * moving
 
     def _keep_or_close(self, part: Part) -> None:
         owner = int(part.pool.regions.owner[part.row])
@@ -245,8 +254,8 @@ class _Search:
         if not len(rows):
             return
         regions, anchors = pool.regions[rows.numpy()], pool.anchors[rows]
-        moves = _inside(regions.sets, anchors, moves.clone())
-        for y in _realised(self.similarity, regions, anchors, moves):
+        moves = led_back(regions.sets, anchors, moves.clone())
+        for y in as_individuals(self.similarity, regions, anchors, moves):
             self.judge.consider(regions.owner, y)
 
     # -- helpers ---------------------------------------------------------------------------------------------

@@ -153,7 +153,6 @@ class Pairs:
 
     def _too_far(self, low: FloatArray, high: FloatArray) -> NDArray[np.bool_]:
         """Is every difference certainly longer than δ? ``‖R v‖ ≥ g·R v`` for any ``g`` of dual norm at most 1."""
-        delta = self.similarity.delta
         if not len(self.root):
             return np.zeros(len(low), dtype=bool)
         ruled = self.root.any(axis=0)
@@ -171,7 +170,7 @@ class Pairs:
         price, most = normal @ root, np.abs(normal) @ np.abs(root)
         least = np.minimum(price * low, price * high).sum(1)
         slack = MARGIN * (most * np.maximum(np.abs(low), np.abs(high))).sum(1)
-        far: NDArray[np.bool_] = least - slack > delta * (1 + MARGIN)
+        far: NDArray[np.bool_] = least - slack > self.similarity.delta * (1 + MARGIN)
         return far
 
     # -- bounding ----------------------------------------------------------------------------------------------
@@ -223,13 +222,11 @@ class Pairs:
         for start, stop in self.blocks:
             for score in (score_x, score_y):
                 score[start:stop] = score[start:stop].max()
-        order = np.argsort(-np.concatenate([score_x, score_y]), kind="stable")
-        for place in order:
+        for place in np.argsort(-np.concatenate([score_x, score_y]), kind="stable"):
             person, i = divmod(int(place), len(wide_x))
-            width = (wide_x, wide_y)[person][i]
             if (score_x, score_y)[person][i] <= 0:
                 return None
-            if width > 1e-7:
+            if (wide_x, wide_y)[person][i] > 1e-7:
                 return self._cut_at(part, person, i)
         return None
 

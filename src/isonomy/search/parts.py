@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from isonomy.arithmetic import UNIT
-from isonomy.attacks import _anchors
+from isonomy.attacks import find_anchors
 from isonomy.population import Domain
 from isonomy.search.frame import Frame, State
 from isonomy.similarity.regions import Regions
@@ -33,7 +33,7 @@ class Pool:
 
     def __init__(self, regions: Regions, folds: bool) -> None:
         self.regions, self.folds = regions, folds
-        self.anchors, inside = _anchors(regions)
+        self.anchors, inside = find_anchors(regions)
         self.inside = torch.from_numpy(inside)
         self.base: dict[int, Tensor] = {}
         self.base_widths: dict[str, int] = {}

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certify.dual import Cells, Dual
-from isonomy.certify.moving import WIDE, Moving
+from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.moving import WIDE, Moving
 
 PILOT = 16
 """Individuals on whom the ladder is tried."""

@@ -31,7 +31,7 @@ import numpy as np
 
 from isonomy.arithmetic import ELEMENTARY, UNIT, FloatArray, up
 from isonomy.arithmetic import gamma as rounding
-from isonomy.certify.dual import (
+from isonomy.certificates.dual import (
     Cells,
     Dual,
     check_radius,

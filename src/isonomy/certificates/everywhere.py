@@ -22,8 +22,8 @@ from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
 from isonomy.bounds.linear import Linear
 from isonomy.bounds.relational import Relational
-from isonomy.certify.local import Arithmetic, Witnesses
-from isonomy.certify.question import Question, _seen
+from isonomy.certificates.local import Arithmetic, Witnesses
+from isonomy.certificates.question import Question, _seen
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema

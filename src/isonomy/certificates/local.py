@@ -29,7 +29,7 @@ from isonomy.bounds.ends import Ends, margins, margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
 from isonomy.bounds.optimised import Optimised
-from isonomy.certify.question import Question
+from isonomy.certificates.question import Question
 from isonomy.errors import MetricError, NotANumberError, ParameterError, template
 from isonomy.networks.graph import Affine, Graph
 from isonomy.networks.network import Network
@@ -85,7 +85,7 @@ class LocalCertificate:
 
     def movement(self) -> pd.DataFrame:
         """Per feature: can the similar sets move it at all, and how far?"""
-        from isonomy.certify.movement import movement
+        from isonomy.certificates.movement import movement
 
         return movement(self.question)
 

@@ -1,8 +1,8 @@
 """Distributional certificates: for the people we have seen and for every population close to them.
 
 Problem: bound ``sup { E_Q[I(z, δ)] : W_p(P, Q) ≤ γ }``, ``P`` the (weighted) individuals. Upper side: profiles of
-bounds with a moving centre (:mod:`isonomy.certify.profiles`) and weak duality (:mod:`isonomy.certify.dual`). Lower
-side: a distribution within γ (:mod:`isonomy.certify.worst_case`).
+bounds with a moving centre (:mod:`isonomy.certificates.profiles`) and weak duality
+(:mod:`isonomy.certificates.dual`). Lower side: a distribution within γ (:mod:`isonomy.certificates.worst_case`).
 
 **Soundness.** ``upper`` is one outward-rounded pass over the profiles with some multiplier, valid for every multiplier;
 ``lower`` is the mean of checked violations over a distribution whose transport cost is at most γ. Neither depends on an
@@ -25,13 +25,13 @@ import pandas as pd
 from isonomy.arithmetic import up
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
-from isonomy.certify.dual import Cells, Dual, check_radius
-from isonomy.certify.finite_sample import PopulationBound, population_upper
-from isonomy.certify.local import Arithmetic, LocalCertificate, certify_local
-from isonomy.certify.moving import Moving
-from isonomy.certify.profiles import Profiles, profiles
-from isonomy.certify.question import Question
-from isonomy.certify.worst_case import Points, WorstCase, search
+from isonomy.certificates.dual import Cells, Dual, check_radius
+from isonomy.certificates.finite_sample import PopulationBound, population_upper
+from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
+from isonomy.certificates.moving import Moving
+from isonomy.certificates.profiles import Profiles, profiles
+from isonomy.certificates.question import Question
+from isonomy.certificates.worst_case import Points, WorstCase, search
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population
@@ -195,16 +195,16 @@ def certify(
     ends = Ends(question.network, None, arithmetic == "float32")
     moving = Moving(question, cost, ends, arithmetic == "float32")
     largest = _largest(ends, output_range)
+    if question.domain.kind == "unbounded" and not math.isfinite(largest):
+        raise ParameterError(
+            "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
+            "individuals with a schema (domain 'relaxed' or 'realizable')."
+        )
     with shown("Shifting", progress) as tick:
         found = profiles(
             moving, local.upper, gamma, order, largest,
             rounds=rounds, tight=tier == "tight", tick=tick,
         )  # fmt: skip
-    if not math.isfinite(found.largest):
-        raise ParameterError(
-            "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
-            "individuals with a schema (domain 'relaxed' or 'realizable')."
-        )
     radii = _search_radii(gamma, order, moving.diameter) if attack else []
     points = search(moving, local.lower, local.witnesses.counterpart, radii, effort or Effort())
     return DistributionalCertificate(

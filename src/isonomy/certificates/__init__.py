@@ -1,8 +1,8 @@
 """What is certified: violations of given individuals, of populations near them, and of everybody in a domain."""
 
-from isonomy.certify.distributional import DistributionalCertificate, certify
-from isonomy.certify.everywhere import GlobalCertificate, certify_everywhere
-from isonomy.certify.local import LocalCertificate, certify_local
+from isonomy.certificates.distributional import DistributionalCertificate, certify
+from isonomy.certificates.everywhere import GlobalCertificate, certify_everywhere
+from isonomy.certificates.local import LocalCertificate, certify_local
 
 __all__ = [
     "DistributionalCertificate",

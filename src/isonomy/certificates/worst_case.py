@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down
-from isonomy.attacks import Effort, _anchors, _inside, _realised, attack
+from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back
 from isonomy.bounds.ends import Ends
-from isonomy.certify.dual import allocate, power_lower, power_upper
-from isonomy.certify.moving import Moving
-from isonomy.certify.question import Question
+from isonomy.certificates.dual import allocate, power_lower, power_upper
+from isonomy.certificates.moving import Moving
+from isonomy.certificates.question import Question
 from isonomy.similarity.regions import Regions
 
 IntArray = NDArray[np.int64]
@@ -145,7 +145,7 @@ def _surroundings(moving: Moving, rows: IntArray, radius: float, effort: Effort)
     generator = torch.Generator().manual_seed(effort.seed)
     for regions in ball.regions(x):
         near = _promising(moving, regions)
-        anchors, inside = _anchors(near)
+        anchors, inside = find_anchors(near)
         near, anchors = near[inside], anchors[torch.from_numpy(inside)]
         base = np.clip((near.centre + anchors).numpy(), question.domain.low, question.domain.high)
         wander = near.sets.low.numpy(), near.sets.high.numpy()
@@ -155,7 +155,7 @@ def _surroundings(moving: Moving, rows: IntArray, radius: float, effort: Effort)
             change = between.centre - torch.from_numpy(base[between.owner])
             for target, sign in itertools.product(range(_targets(moving.ends)), (1.0, -1.0)):
                 value, moves = _ascend(moving, some, start, between, change, target, sign, effort, generator)
-                for z in _realised(ball, some, start, moves):
+                for z in as_individuals(ball, some, start, moves):
                     better = (value > best[some.owner]) & (ball.metric.distance_upper(x[some.owner], z) <= radius)
                     rising = np.flatnonzero(better)
                     rising = rising[np.argsort(value[rising], kind="stable")]  # the best of an individual comes last
@@ -201,13 +201,13 @@ def _ascend(
     ``change`` are the other person's categories, less those of the first.
     """
     graph, ends = moving.question.network.margins, moving.ends
-    rest, inside = _anchors(between)
+    rest, inside = find_anchors(between)
     d = rest.clone()
     # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
     noise = torch.randn(anchors.shape, generator=generator, dtype=torch.float64) * (
         near.sets.extent.clamp(max=1e6) * 0.1
     )
-    v = _inside(near.sets, anchors, anchors + noise)
+    v = led_back(near.sets, anchors, anchors + noise)
     best, top = v.clone(), torch.full((len(v),), -torch.inf, dtype=torch.float64)
     for step in range(effort.steps + 1):
         v.requires_grad_(), d.requires_grad_()
@@ -219,8 +219,8 @@ def _ascend(
         better = rise > top
         best[better], top[better] = v[better], rise[better]
         size = 1.0 - step / (effort.steps + 1)
-        v = _inside(near.sets, anchors, v + _step(near, by_v) * (0.5 * size))
-        d = _inside(between.sets, rest, d + _step(between, by_d) * size)
+        v = led_back(near.sets, anchors, v + _step(near, by_v) * (0.5 * size))
+        d = led_back(between.sets, rest, d + _step(between, by_d) * size)
     return np.where(inside, top.numpy(), -np.inf), best
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certify.question import Question
+from isonomy.certificates.question import Question
 
 ROWS = 1024
 """Individuals looked at: enough to see what moves, cheap for any table."""

@@ -23,7 +23,7 @@ from torch import Tensor
 from isonomy.arithmetic import FloatArray, down, norm_upper, up
 from isonomy.bounds.ends import Ends, margins
 from isonomy.bounds.relational import Relational
-from isonomy.certify.question import Question
+from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.sets import ConvexSets, Shape, SumOfSets
 from isonomy.similarity.metric import Metric

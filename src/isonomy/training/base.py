@@ -1,0 +1,265 @@
+"""What both estimators share: parameters and their checks, the training itself, certificates, the file."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from isonomy.arithmetic import FloatArray
+from isonomy.certificates import DistributionalCertificate, LocalCertificate, certify, certify_local
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.networks import Network
+from isonomy.population import Domain, DomainKind, Population
+from isonomy.progress import Progress, shown
+from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
+from isonomy.similarity.ground import Ground
+from isonomy.training.fitting import Request, Similar, default_radii, fitted
+from isonomy.training.gaps import Head
+from isonomy.training.onnx_file import write_onnx
+from isonomy.training.penalties import Form, Method
+from isonomy.training.reach import IntArray
+from isonomy.training.schedule import Ramp
+from isonomy.training.trainer import Plan
+
+
+class FairEstimator(BaseEstimator):  # type: ignore[misc]
+    """What classification and regression share; the parameters are described in :class:`FairClassifier`."""
+
+    def __init__(
+        self,
+        method: Method = "u-dif",
+        delta: float = 0.05,
+        gamma: float = 0.1,
+        alpha: float = 1.0,
+        hidden: tuple[int, ...] = (256, 256),
+        *,
+        metric: Metric | None = None,
+        domain: Domain | DomainKind | None = None,
+        ground: Ground = "l2",
+        order: float = 1.0,
+        radii: tuple[float, ...] | None = None,
+        bound: Form = "relational",
+        epochs: int = 10,
+        batch_size: int = 256,
+        learning_rate: float | Literal["search"] = 1e-3,
+        weight_decay: float = 0.0,
+        ascent_steps: int | None = None,
+        alpha_ramp: tuple[float, float] = (0.1, 0.4),
+        delta_ramp: tuple[float, float] = (0.0, 0.0),
+        gamma_ramp: tuple[float, float] = (0.0, 0.0),
+        validation: float = 0.0,
+        patience: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: Any = None,
+        progress: Progress | Literal["auto"] | None = "auto",
+    ) -> None:
+        self.method = method
+        self.delta = delta
+        self.gamma = gamma
+        self.alpha = alpha
+        self.hidden = hidden
+        self.metric = metric
+        self.domain = domain
+        self.ground = ground
+        self.order = order
+        self.radii = radii
+        self.bound = bound
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.ascent_steps = ascent_steps
+        self.alpha_ramp = alpha_ramp
+        self.delta_ramp = delta_ramp
+        self.gamma_ramp = gamma_ramp
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.progress = progress
+
+    network_: Network
+
+    def certify(
+        self,
+        people: Population | npt.ArrayLike,
+        gamma: float | None = None,
+        delta: float | None = None,
+        **options: Any,
+    ) -> DistributionalCertificate:
+        """The certificate for every population within gamma, with the similarity of the training.
+
+        ``gamma`` and ``delta`` are the training's unless given; ``options`` are those of ``isonomy.certify``.
+        """
+        options = {"ground": self.ground, "order": self.order} | self._asked(people, options)
+        delta = self.delta if delta is None else delta
+        gamma = self.gamma if gamma is None else gamma
+        return certify(self.network_, people, self.metric_, delta, gamma, **options)
+
+    def certify_local(
+        self, people: Population | npt.ArrayLike, delta: float | None = None, **options: Any
+    ) -> LocalCertificate:
+        """Certificates of the violation around each individual, with the similarity of the training."""
+        options = self._asked(people, options)
+        return certify_local(self.network_, people, self.metric_, self.delta if delta is None else delta, **options)
+
+    def _asked(self, people: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """Options with the training's domain, unless a population brings its own or the caller names one."""
+        check_is_fitted(self)
+        asked: dict[str, Any] = {"progress": self.progress}
+        if not isinstance(people, Population):
+            asked["domain"] = self.domain_
+        elif self.domain is not None:
+            asked["domain"] = self.domain
+        return asked | options
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the network as an ONNX file that reads all coordinates."""
+        check_is_fitted(self)
+        write_onnx(self.network_, path)
+
+    def _train(
+        self, x: FloatArray, y: npt.NDArray[Any], weight: FloatArray, head: Head, people: Population | None
+    ) -> None:
+        """Train, and leave everything that was learned; a regression learns standardised outcomes."""
+        self._check_parameters()
+        width = x.shape[1]
+        self.domain_ = self._domain(width, people)
+        self.metric_ = self._metric(width, people)
+        reads = _reads(self.method, self.metric_, width, people)
+        origin, unit = 0.0, 1.0
+        if not head.classes:
+            origin = float(np.average(y, weights=weight))
+            unit = float(np.sqrt(np.average((y - origin) ** 2, weights=weight))) or 1.0
+            y = (y - origin) / unit
+        request = Request(
+            x=x,
+            y=y,
+            weight=weight,
+            head=head,
+            similar=Similar(self.metric_, self.domain_, self.ground, self.order, self.bound),
+            plan=self._plan(),
+            reads=reads,
+            hidden=tuple(self.hidden),
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            validation=self.validation,
+            checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+        )
+        with shown("Training", self.progress) as tick:
+            trained, self.history_, self.learning_rate_ = fitted(request, tick, self.learning_rate == "search")
+        name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
+        self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
+        self.n_iter_ = len(self.history_)
+
+    def _plan(self) -> Plan:
+        def ramp(share: tuple[float, float]) -> Ramp:
+            return Ramp(share[0] * self.epochs, share[1] * self.epochs)
+
+        return Plan(
+            method=self.method,
+            delta=float(self.delta),
+            gamma=float(self.gamma),
+            alpha=float(self.alpha),
+            radii=default_radii(self.gamma, self.order) if self.radii is None else tuple(self.radii),
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            learning_rate=1e-3 if self.learning_rate == "search" else float(self.learning_rate),
+            weight_decay=self.weight_decay,
+            steps=self.ascent_steps or (5 if self.method == "sensr" else 1),
+            alpha_ramp=ramp(self.alpha_ramp),
+            delta_ramp=ramp(self.delta_ramp),
+            gamma_ramp=ramp(self.gamma_ramp),
+            patience=self.patience,
+        )
+
+    def _check_parameters(self) -> None:
+        for name, kind in (("method", Method), ("bound", Form)):
+            if getattr(self, name) not in get_args(kind):
+                raise ParameterError(template(name, f"one of {', '.join(get_args(kind))}", getattr(self, name)))
+        for name in ("delta", "gamma", "alpha", "weight_decay"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
+                raise ParameterError(template(name, "a finite number >= 0", value))
+        for name in ("epochs", "batch_size", "ascent_steps"):
+            value = getattr(self, name)
+            if name == "ascent_steps" and value is None:
+                continue
+            if not isinstance(value, int | np.integer) or value < 1:
+                raise ParameterError(template(name, "a whole number >= 1", value))
+        rate = self.learning_rate
+        if rate != "search" and not (isinstance(rate, int | float) and math.isfinite(rate) and rate > 0):
+            raise ParameterError(template("learning_rate", "a number above 0, or 'search'", rate))
+        if not 0 <= self.validation < 1:
+            raise ParameterError(template("validation", "a share 0 <= share < 1", self.validation))
+        if self.patience is not None and (self.patience < 1 or self.validation == 0):
+            raise ParameterError(template("patience", "epochs >= 1, together with 'validation' > 0", self.patience))
+        if not self.order >= 1:
+            raise ParameterError(template("order", "a number >= 1, or infinity", self.order))
+
+    def _domain(self, width: int, people: Population | None) -> Domain:
+        if isinstance(self.domain, Domain):
+            return self.domain
+        if people is not None:
+            return people.domain if self.domain is None else people.schema.domain(self.domain)
+        if self.domain in (None, "unbounded"):
+            return Domain.unbounded(width)
+        raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come as arrays", self.domain))
+
+    def _metric(self, width: int, people: Population | None) -> Metric:
+        metric = self.metric
+        if metric is None:
+            metric = WeightedLp(np.ones(width), 2) if people is None else SensitiveSubspace.fit(people)
+        if metric.width != width:
+            raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
+        return metric
+
+
+def individuals(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, numeric: bool = False
+) -> tuple[FloatArray, npt.NDArray[Any], FloatArray, Population | None]:
+    """Rows, outcomes and weights, checked; of a whole population the training split."""
+    if not isinstance(X, Population):
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        x, labels = validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric)
+        weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+        if not weight.sum() > 0:
+            raise DataError("All sample weights are zero; at least one must be positive.")
+        return x, labels, weight, None
+    people = X.train if X.split == "all" else X
+    if y is not None:
+        raise ParameterError("A population brings its own labels: leave 'y' out.")
+    if people.y is None:
+        raise DataError(f"The population {people.schema.name!r} has no label column to train on.")
+    if sample_weight is not None and len(people) != len(X):
+        raise ParameterError("'sample_weight' must belong to the training rows: give fit(people.train, ...).")
+    weight = people.weights if sample_weight is None else _check_sample_weight(sample_weight, people.x)
+    estimator.n_features_in_ = people.x.shape[1]
+    estimator.__dict__.pop("feature_names_in_", None)
+    return people.x, people.y, weight, people
+
+
+def rows_of(estimator: Any, X: Any) -> FloatArray:
+    """The individuals to predict for, in the coordinates of the training."""
+    if isinstance(X, Population):
+        return X.x
+    rows: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False)
+    return rows
+
+
+def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
+    """The coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
+    seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
+    if method == "ftu":
+        seen &= ~(metric.free if people is None else people.schema.protected_coordinates)
+    if not seen.any():
+        raise ParameterError("The network would read nothing: every coordinate is protected or not seen.")
+    return np.flatnonzero(seen).astype(np.int64)

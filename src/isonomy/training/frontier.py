@@ -1,0 +1,114 @@
+"""The trade-off between accuracy and certified violation, as a set of trained models.
+
+found = isonomy.frontier(people, alphas=(0.0, 0.3, 1.0, 3.0))
+found.table                    # accuracy and certified mean violation of each model, and who is dominated
+found.best(epsilon=0.02)       # the most accurate model that is certified at epsilon
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.networks import Network
+from isonomy.population import Population
+from isonomy.training.estimators import FairClassifier
+
+Measure = Callable[[FairClassifier, Population], float]
+"""A certified upper bound of the violation of a model on a population."""
+
+ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Models along alpha. ``table`` has a row for each: ``alpha, accuracy, balanced_accuracy, upper, classes, pareto``.
+
+    ``classes`` is how many classes the model gives at all: 1 is a collapse. ``pareto`` marks the models that no other
+    one beats in both accuracy and upper.
+    """
+
+    table: pd.DataFrame
+    models: tuple[FairClassifier, ...]
+
+    @property
+    def pareto(self) -> pd.DataFrame:
+        """The undominated models, by upper."""
+        return self.table[self.table["pareto"]].sort_values("upper")
+
+    def best(self, epsilon: float) -> FairClassifier:
+        """The most accurate model whose certified violation is at most epsilon."""
+        certified = self.table[self.table["upper"] <= epsilon]
+        if not len(certified):
+            least = self.table["upper"].min()
+            raise ParameterError(
+                f"No model is certified at epsilon = {epsilon:g}, the smallest upper bound is {least:.4g}: "
+                "train with larger 'alphas'."
+            )
+        return self.models[int(np.asarray(certified["accuracy"].idxmax()))]
+
+    def __repr__(self) -> str:
+        return f"Frontier of {len(self.models)} models\n{self.table.to_string(float_format='%.4f')}"
+
+
+def frontier(
+    people: Population,
+    alphas: Sequence[float] = ALPHAS,
+    *,
+    model: FairClassifier | None = None,
+    judged_on: Population | None = None,
+    measure: Measure | None = None,
+    **parameters: Any,
+) -> Frontier:
+    """Train along alpha on the training split and judge each model by accuracy and certified violation.
+
+    ``model`` (or ``parameters`` of a :class:`FairClassifier`) says how to train. Models are judged on ``judged_on``, by
+    default people's test split; when the choice among them shall itself be judged, hand over rows that neither training
+    nor the final test uses. ``measure`` gives the certified upper bound, by default the mean local one of the tight
+    tier.
+    """
+    if not isinstance(people, Population):
+        raise ParameterError(template("people", "a Population", type(people).__name__))
+    if not len(alphas) or not all(np.isfinite(alpha) and alpha >= 0 for alpha in alphas):
+        raise ParameterError(template("alphas", "at least one finite number >= 0", tuple(alphas)))
+    held_out = people.test if judged_on is None else judged_on
+    if held_out.y is None:
+        raise DataError(f"The population {held_out.schema.name!r} has no labels to judge accuracy by.")
+    models, rows = [], []
+    for alpha in alphas:
+        trained = FairClassifier() if model is None else FairClassifier(**model.get_params(deep=False))
+        trained.set_params(**parameters, alpha=alpha).fit(people)
+        models.append(trained)
+        rows.append({"alpha": alpha, **scores(trained.network_, held_out)})
+        rows[-1]["upper"] = (measure or mean_local)(trained, held_out)
+    table = pd.DataFrame(rows)
+    table["pareto"] = _undominated(table["accuracy"].to_numpy(), table["upper"].to_numpy())
+    return Frontier(table, tuple(models))
+
+
+def mean_local(model: FairClassifier, people: Population) -> float:
+    """The certified mean local violation of the tight tier."""
+    return model.certify_local(people, attack=False).mean_upper
+
+
+def scores(network: Network, people: Population) -> dict[str, float]:
+    """Accuracy, balanced accuracy, and how many classes are given at all."""
+    given, weights = network(people.x).argmax(axis=1), people.weights
+    right = given == people.y
+    each = [np.average(right[people.y == c], weights=weights[people.y == c]) for c in np.unique(np.asarray(people.y))]
+    return {
+        "accuracy": float(np.average(right, weights=weights)),
+        "balanced_accuracy": float(np.mean(each)),
+        "classes": len(np.unique(given)),
+    }
+
+
+def _undominated(accuracy: np.ndarray[Any, Any], upper: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    better = (accuracy[:, None] >= accuracy) & (upper[:, None] <= upper)
+    strictly = (accuracy[:, None] > accuracy) | (upper[:, None] < upper)
+    return ~np.asarray((better & strictly).any(axis=0))

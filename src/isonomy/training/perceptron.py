@@ -1,0 +1,93 @@
+"""The network that is trained: affine layers with ReLU between them, in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isonomy.errors import NetworkError
+from isonomy.networks import Activation, Affine, Network, simplify
+from isonomy.networks import Head as NetworkHead
+from isonomy.training.gaps import run
+from isonomy.training.reach import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Perceptron:
+    """Weights and biases as leaf tensors, and the coordinates of an individual that the first layer reads."""
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
+    reads: IntArray
+    width: int  # coordinates of an individual, read or not
+
+    @classmethod
+    def fresh(
+        cls, reads: IntArray, width: int, hidden: Sequence[int], outputs: int, generator: torch.Generator
+    ) -> Perceptron:
+        """Uniform weights within ``1/sqrt(inputs)``, as ``torch.nn.Linear`` has them."""
+        sizes = [len(reads), *hidden, outputs]
+        layers = []
+        for inputs, units in pairwise(sizes):
+            limit = 1 / math.sqrt(max(inputs, 1))
+            weight = torch.empty(units, inputs).uniform_(-limit, limit, generator=generator)
+            bias = torch.empty(units).uniform_(-limit, limit, generator=generator)
+            layers.append((weight.requires_grad_(), bias.requires_grad_()))
+        return cls(tuple(layers), reads, width)
+
+    @classmethod
+    def of_network(cls, network: Network) -> Perceptron:
+        """The layers of a network that is a chain of affine and ReLU nodes after simplification."""
+        layers: list[tuple[Tensor, Tensor]] = []
+        nodes = simplify(network.graph).nodes
+        for i, node in enumerate(nodes[1:], 1):
+            affine = isinstance(node.op, Affine)
+            if node.inputs != (i - 1,) or affine != (i % 2 == 1) or not (affine or node.op == Activation("relu")):
+                raise NetworkError(
+                    f"'{network.name}' is not a chain of affine layers with ReLU between them (node '{node.name}'): "
+                    "only such networks can be trained further."
+                )
+            if isinstance(node.op, Affine):
+                parts = (node.op.weight.to(torch.float32), node.op.bias.to(torch.float32))
+                layers.append((parts[0].clone().requires_grad_(), parts[1].clone().requires_grad_()))
+        if len(nodes) % 2:
+            raise NetworkError(f"'{network.name}' must end in an affine layer before its head.")
+        return cls(tuple(layers), np.arange(network.input_width), network.input_width)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All tensors that are trained, in a fixed order."""
+        return [tensor for layer in self.layers for tensor in layer]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Raw outputs at individuals (n, read)."""
+        return run(self.layers, x)[-1]
+
+    def copy_state(self) -> list[Tensor]:
+        """The present values of all parameters."""
+        return [tensor.detach().clone() for tensor in self.parameters]
+
+    def load_state(self, state: Sequence[Tensor]) -> None:
+        """Put values back."""
+        with torch.no_grad():
+            for tensor, value in zip(self.parameters, state, strict=True):
+                tensor.copy_(value)
+
+    def network(self, head: NetworkHead, name: str, origin: float = 0.0, unit: float = 1.0) -> Network:
+        """What is judged: it reads all coordinates, with zero weights for those that training left out.
+
+        Raw outputs are ``origin + unit`` times those of the layers. Weights are float32 numbers, so that a float32
+        file holds exactly this network.
+        """
+        weights = [weight.detach().clone() for weight, _ in self.layers]
+        biases = [bias.detach().clone() for _, bias in self.layers]
+        full = torch.zeros(len(weights[0]), self.width)
+        full[:, torch.from_numpy(self.reads)] = weights[0]
+        weights[0] = full
+        weights[-1], biases[-1] = weights[-1] * unit, biases[-1] * unit + origin
+        return Network.from_layers(weights, biases, head=head, name=name)

@@ -1,0 +1,158 @@
+"""Repair: fine-tune a trained network until it is certified at epsilon, changing its predictions as little as possible.
+
+The loss is the divergence from the original predictions plus ``alpha`` times the bound of the local violation. Rounds
+with a growing alpha go on from the last weights; the first round whose network is certified ends the repair.
+
+**Soundness.** The trainer's bound only steers. What is promised, ``certificate.mean_upper <= epsilon``, is what
+:func:`isonomy.certify_local` proved of the network that is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from isonomy.certificates import LocalCertificate, certify_local
+from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.networks import Affine, Network
+from isonomy.population import Population
+from isonomy.progress import Progress, shown
+from isonomy.similarity import Metric, SensitiveSubspace
+from isonomy.training.fitting import Similar
+from isonomy.training.gaps import Head
+from isonomy.training.perceptron import Perceptron
+from isonomy.training.schedule import Ramp
+from isonomy.training.trainer import Plan, Table, Trainer
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """The repaired network, its certificate on the rows it was judged on, and what changed.
+
+    ``agreement`` is the share of these rows that keep their decision, ``change`` the mean largest change of what they
+    receive. ``reached`` says whether the certificate is at most epsilon; otherwise this is the fairest network found.
+    """
+
+    network: Network
+    certificate: LocalCertificate
+    epsilon: float
+    agreement: float
+    change: float
+    alpha: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the certified mean violation is at most epsilon."""
+        return self.certificate.mean_upper <= self.epsilon
+
+
+def repair(
+    network: Network,
+    people: Population,
+    epsilon: float,
+    *,
+    metric: Metric | None = None,
+    delta: float = 0.05,
+    judged_on: Population | None = None,
+    rounds: int = 8,
+    epochs: int = 3,
+    alpha: float = 0.3,
+    growth: float = 2.0,
+    learning_rate: float = 5e-4,
+    batch_size: int = 256,
+    random_state: int = 0,
+    progress: Progress | Literal["auto"] | None = "auto",
+) -> Repair:
+    """Fine-tune ``network`` (affine layers and ReLU) on the training split until its certificate is at most epsilon.
+
+    No labels are needed: the original predictions are what is kept. The certificate is that of the mean local violation
+    on ``judged_on``, by default the test split (the people themselves when they are a training split).
+    """
+    if not (np.isfinite(epsilon) and epsilon > 0):
+        raise ParameterError(template("epsilon", "a finite number > 0", epsilon))
+    if rounds < 1 or epochs < 1:
+        raise ParameterError(template("rounds", "whole numbers >= 1, as 'epochs'", (rounds, epochs)))
+    train = people.train if people.split == "all" else people
+    judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
+    seen = np.flatnonzero(people.schema.seen_coordinates)
+    if network.input_width == len(seen) < people.schema.width:
+        network = network.adapted(Affine.selection(seen.tolist(), people.schema.width))
+    if network.input_width != people.schema.width:
+        raise NetworkError(
+            f"'{network.name}' reads {network.input_width} numbers, but the individuals have {people.schema.width} "
+            "coordinates: put an adapter in front of it."
+        )
+    head = _head(network)
+    similarity = SensitiveSubspace.fit(train) if metric is None else metric
+    perceptron = _reading(Perceptron.of_network(network))
+    setting = Similar(similarity, train.domain, "l2", 1.0, "relational").setting(head, perceptron.reads, train.x, delta)
+    x = torch.from_numpy(np.array(train.x[:, perceptron.reads], dtype=np.float32))
+    weight = torch.from_numpy(np.array(train.weights / train.weights.mean(), dtype=np.float32))
+    original = Perceptron(
+        tuple((w.detach().clone(), b.detach().clone()) for w, b in perceptron.layers),
+        perceptron.reads,
+        perceptron.width,
+    )
+    table = Table(x, torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32), weight)
+    generator = torch.Generator().manual_seed(random_state)
+
+    def drift(rows: Tensor, outputs: Tensor) -> Tensor:
+        """How far outputs are from the original ones."""
+        with torch.no_grad():
+            kept = original(rows)
+        if not head.classes:
+            return (outputs - kept).square().mean()
+        return functional.kl_div(outputs.log_softmax(1), kept.log_softmax(1), log_target=True, reduction="batchmean")
+
+    def certified(candidate: Network) -> LocalCertificate:
+        return certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
+
+    best = _result(network, network, certified(network), epsilon, judged, 0.0)
+    with shown("Repairing", progress) as tick:
+        for step in range(rounds):
+            if best.reached:
+                break
+            strength = alpha * growth**step
+            plan = Plan(
+                "f-ibp", delta, 0.0, strength, (), epochs, batch_size, learning_rate, 0.0, 1,
+                Ramp(0, 0), Ramp(0, 0), Ramp(0, 0), None, 0.0,
+            )  # fmt: skip
+            Trainer(perceptron, plan, setting, generator, extra=drift).fit(table)
+            candidate = perceptron.network(network.head, f"{network.name}, repaired")
+            found = _result(network, candidate, certified(candidate), epsilon, judged, strength)
+            if found.certificate.mean_upper < best.certificate.mean_upper:
+                best = found
+            tick(step + 1, rounds)
+    return best
+
+
+def _result(
+    before: Network, after: Network, certificate: LocalCertificate, epsilon: float, judged: Population, alpha: float
+) -> Repair:
+    old, new = before(judged.x), after(judged.x)
+    same = old.argmax(axis=1) == new.argmax(axis=1) if before.head != "regression" else np.ones(len(old), dtype=bool)
+    weights = judged.weights
+    agreement = float(np.average(same, weights=weights))
+    change = float(np.average(np.abs(old - new).max(axis=1), weights=weights))
+    return Repair(after, certificate, epsilon, agreement, change, alpha)
+
+
+def _head(network: Network) -> Head:
+    if network.head == "softmax":
+        return Head(network.classes)
+    if network.head == "regression":
+        return Head(0)
+    raise NetworkError(f"'{network.name}' ends in a sigmoid; repair takes networks with a softmax or regression head.")
+
+
+def _reading(perceptron: Perceptron) -> Perceptron:
+    """The same perceptron on the coordinates that it reads at all, so that it never begins to read another."""
+    (weight, bias), *rest = perceptron.layers
+    reads = np.flatnonzero((weight.detach() != 0).any(0).numpy()).astype(np.int64)
+    first = weight.detach()[:, torch.from_numpy(reads)].clone().requires_grad_()
+    return Perceptron(((first, bias), *rest), reads, perceptron.width)

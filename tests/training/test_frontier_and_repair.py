@@ -1,0 +1,72 @@
+"""The trade-off and the repair: their promises are those of certificates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import isonomy
+from isonomy.errors import NetworkError, ParameterError
+from isonomy.networks import Network
+from isonomy.training import FairClassifier, frontier, repair
+
+QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
+
+
+@pytest.fixture(scope="module")
+def german() -> isonomy.Population:
+    return isonomy.load_population("german")
+
+
+def test_the_frontier_and_the_best_model_certified(german: isonomy.Population) -> None:
+    some = german.test[:30]
+    found = frontier(german, (0.0, 0.1, 0.5), judged_on=some, method="f-ibp", **QUICK)
+    table = found.table
+    assert list(table["alpha"]) == [0.0, 0.1, 0.5]
+    assert table["upper"].is_monotonic_decreasing
+    for row, model in zip(table.itertuples(), found.models, strict=True):
+        assert row.accuracy == pytest.approx((model.predict(some) == some.y).mean())
+        beaten = (table["accuracy"] >= row.accuracy) & (table["upper"] <= row.upper)
+        beaten &= (table["accuracy"] > row.accuracy) | (table["upper"] < row.upper)
+        assert row.pareto == (not beaten.any())
+    epsilon = float(table["upper"].iloc[1])
+    best = found.best(epsilon)
+    assert best.certify_local(some, attack=False).mean_upper <= epsilon
+    assert (best.predict(some) == some.y).mean() == table["accuracy"][table["upper"] <= epsilon].max()
+    with pytest.raises(ParameterError, match="larger 'alphas'"):
+        found.best(0.0)
+    with pytest.raises(ParameterError, match="'alphas'"):
+        frontier(german, ())
+
+
+def test_repair_reaches_epsilon_and_keeps_most_decisions(german: isonomy.Population) -> None:
+    plain = FairClassifier("sgd", **QUICK).fit(german)
+    some = german.test[:30]
+    before = plain.certify_local(some, attack=False).mean_upper
+    found = repair(
+        plain.network_, german, before / 2, metric=plain.metric_, judged_on=some, batch_size=32, progress=None
+    )
+    assert found.reached
+    again = isonomy.certify_local(found.network, some, plain.metric_, 0.05, attack=False, progress=None)
+    assert again.mean_upper == found.certificate.mean_upper <= before / 2
+    same = found.network(some.x).argmax(axis=1) == plain.network_(some.x).argmax(axis=1)
+    assert found.agreement == pytest.approx(same.mean())
+    assert found.agreement > 0.85
+    assert found.network.hash() != plain.network_.hash()
+
+
+def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population) -> None:
+    plain = FairClassifier("sgd", **QUICK | {"epochs": 1}).fit(german)
+    found = repair(plain.network_, german, 1.0, metric=plain.metric_, judged_on=german.test[:5], progress=None)
+    assert found.reached
+    assert found.change == 0
+    assert found.network is plain.network_
+
+
+def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None:
+    width = german.schema.width
+    bent = Network.from_layers([np.ones((3, width)), np.ones((2, 3))], [np.zeros(3), np.zeros(2)], activation="tanh")
+    with pytest.raises(NetworkError, match="chain of affine layers"):
+        repair(bent, german, 0.1)
+    with pytest.raises(ParameterError, match="'epsilon'"):
+        repair(bent, german, 0.0)

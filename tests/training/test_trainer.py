@@ -1,0 +1,177 @@
+"""What happens on the way: schedules, early stopping, checkpoints, NaN, the search for a learning rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_moons
+
+from isonomy.errors import FileError, NotANumberError, ParameterError
+from isonomy.population import Domain
+from isonomy.training import FairClassifier
+from isonomy.training import fitting as fitting_module
+from isonomy.training.checkpoint import save_state
+from isonomy.training.gaps import Head
+from isonomy.training.penalties import Setting, _within_budget, ascended, dual
+from isonomy.training.reach import shift_reach
+from isonomy.training.schedule import Ramp, cooled
+
+QUICK = {"hidden": (16, 16), "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
+
+
+def moons() -> tuple[np.ndarray, np.ndarray]:
+    return make_moons(200, noise=0.1, random_state=0)
+
+
+class Killed(BaseException):
+    """Nothing catches this, like a signal."""
+
+
+@pytest.mark.parametrize("method", ["sensr", "l-dif", "u-dif"])
+@pytest.mark.parametrize("stop", [1, 4])
+def test_a_killed_training_resumes_to_the_same_weights(method: str, stop: int, tmp_path: Path) -> None:
+    parameters = QUICK | {"method": method, "validation": 0.2, "patience": 5}
+    whole = FairClassifier(**parameters).fit(*moons())
+
+    def kill(done: int, total: int) -> None:
+        if done == stop:
+            raise Killed
+
+    path = tmp_path / "training.pt"
+    with pytest.raises(Killed):
+        FairClassifier(**parameters | {"checkpoint": path, "progress": kill}).fit(*moons())
+    seen: list[int] = []
+    resumed = FairClassifier(
+        **parameters | {"checkpoint": path, "progress": lambda done, total: seen.append(done)}
+    ).fit(*moons())
+    assert seen == list(range(stop + 1, 7))
+    assert resumed.network_.hash() == whole.network_.hash()
+    keys = set(whole.history_[0]) - {"seconds"}
+    assert [[a[key] for key in keys] for a in resumed.history_] == [[a[key] for key in keys] for a in whole.history_]
+    assert [each.name for each in tmp_path.iterdir()] == ["training.pt"]
+
+
+def test_a_write_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, x, y = tmp_path / "training.pt", *moons()
+    FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
+    before = path.read_bytes()
+
+    def half(content: object, file: object) -> None:
+        file.write(b"half")  # type: ignore[attr-defined]
+        raise Killed
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(Killed):
+        save_state(path, "other", {})
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["training.pt"]
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    path, (x, y) = tmp_path / "training.pt", moons()
+    FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
+    for other in ({"delta": 0.1}, {"random_state": 1}, {"hidden": (16, 8)}):
+        with pytest.raises(ParameterError, match="other data or parameters"):
+            FairClassifier(**QUICK | {"checkpoint": path} | other).fit(x, y)
+    with pytest.raises(ParameterError, match="other data or parameters"):
+        FairClassifier(**QUICK | {"checkpoint": path}).fit(x + 0.1, y)
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(FileError, match="not a checkpoint"):
+        FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
+
+
+def test_a_nan_says_where() -> None:
+    x, y = moons()
+    with pytest.raises(NotANumberError, match=r"Epoch 1, batch \d+ of 7: the error is (nan|inf)"):
+        FairClassifier("sgd", **QUICK | {"learning_rate": 1e30}).fit(x, y)
+
+
+def test_training_stops_when_the_objective_no_longer_improves() -> None:
+    x, _ = moons()
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, len(x))  # nothing to learn: held-out rows get worse
+    model = FairClassifier(
+        "f-ibp", alpha=0.01, validation=0.3, patience=3, **QUICK | {"epochs": 60, "learning_rate": 2e-2}
+    ).fit(x, labels)
+    scores = [record["validation_objective"] for record in model.history_]
+    counted = scores[24 - 1 :]  # the ramp of alpha ends at 0.4 * 60
+    assert len(scores) < 60
+    assert len(counted) - 1 - int(np.argmin(counted)) == 3
+    last = model.history_[-1]
+    assert last["validation_objective"] == pytest.approx(last["validation_error"] + 0.01 * last["validation_penalty"])
+
+
+def test_schedules() -> None:
+    ramp = Ramp(2, 4)
+    assert [ramp(epoch) for epoch in (0, 2, 3, 4, 9)] == [0, 0, 0.5, 1, 1]
+    assert Ramp(0, 0)(0) == 1
+    assert [cooled(share) for share in (0, 0.4, 0.75)] == [1, 1, 0.5]
+    with pytest.raises(ParameterError):
+        Ramp(3, 2)
+    parameters = QUICK | {"alpha": 2.0, "alpha_ramp": (0.5, 1.0), "delta_ramp": (0.0, 0.5), "gamma_ramp": (0.0, 1.0)}
+    history = FairClassifier(**parameters).fit(*moons()).history_
+    assert [record["alpha"] for record in history] == pytest.approx([0, 0, 0, 2 / 3, 4 / 3, 2])
+    assert history[0]["delta"] == pytest.approx(0.05 / 3)
+    assert history[-1]["gamma"] == pytest.approx(0.1)
+
+
+def test_the_learning_rate_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(fitting_module.RATES) == 20
+    monkeypatch.setattr(fitting_module, "RATES", (1e-6, 1e-2, 1e20))
+    x, y = moons()
+    with pytest.raises(NotANumberError):
+        FairClassifier("sgd", **QUICK | {"learning_rate": 1e20}).fit(x, y)
+    model = FairClassifier("sgd", **QUICK | {"learning_rate": "search"}).fit(x, y)
+    assert model.learning_rate_ == 1e-2
+    assert model.score(x, y) > 0.8
+
+
+def shifts(order: float) -> Setting:
+    reach = shift_reach("l2", Domain.unbounded(3), np.arange(3))
+    edge = torch.full((3,), torch.inf)
+    return Setting(Head(2), reach, reach, "relational", order, torch.eye(3), 2.0, -edge, edge)
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0, np.inf])
+def test_shifts_keep_to_the_budget(order: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    setting, x = shifts(order), torch.randn(40, 3, generator=generator)
+    layers = [
+        (torch.randn(units, inputs, generator=generator), torch.zeros(units)) for units, inputs in ((8, 3), (2, 8))
+    ]
+    moved = ascended(layers, x, 0.05, 0.1, setting, 4, generator)
+    cost = (moved - x).norm(dim=1)
+    spent = cost.max() if order == np.inf else cost.pow(order).mean().pow(1 / order)
+    assert 0.04 < float(spent) <= 0.1 * (1 + 1e-5)
+    before, after = (setting.local(layers, each, None, 0.05).mean() for each in (x, moved))
+    assert after > before
+
+
+def test_order_one_projects_on_the_simplex() -> None:
+    """The nearest point within the budget, by brute force over a grid."""
+    shift = torch.tensor([[3.0, 0, 0], [1.0, 0, 0], [0.2, 0, 0]])
+    found = _within_budget(shift, 0.5, shifts(1.0))[:, 0].numpy()
+    grid = np.linspace(0, 1.5, 61)
+    points = np.array([(a, b, c) for a in grid for b in grid for c in grid if a + b + c <= 1.5 + 1e-9])
+    nearest = points[((points - [3.0, 1.0, 0.2]) ** 2).sum(1).argmin()]
+    np.testing.assert_allclose(found, nearest, atol=0.03)
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_the_dual_is_above_every_allocation_and_touches_the_best(order: float) -> None:
+    """All allocations by enumeration, all multipliers by a grid; one individual cannot be split, which is the gap."""
+    rng = np.random.default_rng(0)
+    n, radii, gamma = 5, (0.0, 0.3, 0.9), 0.35
+    profile = np.sort(rng.uniform(size=(3, n)), axis=0)
+    best = 0.0
+    for choice in np.ndindex(*(3,) * n):
+        if np.mean([radii[k] ** order for k in choice]) <= gamma**order:
+            best = max(best, np.mean([profile[k, i] for i, k in enumerate(choice)]))
+    found = float(dual([torch.tensor(row, dtype=torch.float32) for row in profile], radii, gamma, order, torch.ones(n)))
+    costs, prices = np.array(radii) ** order, np.linspace(0, 10, 20_001)
+    gains = (profile[None] - prices[:, None, None] * costs[:, None]).max(axis=1).mean(axis=1)
+    assert found == pytest.approx((prices * gamma**order + gains).min(), abs=1e-3)
+    assert best - 1e-6 <= found <= best + np.ptp(profile, axis=0).max() / n + 1e-6
