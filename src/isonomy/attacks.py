@@ -59,14 +59,14 @@ def attack(graph: Graph, ends: Ends, similarity: Similarity, x: FloatArray, effo
         regions, anchors = regions[inside], anchors[torch.from_numpy(inside)]
         # Changing categories alone is often the worst that can happen: try every branch as it stands.
         judge.consider(regions.owner, (regions.centre + anchors).numpy())
-        for targets in range(_targets(ends)):
+        for target in range(targets(ends)):
             for sign in (1.0, -1.0):
-                chosen = _most_promising(graph, ends, regions, anchors, targets, sign, effort.branches)
+                chosen = _most_promising(graph, ends, regions, anchors, target, sign, effort.branches)
                 some, base = regions[chosen], anchors[torch.from_numpy(chosen)]
                 for start in range(0, len(some), ROWS):
                     part = slice(start, start + ROWS)
                     for restart in range(1 + effort.restarts):
-                        finds = _ascend(graph, ends, some[part], base[part], targets, sign, effort, restart, generator)
+                        finds = _ascend(graph, ends, some[part], base[part], target, sign, effort, restart, generator)
                         for y in as_individuals(similarity, some[part], base[part], finds):
                             judge.consider(some.owner[part], y)
     return judge.finds()
@@ -120,7 +120,7 @@ class Judge:
         finite = torch.isfinite(margins).all(1).numpy()  # a run that overflows shows nothing
         owner, y, margins = owner[finite], y[finite], margins[torch.from_numpy(finite)]
         best = [np.zeros(0, dtype=np.int64)]
-        for target in range(_targets(self.ends)):
+        for target in range(targets(self.ends)):
             score = _score(margins, self.ends, target).numpy()
             best += [_last_of_each(owner, score), _last_of_each(owner, -score)]
         chosen = np.unique(np.concatenate(best))
@@ -146,7 +146,8 @@ def _last_of_each(owner: NDArray[np.int64], value: FloatArray) -> NDArray[np.int
     return top
 
 
-def _targets(ends: Ends) -> int:
+def targets(ends: Ends) -> int:
+    """How many outputs have to be searched: of two probabilities one says all."""
     return 1 if ends.head == "softmax" and ends.classes == 2 else ends.classes
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down
-from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back
+from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back, targets
 from isonomy.bounds.ends import Ends
 from isonomy.certificates.dual import allocate, power_lower, power_upper
 from isonomy.certificates.moving import Moving
@@ -96,7 +96,7 @@ class WorstCase:
 
     @property
     def transport(self) -> float:
-        """The Wasserstein cost of the plan that made it, an upper bound of its distance."""
+        """The Wasserstein cost of the plan that made it, in plain arithmetic; its distance is at most that."""
         if math.isinf(self.order):
             return float(self.points.cost.max(initial=0.0))
         spent = float((self.masses / self.total) @ self.points.cost**self.order)
@@ -153,7 +153,7 @@ def _surroundings(moving: Moving, rows: IntArray, radius: float, effort: Effort)
             between = _first_of_each(between)
             some, start = near[between.owner], anchors[torch.from_numpy(between.owner)]
             change = between.centre - torch.from_numpy(base[between.owner])
-            for target, sign in itertools.product(range(_targets(moving.ends)), (1.0, -1.0)):
+            for target, sign in itertools.product(range(targets(moving.ends)), (1.0, -1.0)):
                 value, moves = _ascend(moving, some, start, between, change, target, sign, effort, generator)
                 for z in as_individuals(ball, some, start, moves):
                     better = (value > best[some.owner]) & (ball.metric.distance_upper(x[some.owner], z) <= radius)
@@ -179,10 +179,6 @@ def _first_of_each(between: Regions) -> Regions:
     """One choice of categories for the other person: the first, since the attack that follows looks at all."""
     _, first = np.unique(between.owner, return_index=True)
     return between[first]
-
-
-def _targets(ends: Ends) -> int:
-    return 1 if ends.classes <= 2 else ends.classes
 
 
 def _ascend(

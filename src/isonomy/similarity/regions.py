@@ -132,7 +132,8 @@ class Similarity:
             return self._unbounded(x, None), everywhere
         if self.domain.kind == "relaxed":
             return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
-        if regions.sets.blocks:  # categories that were not listed: the whole region stands for its part
+        if bool((regions.sets.extent[:, torch.from_numpy(~self.domain.numeric)] > 0).any()):
+            # Categories that were not listed, flags included: the whole region stands for its part.
             return regions.sets, everywhere
         low, high = self._ranges(x, None)
         return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre.numpy(), ())
