@@ -233,7 +233,8 @@ def _search_radii(gamma: float, order: float, diameter: float) -> list[float]:
         return []
     if math.isinf(order):
         return [gamma]
-    return [radius for k in range(-1, 6) if (radius := gamma * 2.0**k) <= diameter]
+    # Somebody may be worth a long way while the others stay where they are.
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= diameter]
 
 
 def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: float | None) -> str:
