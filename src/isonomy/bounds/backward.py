@@ -38,7 +38,7 @@ class Backward:
 
     ``lines(k, mode)`` are the lines of activation ``k``, ``reach(k)`` (regions,) bounds the 2-norm of its moves (and of
     what a float run rounds there), ``cost`` is filled by the owner for affine layers and activations as they are met.
-    ``single(i)``, where given, is the weight of an affine node in float32, for passes that may lose a few parts in 10⁵.
+    ``single(i)``, where given, is the weight of an affine node in float32, for passes that may lose a few parts in 10⁴.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ carries the run itself (``point``) and, for every ``y`` of the region,
 The first layer is exact: its moves are the support function of ``V`` at the rows of ``W``, never those of a box
 around ``V``. A ReLU with pre-activation ``z`` turns a move ``d`` into ``max(d, −z) − max(0, −z)``, so moves stay
 small numbers however large the activations are. That is why they can be carried in float32, at half the price,
-without the result losing more than a few parts in 10⁵ of itself, while the run stays in float64.
+without the result losing a thousandth of itself, while the run stays in float64.
 
 **Soundness.** ``spread`` holds, beside the moves, every rounding error. For an affine layer of ``n`` inputs: the
 run errs by ``γ_n ‖W_i‖‖point‖`` (Cauchy and Schwarz, so one extra column of the product), ``W shift`` by
