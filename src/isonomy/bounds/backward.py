@@ -330,11 +330,12 @@ class _Landing:
         sets = self.ground.sets
         weight, cost = self.ground.columns(op, UNIT32)
         self.total = (c @ weight).double()
+        # Columns of the layer may themselves be too small for float32, whatever the size of c.
         floor = torch.full((1, weight.shape[1]), FLOOR, dtype=torch.float64)
         if self.ground.folds:
-            self.doubt = (size + FLOOR) * cost + sets.folded_support(floor)
+            self.doubt = (size + FLOOR) * cost + (1 + size) * sets.folded_support(floor)
         else:
-            self.doubt = (size + FLOOR)[:, None] * cost + floor
+            self.doubt = (size + FLOOR)[:, None] * cost + (1 + size)[:, None] * floor
 
     def support(self, owner: Owner, sets: Shape, negative: bool = False) -> Tensor:
         """The largest value of the landed coefficients over ``sets``, the regions themselves or parts of them."""

@@ -50,9 +50,9 @@ class Gap:
 class Relational:
     """A graph made ready for the relational tier."""
 
-    def __init__(self, graph: Graph, *, float32_run: bool = False) -> None:
+    def __init__(self, graph: Graph, *, float32_run: bool = False, original: Graph | None = None) -> None:
         self.graph = graph
-        self.linear = Linear(graph, float32_run=float32_run)
+        self.linear = Linear(graph, float32_run=float32_run, original=original)
 
     def compare(self, centre: Tensor, near: Shape, far: Shape, between: Shape) -> Gap:
         """Bound outputs at ``z`` in ``centre + near`` and ``y`` in ``centre + far``, and between the two.

@@ -124,7 +124,8 @@ class Moving:
     @cached_property
     def relational(self) -> Relational:
         """The bounds behind it all."""
-        return Relational(self.question.network.margins, float32_run=self.float32_run)
+        network = self.question.network
+        return Relational(network.margins, float32_run=self.float32_run, original=network.graph)
 
     @cached_property
     def reach(self) -> Similarity:
@@ -203,7 +204,8 @@ class Moving:
 def _holds_nothing(sets: ConvexSets) -> bool:
     """Can everybody be compared with themselves: is no move at all in every set?"""
     around = bool(((sets.low <= 0) & (sets.high >= 0)).all())
-    return around and bool((torch.linalg.vector_norm(sets.offset, sets.order, dim=1) <= sets.radius).all())
+    norm = torch.linalg.vector_norm(sets.offset, sets.order, dim=1) * (1 + 1e-9)  # certainly, also after rounding
+    return around and bool((norm <= sets.radius).all())
 
 
 def _moved(sets: ConvexSets, shift: Tensor) -> ConvexSets:
