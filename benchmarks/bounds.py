@@ -71,6 +71,19 @@ def speed(sizes: list[int], n: int, tier: str, repeats: int) -> None:
     spread = rng.normal(size=(sizes[0], sizes[0])) / 10
     metric = isonomy.Mahalanobis(np.eye(sizes[0]) + spread @ spread.T)
     x = 0.3 * rng.normal(size=(n, sizes[0]))
+    compare(network, layers, metric, x, tier, repeats, " → ".join(map(str, sizes)))
+
+
+def compare(
+    network: isonomy.Network,
+    layers: list[tuple[torch.Tensor, torch.Tensor]],
+    metric: isonomy.Metric,
+    x: np.ndarray,
+    tier: str,
+    repeats: int,
+    name: str,
+) -> None:
+    """Alternating runs of a tier and of plain products over the same chunks."""
     chunks = torch.from_numpy(x).split(chunk_rows(network.margins, tier))
 
     def ours() -> None:
@@ -85,9 +98,8 @@ def speed(sizes: list[int], n: int, tier: str, repeats: int) -> None:
         theirs()  # wakes torch's own threads, which ours had set aside
         ratios.append(took / seconds(theirs))
     ratios = ratios[1:]
-    name = " → ".join(map(str, sizes))
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
-    say(f"| {tier} | {name} | {n:,} | {middle:.2f} | {low:.2f} to {high:.2f} |")
+    say(f"| {tier} | {name} | {len(x):,} | {middle:.2f} | {low:.2f} to {high:.2f} |")
 
 
 def fixed_centre(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
@@ -105,6 +117,26 @@ def fixed_centre(network: isonomy.Network, people: isonomy.Population, metric: i
                 if tier == "tight":
                     attack, ratio = found.mean_lower, found.mean_upper / found.mean_lower
             say(f"| {delta} | {domain} | {attack:.4f} | " + " | ".join(cells) + f" | {ratio:.3f} |")
+
+
+def exact(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
+    """How far branch and bound gets below the tight tier within so many times its time."""
+    say("| δ | attack | tight | exact within 10 times the time | within 100 times |")
+    say("|---|---|---|---|---|")
+    x = people.test.x[:n]
+    for delta in (0.02, 0.05):
+        lower = isonomy.certify_local(network, x, metric, delta, effort=STRONG, progress=None).mean_lower
+
+        def tight(delta: float = delta) -> isonomy.LocalCertificate:
+            return isonomy.certify_local(network, x, metric, delta, attack=False, progress=None)
+
+        unit, cells = min(seconds(tight) for _ in range(3)), [f"{tight().mean_upper:.4f}"]
+        for times in (10, 100):
+            found = isonomy.certify_local(
+                network, x, metric, delta, tier="exact", time_limit=times * unit, attack=False, progress=None
+            )
+            cells.append(f"{found.mean_upper:.4f}")
+        say(f"| {delta} | {lower:.4f} | " + " | ".join(cells) + " |")
 
 
 def moving_centre(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
@@ -208,6 +240,17 @@ def main() -> None:
     say(f"{n} test individuals: mean upper bound (90th percentile) per tier.")
     say()
     fixed_centre(network, people, metric, n)
+    say()
+    say("Branch and bound on 20 of them, unbounded domain:")
+    say()
+    exact(network, people, metric, 20)
+    say()
+    say("Speed on this network, as above (the products are those of a random network of the same widths):")
+    say()
+    say("| tier | network | individuals | times the products | quartiles |")
+    say("|---|---|---|---|---|")
+    _, layers = random_network(np.random.default_rng(0), [people.x.shape[1], 256, 256, 2])
+    compare(network, layers, metric, np.array(people.test.x[:1000]), "tight", 3 if quick else 7, "Adult")
     say()
     say("With a centre that may move, unbounded domain:")
     say()
