@@ -62,8 +62,13 @@ class Ready:
 
     @property
     def kinks(self) -> list[int]:
-        """Activations whose neurons may have fixed signs."""
-        return [k for k, op in self.activations.items() if op.kind in KINKED]
+        """Activations whose neurons may have fixed signs.
+
+        Not those that read the input itself: backward passes end there, so that a multiplier would be left out. Cutting
+        the box fixes their signs.
+        """
+        nodes = self.interval.graph.nodes
+        return [k for k, op in self.activations.items() if op.kind in KINKED and nodes[k].inputs != (0,)]
 
     def base(self, sweep: Sweep) -> State:
         """What stays the same for all parts of a region."""
@@ -137,7 +142,7 @@ class Frame:
             op, point, value = self.ready.activations[k], self.base[f"point {k}"], self.base[f"value {k}"]
             unit = max(UNIT, self.ready.interval.run_unit or 0.0)
             known = chords(op, point, value, self.state[f"low {k}"], self.state[f"high {k}"], unit)
-            if op.kind == "relu":
+            if op.kind == "relu" and k in self.ready.kinks:
                 phase = self.state[f"phase {k}"]
                 slope = torch.where(phase == 0, known.slope_above, (phase > 0).double())
                 exact = torch.where(phase > 0, point - value, -value)  # one of the two is 0
