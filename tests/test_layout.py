@@ -30,7 +30,13 @@ ORDER = [
     "fairness",
     "shift",
     "training",
+    "engines",
+    "records",
+    "report",
     "audit",
+    "monitor",
+    "service",
+    "cli",
 ]
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

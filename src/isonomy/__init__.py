@@ -20,6 +20,7 @@ _WHERE = {
     "GlobalCertificate": "isonomy.certificates",
     "GroupFairness": "isonomy.fairness",
     "IsonomyError": "isonomy.errors",
+    "LargeCertificate": "isonomy.engines",
     "LocalCertificate": "isonomy.certificates",
     "Mahalanobis": "isonomy.similarity",
     "Metric": "isonomy.similarity",
@@ -28,7 +29,8 @@ _WHERE = {
     "Schema": "isonomy.population",
     "SensitiveSubspace": "isonomy.similarity",
     "WeightedLp": "isonomy.similarity",
-    "certify": "isonomy.certificates",
+    "certify": "isonomy.engines",
+    "certify_dataset": "isonomy.engines",
     "certify_everywhere": "isonomy.certificates",
     "certify_local": "isonomy.certificates",
     "check_predictions": "isonomy.networks",
@@ -54,6 +56,7 @@ __all__ = [
     "GlobalCertificate",
     "GroupFairness",
     "IsonomyError",
+    "LargeCertificate",
     "LocalCertificate",
     "Mahalanobis",
     "Metric",
@@ -64,6 +67,7 @@ __all__ = [
     "WeightedLp",
     "__version__",
     "certify",
+    "certify_dataset",
     "certify_everywhere",
     "certify_local",
     "check_predictions",
@@ -83,11 +87,11 @@ if TYPE_CHECKING:
         DistributionalCertificate,
         GlobalCertificate,
         LocalCertificate,
-        certify,
         certify_everywhere,
         certify_local,
     )
     from isonomy.datasets import load_population
+    from isonomy.engines import LargeCertificate, certify, certify_dataset
     from isonomy.errors import IsonomyError
     from isonomy.fairness import GroupFairness, group_fairness
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter

@@ -104,6 +104,8 @@ class Judge:
         if not len(owner):
             return
         owner, y = self._extremes(owner, y)
+        if not len(owner):
+            return
         low, high = self.at_x[0][owner], self.at_x[1][owner]
         at_y = margins_at(self.exact.enclose(torch.from_numpy(y), None))
         value = self.ends.attained((low, high), at_y).numpy()
@@ -119,6 +121,8 @@ class Judge:
             margins = self.exact.graph.evaluate(torch.from_numpy(np.ascontiguousarray(y)))
         finite = torch.isfinite(margins).all(1).numpy()  # a run that overflows shows nothing
         owner, y, margins = owner[finite], y[finite], margins[torch.from_numpy(finite)]
+        if not len(owner):
+            return owner, y
         best = [np.zeros(0, dtype=np.int64)]
         for target in range(targets(self.ends)):
             score = _score(margins, self.ends, target).numpy()
@@ -291,10 +295,10 @@ def as_individuals(similarity: Similarity, regions: Regions, anchors: Tensor, mo
     y = (regions.centre + anchors + (1 - 1e-9) * (moves - anchors)).numpy()
     y = np.clip(y, domain.low, domain.high)
     if domain.kind != "realizable" or not domain.integer.any():
-        return [y]
+        return [domain.filled(y)]
     # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.
     origin, unit = domain.origin[domain.integer], domain.unit[domain.integer]
     whole, start = y[:, domain.integer] * unit + origin, near[:, domain.integer] * unit + origin
     inward = y.copy()
     inward[:, domain.integer] = (np.where(whole > start, np.floor(whole + 1e-9), np.ceil(whole - 1e-9)) - origin) / unit
-    return [domain.snap(y), domain.snap(inward), domain.snap(near + 0.5 * (y - near))]
+    return [domain.filled(domain.snap(point)) for point in (y, inward, near + 0.5 * (y - near))]

@@ -312,3 +312,17 @@ def test_one_neuron_is_met_exactly(seed: int) -> None:
         and low.item() <= values.min().item() + 1e-12
     )
     assert high.item() == pytest.approx(values.max().item(), abs=1e-9) and high.item() >= values.max().item() - 1e-12
+
+
+def test_short_moves_beyond_a_distant_hinge() -> None:
+    """Regions that do not hold their centre, and a ReLU that they barely reach: what is 0 must not come out positive."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        point = -(10.0 ** rng.uniform(-3, 60))
+        high = -point * (1 + 2.0**-40 * rng.random())
+        low = high * rng.uniform(0.1, 1)
+        weight = torch.ones(1, 1, dtype=torch.float64)
+        network = Network.from_layers([weight, weight], [torch.zeros(1, dtype=torch.float64)] * 2, head="regression")
+        sets = ConvexSets.of_box(torch.tensor([[low]]).double(), torch.tensor([[high]]).double())
+        found = Interval(network.margins, working=torch.float64).enclose(torch.tensor([[point]]).double(), sets)
+        assert float(found.low) <= 0.0 <= float(found.high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.datasets import make_moons
 from sklearn.neural_network import MLPClassifier
 
 from isonomy import Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp, certify_local
+from isonomy.attacks import attack
 from isonomy.certificates import certify_everywhere
 from isonomy.errors import MetricError, NetworkError, ParameterError
 from isonomy.networks.network import Network
@@ -205,6 +207,9 @@ def test_what_cannot_be_certified_is_refused() -> None:
     metric = WeightedLp([1.0, 1.0])
     with pytest.raises(ParameterError, match="'domain' must have a finite range for every coordinate, and 'x0' has"):
         certify_everywhere(network, metric, 0.1, Domain.unbounded(2))
+    with pytest.raises(ParameterError, match="'domain' must have a finite range"):
+        # An unbounded domain with ranges: people beyond them are people too.
+        certify_everywhere(network, metric, 0.1, replace(box_domain([0, 0], [1, 1]), kind="unbounded"))
     with pytest.raises(ParameterError, match="'domain' must be a Domain"):
         certify_everywhere(network, metric, 0.1, "relaxed")  # type: ignore[arg-type]
     with pytest.raises(NetworkError, match="reads 2 numbers but the domain has 3"):
@@ -223,3 +228,34 @@ def test_a_schema_hides_what_the_model_does_not_see() -> None:
     network = Network.from_layers([np.zeros((2, WIDTH))], [np.zeros(2)])
     found = certify_everywhere(network, Counterparts.of(SCHEMA), 1.0, SCHEMA, time_limit=5, progress=None)
     assert found.upper <= 1e-9 and found.lower == 0.0
+
+
+def test_a_domain_of_nobody_can_be_shown() -> None:
+    """There is no whole number between 0.2 and 0.8."""
+    nobody = replace(box_domain([0.2, 0.0], [0.8, 1.0]), kind="realizable", integer=[True, False])
+    network = Network.from_layers([np.eye(2)], [np.zeros(2)])
+    found = certify_everywhere(network, WeightedLp([1.0, 1.0]), 0.1, nobody, time_limit=0.2, progress=None)
+    assert found.lower == 0.0 and "nobody was found" in str(found)
+
+
+def test_flags_of_the_relaxed_domain_are_tried_at_all_shares() -> None:
+    """Somebody whose share is half of the flag sees nothing of a kink at four fifths."""
+    domain = replace(box_domain([0.0, 0.0], [1.0, 1.0]), blocks=((1, 2),))
+    network = Network.from_layers([[[0.0, 1.0]], [[5.0]]], [[-0.8], [0.0]], head="sigmoid")
+    found = certify_everywhere(network, WeightedLp([1.0, 1.0]), 0.05, domain, time_limit=0, progress=None)
+    assert found.lower > 0.01
+
+
+def test_no_time_attacks_some_people_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    attacked: list[int] = []
+
+    def counted(graph, ends, similarity, x, effort):  # type: ignore[no-untyped-def]
+        attacked.append(len(x))
+        return attack(graph, ends, similarity, x, effort)
+
+    monkeypatch.setattr("isonomy.certificates.everywhere.attack", counted)
+    network = Network.from_layers([np.eye(2)], [np.zeros(2)])
+    found = certify_everywhere(
+        network, WeightedLp([1.0, 1.0]), 0.1, box_domain([0, 0], [1, 1]), time_limit=0, progress=None
+    )
+    assert attacked == [64] and 0 < found.lower <= found.upper

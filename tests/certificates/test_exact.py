@@ -202,3 +202,34 @@ def test_progress_is_told() -> None:
         network, people(4), metrics(rng)[0], 1.0, tier="exact", progress=lambda done, total: seen.append((done, total))
     )
     assert seen[-1] == (4, 4) and all(total == 4 for _, total in seen)
+
+
+def test_somebody_without_a_value_is_found() -> None:
+    """The worst counterpart is the one whose value is missing, and so is its fill."""
+    domain = Domain(
+        "realizable",
+        low=np.array([0.1, 0.0]),
+        high=np.array([1.1, 1.0]),
+        blocks=((1, 2),),
+        integer=np.zeros(2, dtype=bool),
+        origin=np.zeros(2),
+        unit=np.ones(2),
+        immutable=np.zeros(2, dtype=bool),
+        names=("value", "missing"),
+        fills=((1, 0, 0.3),),
+    )
+    network = Network.from_layers([np.array([[1.0, 3.0]])], [np.zeros(1)], head="sigmoid")
+    x, metric = np.array([[0.71, 0.0]]), WeightedLp([0.0, 0.0])
+    found = certify_local(network, x, metric, 0.1, domain=domain, tier="exact", attack=False, progress=None)
+    truth = np.abs(network([[0.3, 1.0]]) - network(x)).max()
+    assert found.witnesses.counterpart[0].tolist() == [0.3, 1.0]
+    assert found.lower[0] == pytest.approx(truth, abs=1e-9) == found.upper[0]
+
+
+def test_no_time_leaves_the_tight_bound() -> None:
+    rng = np.random.default_rng(7)
+    network = random_network(rng, 3, 2, "relu", "softmax")
+    x, metric = rng.normal(size=(4, 3)), WeightedLp(np.ones(3), 1)
+    tight = certify_local(network, x, metric, 0.5, progress=None)
+    found = certify_local(network, x, metric, 0.5, tier="exact", time_limit=0, progress=None)
+    assert (found.upper == tight.upper).all() and (found.lower == tight.lower).all()

@@ -1,4 +1,4 @@
-"""Networks that begin with an activation: signs of the input itself are fixed by cutting the box, not by multipliers."""
+"""Networks that begin with an activation: signs of the input are fixed by cutting the box, not by multipliers."""
 
 from __future__ import annotations
 

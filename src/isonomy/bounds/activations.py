@@ -100,6 +100,32 @@ def curvature(activation: Activation) -> float:
     return CURVATURE.get(activation.kind, 0.0)
 
 
+def chord_slopes(
+    activation: Activation, point: Tensor, error: Tensor, low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The smallest and largest slope of chords from a known point, which is within ``error`` of ``point``.
+
+    ``low`` and ``high`` are moves from ``point``. For a ReLU chords from one point are less steep than chords anywhere:
+    the slope ``(relu(p + d) − relu(p)) / d`` grows with ``p`` and with ``d``.
+    """
+    low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # chords begin at the point itself
+    room = error + (4 * UNIT) * (point.abs() + low.abs() + high.abs()) + TINY
+    least, most = slopes(activation, point + low - room, point + high + room)
+    if activation.kind != "relu":
+        return least, most
+    bottom, down, top, up = (
+        point - room,
+        (low - 2 * room).clamp(max=0.0),
+        point + room,
+        (high + 2 * room).clamp(min=0.0),
+    )
+    # From p > 0 the longest way down is the flattest chord, from p < 0 the longest way up is the steepest one.
+    flat = torch.where((bottom > 0) & (down < 0), (bottom / -down).clamp(0.0, 1.0) * (1 - 8 * UNIT), 0.0)
+    steep = torch.where((top < 0) & (up > 0), ((top + up) / up).clamp(0.0, 1.0) * (1 + 8 * UNIT), 1.0)
+    open_ = most > least
+    return torch.where(open_, flat, least), torch.where(open_, steep.clamp(max=1.0), most)
+
+
 def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest and largest slope of any chord of the activation within ``[low, high]``.
 

@@ -258,7 +258,8 @@ class Interval:
         else:  # where no move passes the hinge, all three are the same number and give 0
             high, low = torch.maximum(top, hinge), torch.maximum(bottom, hinge)
             torch.sub(high, low, out=spread)
-            torch.add(high, low, out=shift).sub_(hinge.relu_(), alpha=2.0)
+            # One by one: their sum would round in proportion to the hinge, however short the moves are.
+            torch.sub(high, hinge.relu_(), out=shift).add_(low.sub_(hinge))
         self.buffers.give(hinge)
         point = x.point if spent else self.buffers.take(rows, width, torch.float64)
         torch.clamp(x.point, min=0.0, out=point)

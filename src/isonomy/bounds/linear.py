@@ -73,6 +73,13 @@ class Ranges:
         spread = spread + (STEPS * self.interval.unit) * (spread + shift.abs())
         return (shift - spread).expand(moves.point.shape), (shift + spread).expand(moves.point.shape)
 
+    def values(self, i: int) -> tuple[Tensor, Tensor]:
+        """Enclosures of a node's values, outward."""
+        low, high = self.extremes(i)
+        point = self.moves[i].point
+        room = (4 * UNIT) * (point.abs() + low.abs() + high.abs()) + TINY
+        return point + low - room, point + high + room
+
     def step(self, i: int) -> None:
         """The next node, by the interval tier."""
         self.moves[i] = self.interval.node(i, self.graph.nodes[i], self.centre, self.sets, self.moves)

@@ -10,7 +10,8 @@ which grows with the pre-activation ``p`` of ``z`` for ``Δ ≥ 0`` and falls fo
 
 which together are convex in ``Δ``, so a chord lies above. Below, ``Δ' ≥ Δ`` if ``l ≥ 0``, ``Δ' ≥ 0`` if ``u ≤ 0``, and
 else ``Δ' ≥ min(Δ, 0)``, which is concave, so a chord lies below. For other activations ``Δ'`` is ``Δ`` times a slope of
-the activation over both ranges, with a convex upper and a concave lower side again.
+the activation over both ranges, with a convex upper and a concave lower side again. What such lines leave open is
+judged neuron by neuron, and for all neurons of a layer together (:mod:`isonomy.bounds.joint`).
 
 **Soundness.** ``Δ`` is the difference of two *exact* runs, so neither biases nor the rounding of any run enter; what is
 rounded is only the arithmetic on coefficients, as in :mod:`isonomy.bounds.backward`.
@@ -19,15 +20,15 @@ rounded is only the arithmetic on coefficients, as in :mod:`isonomy.bounds.backw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape, slopes
-from isonomy.bounds.backward import PASS, Backward, numbers
-from isonomy.bounds.interval import Enclosure
+from isonomy.bounds.backward import PASS, Backward, Owner, numbers
+from isonomy.bounds.crowd import Crowd, Gap, crowded
+from isonomy.bounds.joint import Cover, Joint, spectral_norm
 from isonomy.bounds.linear import Linear, Ranges, Sweep
 from isonomy.bounds.relaxations import Lines, Mode
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
@@ -37,14 +38,8 @@ LEAN: tuple[Mode, ...] = ("adaptive",)
 """With a centre that moves, other lower slopes add nothing that could be measured."""
 
 
-@dataclass(frozen=True)
-class Gap:
-    """Outputs of the near and of the far person, and the difference far − near, over a batch of regions."""
-
-    near: Enclosure
-    far: Enclosure
-    low: Tensor
-    high: Tensor
+CROWDED = 0.2
+"""With more unstable neurons than this share of a layer, only all of them together give bounds that matter."""
 
 
 class Relational:
@@ -53,6 +48,8 @@ class Relational:
     def __init__(self, graph: Graph, *, float32_run: bool = False, original: Graph | None = None) -> None:
         self.graph = graph
         self.linear = Linear(graph, float32_run=float32_run, original=original)
+        nodes = enumerate(graph.nodes)
+        self.norms = {i: spectral_norm(node.op.weight) for i, node in nodes if isinstance(node.op, Affine)}
 
     def compare(self, centre: Tensor, near: Shape, far: Shape, between: Shape) -> Gap:
         """Bound outputs at ``z`` in ``centre + near`` and ``y`` in ``centre + far``, and between the two.
@@ -77,6 +74,12 @@ class Relational:
         Without ``tight`` no backward pass is made: intervals and differences, forward only. ``nested`` says that
         ``far`` certainly holds ``near`` (somebody similar may be the person itself): one sweep then serves both.
         """
+        interval = self.linear.interval
+        if tight and interval.run_unit is None and isinstance(self.graph.nodes[-1].op, Affine):
+            known = Cover.of(near), Cover.of(between)
+            if known[0] is not None and known[1] is not None and crowded(interval, centre, far):
+                crowd = Crowd(interval, self.norms, centre, (near, known[0]), far, (between, known[1]))
+                return crowd.gaps(within)
         nears, fars = [pair[0] for pair in within], [pair[1] for pair in within]
         if nested:
             nears = [
@@ -85,13 +88,13 @@ class Relational:
             inside = far.still if isinstance(far, SumOfSets) else near
             sweep = self.linear.sweep(centre, far, tight, inner=inside)
             assert sweep.inner is not None
-            low, high = _Pairs(sweep.inner, sweep, between, tight).outputs()
-            known = [sweep.finish()] * (1 + len(fars)) + [sweep.inner.finish()] * (1 + len(nears))
-            found = sweep.improved(known, [*fars, inside, *nears], LEAN)
+            low, high = _Pairs(sweep.inner, sweep, between, tight, self.norms).outputs()
+            before = [sweep.finish()] * (1 + len(fars)) + [sweep.inner.finish()] * (1 + len(nears))
+            found = sweep.improved(before, [*fars, inside, *nears], LEAN)
             outer, inner = found[: 1 + len(fars)], found[1 + len(fars) :]
         else:
             one, other = (self.linear.sweep(centre, sets, tight) for sets in (near, far))
-            low, high = _Pairs(one, other, between, tight).outputs()
+            low, high = _Pairs(one, other, between, tight, self.norms).outputs()
             inner, outer = one.outputs_within(nears, LEAN), other.outputs_within(fars, LEAN)
         return [Gap(*pair, low, high) for pair in zip(inner, outer, strict=True)]
 
@@ -99,20 +102,26 @@ class Relational:
 class _Pairs:
     """Differences of two runs over one batch of regions."""
 
-    def __init__(self, near: Ranges, far: Sweep, between: Shape, tight: bool) -> None:
-        self.tight = tight
+    def __init__(self, near: Ranges, far: Sweep, between: Shape, tight: bool, norms: dict[int, Tensor]) -> None:
+        self.tight, self.norms = tight, norms
         self.near, self.far, self.between, self.graph = near, far, between, near.graph
         self.rows = len(near.centre)
         self.run_unit = near.interval.run_unit
         self.backward = Backward(self.graph, between, self._lines, self._reach, far.backward.single)
         self.range: dict[int, tuple[Tensor, Tensor]] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
+        ends_straight = isinstance(self.graph.nodes[-1].op, Affine)
+        cover = Cover.of(between) if tight and ends_straight else None
+        self.joint = None if cover is None else Joint(self.graph, cover, self.rows)
+        self.crowded = False
         for i, node in enumerate(self.graph.nodes):
             if tight and isinstance(node.op, Activation) and i and self._known_any:
                 self._tighten(node.inputs[0])
             self.range[i] = self._forward(i)
             if tight:
                 self.backward.cost[i] = self._cost(i)
+            if self.joint is not None and i < len(self.graph.nodes) - 1:
+                self.joint.step(i, self.norms.get(i), self._direct(i), self._slopes(i))
 
     @property
     def _known_any(self) -> bool:
@@ -124,7 +133,10 @@ class _Pairs:
         if not self.tight:
             return numbers(*self.range[last])
         modes: tuple[Mode, ...] = ("adaptive", "chord") if self._known_any else ("chord",)
-        return self.backward.outputs([self.range[last]], modes)[0]
+        (known,) = [self.range[last]] if self.crowded else self.backward.outputs([self.range[last]], modes)
+        if self.joint is None or not self._known_any:
+            return known
+        return self.backward.outputs_jointly(known, self.joint.slope.__getitem__, self._slack)
 
     # -- forward ---------------------------------------------------------------------------------------------
 
@@ -205,6 +217,13 @@ class _Pairs:
         low, high = (side.clone() for side in self.range[i])
         least, most = slopes(op, *self._both(i))
         loose = torch.isfinite(low) & torch.isfinite(high) & (most > least)
+        if self.joint is not None:
+            middle, half = self.joint.limits(i)
+            low, high = torch.maximum(low, middle - half), torch.minimum(high, middle + half)
+            if bool(loose.double().mean() > CROWDED):
+                self.crowded = True
+                self.range[i] = low, torch.maximum(high, low)
+                return
         rows, columns = loose.nonzero(as_tuple=True)
         for start in range(0, len(rows), PASS):
             row, column = rows[start : start + PASS], columns[start : start + PASS]
@@ -220,10 +239,10 @@ class _Pairs:
         return torch.minimum(z_low, y_low), torch.maximum(z_high, y_high)
 
     def _near(self, i: int) -> tuple[Tensor, Tensor]:
-        return _absolute(self.near, i)
+        return self.near.values(i)
 
     def _far(self, i: int) -> tuple[Tensor, Tensor]:
-        return _absolute(self.far, i)
+        return self.far.values(i)
 
     def _sides(self, op: Activation, source: int, move: Tensor) -> tuple[Tensor, Tensor]:
         """The highest and lowest difference behind an activation when the one before it is ``move``."""
@@ -245,6 +264,17 @@ class _Pairs:
         zero = torch.zeros_like(low).clamp(low, high)
         above, below = self._sides(op, source, zero)
         return torch.stack([*bottoms, below]).amin(0), torch.stack([*tops, above]).amax(0)
+
+    # -- all neurons together ---------------------------------------------------------------------------------
+
+    def _slopes(self, i: int) -> tuple[Tensor, Tensor] | None:
+        node = self.graph.nodes[i]
+        return slopes(node.op, *self._both(node.inputs[0])) if isinstance(node.op, Activation) else None
+
+    def _slack(self, k: int, c: Tensor, owner: Owner) -> Tensor:
+        assert self.joint is not None
+        low, high = self.range[self.graph.nodes[k].inputs[0]]
+        return self.joint.slack(k, c, owner, torch.maximum(low.abs(), high.abs()))
 
     # -- lines -----------------------------------------------------------------------------------------------
 
@@ -292,14 +322,6 @@ class _Pairs:
             sizes = torch.stack([self._reach(j) for j in node.inputs]).sum(0)
             cost = cost + sizes * (8 * UNIT * len(node.inputs))
         return cost * (1 + gamma(16))
-
-
-def _absolute(run: Ranges, i: int) -> tuple[Tensor, Tensor]:
-    """Enclosures of a node's values, outward."""
-    low, high = run.extremes(i)
-    point = run.moves[i].point
-    room = (4 * UNIT) * (point.abs() + low.abs() + high.abs()) + TINY
-    return point + low - room, point + high + room
 
 
 def _most(run: Ranges, i: int) -> Tensor:

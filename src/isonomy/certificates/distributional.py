@@ -13,21 +13,22 @@ known to have been used for fitting.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Literal, get_args
+from functools import cached_property, partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 
 from isonomy.arithmetic import up
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
 from isonomy.certificates.dual import Cells, Dual, check_radius
 from isonomy.certificates.finite_sample import PopulationBound, population_upper
-from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
+from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses, certify_local, chunk_rows
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles, profiles
 from isonomy.certificates.question import Question
@@ -42,6 +43,13 @@ from isonomy.similarity.regions import MAX_BRANCHES
 
 Verdict = Literal["certified", "violated", "undecided"]
 DistributionalTier = Literal["interval", "tight"]
+Arrays = dict[str, npt.NDArray[Any]]
+Keep = Callable[[str, Callable[[], Arrays]], Arrays]
+"""Gives what a stage, known by its name, computes: by computing it, or from an earlier run of the same question."""
+
+_WITNESSES = ("counterpart", "value", "flips", "flip_counterpart")
+_PROFILES = ("radii", "values", "largest")
+_POINTS = ("owner", "person", "counterpart", "cost", "value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +101,7 @@ class DistributionalCertificate:
         """Against the certificate's own ε."""
         if self.epsilon is None:
             raise ParameterError(template("epsilon", "given to certify() for a verdict", None))
-        return _judge(self.lower, self.upper, self.epsilon)
+        return judge(self.lower, self.upper, self.epsilon)
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
@@ -165,11 +173,12 @@ def certify(
     attack: bool = True,
     arithmetic: Arithmetic = "float64",
     output_range: tuple[float, float] | None = None,
-    rounds: int = 4,
+    rounds: int = 1,
     effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     seed: int = 0,
     progress: Progress | Literal["auto"] | None = "auto",
+    keep: Keep = lambda name, compute: compute(),
 ) -> DistributionalCertificate:
     """Bound the mean violation of every population within Wasserstein distance ``gamma`` of the individuals.
 
@@ -177,7 +186,8 @@ def certify(
     metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity.
     ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. ``rounds``
     says how often profiles are improved where it matters. A regression needs a bounded domain, or the ``output_range``
-    that its values are declared to keep within.
+    that its values are declared to keep within. ``keep`` is asked for the arrays of each stage, so that whoever
+    stores them can go on with a run that was broken off.
     """
     if tier not in get_args(DistributionalTier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
@@ -188,38 +198,75 @@ def certify(
         raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
     question = Question.of(network, people, metric, delta, domain, max_branches)
     cost = ground_metric(ground, question.domain.width, question.domain.names)
-    local = certify_local(
-        network, people, metric, delta, domain=domain, tier=tier, attack=attack, arithmetic=arithmetic,
-        effort=effort, max_branches=max_branches, progress=progress, predict=False,
+    local = _local(
+        question, people, keep, progress, domain=domain, tier=tier, attack=attack, arithmetic=arithmetic,
+        effort=effort, max_branches=max_branches, predict=False,
     )  # fmt: skip
     ends = Ends(question.network, None, arithmetic == "float32")
     moving = Moving(question, cost, ends, arithmetic == "float32")
-    largest = _largest(ends, output_range)
+    largest = largest_violation(ends, output_range)
     if question.domain.kind == "unbounded" and not math.isfinite(largest):
         raise ParameterError(
             "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
             "individuals with a schema (domain 'relaxed' or 'realizable')."
         )
     with shown("Shifting", progress) as tick:
-        found = profiles(
+        kept = keep("profiles", lambda: _arrays(profiles(
             moving, local.upper, gamma, order, largest,
             rounds=rounds, tight=tier == "tight", tick=tick,
-        )  # fmt: skip
-    radii = _search_radii(gamma, order, moving.diameter) if attack else []
-    points = search(moving, local.lower, local.witnesses.counterpart, radii, effort or Effort())
+        ), *_PROFILES))  # fmt: skip
+    found = Profiles(kept["radii"], kept["values"], float(kept["largest"]))
+    radii = search_radii(gamma, order, moving.diameter) if attack else []
+    start = local.lower, local.witnesses.counterpart
+    points = Points(**keep("points", lambda: _arrays(search(moving, *start, radii, effort or Effort()), *_POINTS)))
     return DistributionalCertificate(
         gamma, order, cost, delta, epsilon, confidence, tier, arithmetic, local, found, points,
         _refusal(people, metric, confidence), question, seed,
     )  # fmt: skip
 
 
-def _judge(lower: float, upper: float, epsilon: float) -> Verdict:
+def _local(
+    question: Question,
+    people: Population | npt.ArrayLike,
+    keep: Keep,
+    progress: Progress | Literal["auto"] | None,
+    **options: Any,
+) -> LocalCertificate:
+    """Local certificates, block by block; blocks are whole chunks, so the result is that of one block."""
+    n = len(question.x)
+    size = chunk_rows(question.network.margins, options["tier"]) * torch.get_num_threads()
+    rows: Any = people if isinstance(people, Population) else np.asarray(people, dtype=np.float64)
+
+    def block(start: int, tick: Progress) -> Arrays:
+        some = certify_local(
+            question.network, rows[start : start + size], question.metric, question.delta, **options,
+            progress=lambda done, _: tick(start + done, n),
+        )  # fmt: skip
+        return _arrays(some, "upper", "decision") | _arrays(some.witnesses, *_WITNESSES)
+
+    with shown("Certifying", progress) as tick:
+        found = [keep(f"local-{start}", partial(block, start, tick)) for start in range(0, n, size)]
+    whole = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+    witnesses = Witnesses(question.x, question=question, **{name: whole[name] for name in _WITNESSES})
+    return LocalCertificate(
+        whole["upper"], whole["value"], witnesses, whole["decision"], np.empty((n, 0)),
+        question.delta, options["tier"], options["arithmetic"], question,
+    )  # fmt: skip
+
+
+def _arrays(part: object, *names: str) -> Arrays:
+    return {name: np.asarray(getattr(part, name)) for name in names}
+
+
+def judge(lower: float, upper: float, epsilon: float) -> Verdict:
+    """What two bounds say about ε."""
     if upper <= epsilon:
         return "certified"
     return "violated" if lower > epsilon else "undecided"
 
 
-def _largest(ends: Ends, output_range: tuple[float, float] | None) -> float:
+def largest_violation(ends: Ends, output_range: tuple[float, float] | None) -> float:
+    """The largest violation possible at all: from the head of the network, or from a declared range."""
     if ends.head != "regression" or output_range is None:
         return ends.largest
     low, high = output_range
@@ -228,7 +275,8 @@ def _largest(ends: Ends, output_range: tuple[float, float] | None) -> float:
     return float(up(high - low))
 
 
-def _search_radii(gamma: float, order: float, diameter: float) -> list[float]:
+def search_radii(gamma: float, order: float, diameter: float) -> list[float]:
+    """How far away a worst case is looked for."""
     if gamma == 0:
         return []
     if math.isinf(order):

@@ -20,10 +20,9 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
-from isonomy.bounds.linear import Linear
 from isonomy.bounds.relational import Relational
 from isonomy.certificates.local import Arithmetic, Witnesses
-from isonomy.certificates.question import Question, _seen
+from isonomy.certificates.question import Question, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema
@@ -37,7 +36,10 @@ NUMBERS = 2**13
 """Activations of the widest layer in one batch of parts."""
 
 SAMPLE = 256
-"""People attacked before the search begins."""
+"""People attacked before the search begins, as far as the time allows."""
+
+PORTION = 64
+"""How many of them at a time."""
 
 ATTACKED = 12
 """People attacked in each round, and as many near the worst found so far."""
@@ -77,7 +79,7 @@ class GlobalCertificate:
         said = "" if self.epsilon is None else f", {self.verdict} at epsilon {self.epsilon:g}"
         return (
             f"between {self.lower:.6f} and {self.upper:.6f}{said}; {100 * self.decided:.1f} % of the domain decided "
-            f"in {self.seconds:.1f} s\n{self.witness[0]}"
+            f"in {self.seconds:.1f} s\n{self.witness[0] if len(self.witness) else 'nobody was found'}"
         )
 
 
@@ -105,9 +107,10 @@ def certify_everywhere(
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
     question = _question(network, metric, delta, domain)
-    search = _Everywhere(question, limits, arithmetic == "float32", seed)
+    deadline = began + limits.seconds
+    search = _Everywhere(question, limits, arithmetic == "float32", seed, deadline)
     with shown("Certifying everywhere", progress) as tick:
-        while search.goes_on and time.monotonic() - began < limits.seconds:
+        while search.goes_on and time.monotonic() < deadline:
             search.round()
             tick(int(1000 * search.closed_share), 1000)
     witness = search.witness()
@@ -133,13 +136,15 @@ def _question(network: Network, metric: Metric, delta: float, domain: Domain | S
     space = space.domain if isinstance(space, Population) else space
     if not isinstance(space, Domain):
         raise ParameterError(template("domain", "a Domain, a Schema or a Population", type(domain).__name__))
-    if not (np.isfinite(space.low) & np.isfinite(space.high)).all():
-        row = int(np.flatnonzero(~(np.isfinite(space.low) & np.isfinite(space.high)))[0])
+    # An unbounded domain holds everybody, whatever ranges it was given.
+    limited = np.isfinite(space.low) & np.isfinite(space.high) & (space.kind != "unbounded")
+    if not limited.all():
+        row = int(np.flatnonzero(~limited)[0])
         raise ParameterError(
             f"'domain' must have a finite range for every coordinate, and '{space.names[row]}' has none: "
             "give the feature a low and a high in the schema, and use the relaxed or realizable domain."
         )
-    network = network if schema is None else _seen(network, schema)
+    network = network if schema is None else on_all_coordinates(network, schema)
     if network.input_width != space.width:
         raise NetworkError(f"'{network.name}' reads {network.input_width} numbers but the domain has {space.width}.")
     nobody = np.zeros((0, space.width))
@@ -151,11 +156,10 @@ def _question(network: Network, metric: Metric, delta: float, domain: Domain | S
 class _Everywhere:
     """The search: open parts by their bounds, and the tree of all parts for the share that is decided."""
 
-    def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int) -> None:
+    def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
         self.graph, self.ends = question.network.margins, Ends(question.network, None, float32_run)
-        relational = Relational(self.graph, float32_run=float32_run)
-        relational.linear = Linear(self.graph, float32_run=float32_run, original=question.network.graph)
+        relational = Relational(self.graph, float32_run=float32_run, original=question.network.graph)
         self.pairs = Pairs(question.similarity, relational, self.ends, reading(self.graph).numpy())
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
@@ -167,7 +171,10 @@ class _Everywhere:
         self.closed_share = 0.0
         self.size = max(16, min(512, NUMBERS // max(self.graph.widths)))
         self.domain_ends = everybody.x_low[0], everybody.x_high[0]
-        self._attack(self._sample())
+        sample = self._sample()
+        for start in range(0, len(sample), PORTION):
+            if start == 0 or time.monotonic() < deadline:
+                self._attack(sample[start : start + PORTION])
 
     @property
     def upper(self) -> float:
@@ -258,8 +265,9 @@ class _Everywhere:
         places = low + self.rng.random((SAMPLE, len(low))) * (high - low)
         box = Parts(places.copy(), places.copy(), places, places, np.ones(SAMPLE))
         for start, stop in self.question.domain.blocks:
-            box.x_low[:, start:stop], box.x_high[:, start:stop] = low[start:stop], high[start:stop]
-            if self.question.domain.kind == "relaxed" and stop - start > 1:
+            if self.question.domain.kind == "realizable":
+                box.x_low[:, start:stop], box.x_high[:, start:stop] = low[start:stop], high[start:stop]
+            elif stop - start > 1:
                 shares = self.rng.dirichlet(np.ones(stop - start), SAMPLE)
                 box.x_low[:, start:stop] = box.x_high[:, start:stop] = shares
         return self.pairs.people(box, self.rng)

@@ -113,7 +113,7 @@ class Witnesses:
         pair = self.question.raw(np.stack([self.individual[row], other[row]]))
         pair.index = pd.Index(["individual", "counterpart"])
         table = pair.T
-        table["differs"] = np.where(table["individual"].astype(str) != table["counterpart"].astype(str), "*", "")
+        table["differs"] = np.where(table["individual"].map(str) != table["counterpart"].map(str), "*", "")
         return table
 
     def __getitem__(self, row: int) -> str:
@@ -256,14 +256,14 @@ class _Bounds:
         if limits.epsilon is not None:
             enough = np.where(finds.lower > limits.epsilon, np.inf, np.maximum(enough, limits.epsilon))
         rows = np.flatnonzero(upper > enough)
-        if not len(rows):
+        left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
+        if not len(rows) or left.seconds <= 0:
             return upper
         judge = Judge(self.graph, self.ends, self.question.similarity, self.question.x[rows])
         parts = ("lower", "counterpart", "flips", "flip_counterpart")
         for part in parts:
             getattr(judge, part)[:] = getattr(finds, part)[rows]
         interval = Interval(self.graph, float32_run=self.float32_run, working=torch.float64, original=self.original)
-        left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
         done = len(upper) - len(rows)
         upper = upper.copy()
         upper[rows] = improve(interval, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))

@@ -32,6 +32,9 @@ from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
 NUMBERS = 2**17
 """Activations of the widest layer at a time, as in the local tiers."""
 
+FACTORS = 2**21
+"""How many numbers the directions of a layer's differences may take at a time."""
+
 WIDE = 1e6
 """On the unbounded domain "anybody" is anybody within this radius."""
 
@@ -54,7 +57,9 @@ class Moving:
 
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
         """
-        size = max(16, NUMBERS // max(self.relational.graph.widths))
+        graph = self.relational.graph
+        widest = max(graph.widths)
+        size = max(16, min(NUMBERS // widest, FACTORS // (widest * graph.width(0))))
         starts = range(0, len(rows), size)
         found = in_parallel(lambda start: self._chunk(rows[start : start + size], radii, tight, size), starts)
         return np.concatenate([np.zeros((0, len(radii))), *found])

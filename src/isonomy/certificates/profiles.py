@@ -27,7 +27,7 @@ from isonomy.certificates.moving import WIDE, Moving
 PILOT = 16
 """Individuals on whom the ladder is tried."""
 
-FINE = 4
+FINE = 2
 """Radii of the grid between a rung of the ladder and the next, which is twice as far."""
 
 RUNGS = 12
@@ -49,6 +49,28 @@ class Profiles:
         return Cells.from_profiles(self.radii, self.values, self.largest, weights)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a pilot group taught: the ladder, its best rung (None without any), and how far people would travel.
+
+    With one plan, groups of individuals can be looked at one by one, wherever and in any order.
+    """
+
+    rungs: tuple[float, ...]
+    first: float | None
+    multiplier: float
+
+
+def make_plan(
+    moving: Moving, local: FloatArray, gamma: float, order: float, largest: float, *, tight: bool = True
+) -> Plan:
+    """A plan for shifts around ``gamma``, with all individuals of ``moving`` as the pilot group."""
+    known, anybody = _begin(moving, local, gamma, order, largest, tight)
+    if gamma == 0 or math.isinf(order):
+        return Plan((), None, 0.0)
+    return _climb(known, np.arange(len(local)), anybody)
+
+
 def profiles(
     moving: Moving,
     local: FloatArray,
@@ -56,11 +78,44 @@ def profiles(
     order: float,
     largest: float,
     *,
-    rounds: int = 4,
+    rounds: int = 1,
     tight: bool = True,
     tick: Callable[[int, int], None] = lambda done, total: None,
+    plan: Plan | None = None,
 ) -> Profiles:
-    """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0."""
+    """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0.
+
+    Without a ``plan`` some of the individuals are the pilot group.
+    """
+    known, anybody = _begin(moving, local, gamma, order, largest, tight)
+    if gamma == 0:
+        return known.profiles()
+    everybody = rest = np.arange(len(local))
+    if math.isinf(order):  # everybody travels as far as γ, and nobody further
+        known.compute(everybody, gamma)
+        return known.profiles()
+    if plan is None:
+        pilot = everybody[:: max(1, len(local) // PILOT)][:PILOT] if len(local) > 2 * PILOT else everybody
+        plan, rest = _climb(known, pilot, anybody), np.setdiff1d(everybody, pilot)
+    else:
+        known.make_room(plan.rungs)
+    if plan.first is not None:
+        known.compute(rest, plan.first)
+    tick(1, rounds + 1)
+    for step in range(rounds):
+        jobs = known.poor(plan.rungs, plan.multiplier)
+        for rung, rows in jobs:
+            known.compute(rows, rung)
+        if not jobs:
+            break
+        tick(step + 2, rounds + 1)
+    return known.profiles()
+
+
+def _begin(
+    moving: Moving, local: FloatArray, gamma: float, order: float, largest: float, tight: bool
+) -> tuple[_Known, float]:
+    """What is known without any pass at a radius, and what is true of anybody."""
     anybody, reach = moving.everywhere()
     if not moving.separates:  # moves that the ground cost ignores are free: radius 0 is no single person
         local = moving.bound(np.arange(len(local)), [0.0], tight=tight)[:, 0]
@@ -69,26 +124,15 @@ def profiles(
         known.largest = min(largest, anybody)
     else:
         known.put(np.arange(len(local)), reach, [reach], np.full((len(local), 1), anybody))
-    if gamma == 0:
-        return known.profiles()
-    everybody = np.arange(len(local))
-    if math.isinf(order):  # everybody travels as far as γ, and nobody further
-        known.compute(everybody, gamma)
-        return known.profiles()
-    pilot = everybody[:: max(1, len(local) // PILOT)][:PILOT] if len(local) > 2 * PILOT else everybody
+    return known, anybody
+
+
+def _climb(known: _Known, pilot: IntArray, anybody: float) -> Plan:
+    """The ladder tried on a pilot group."""
     rungs = _try(known, pilot, anybody)
-    if rungs:
-        known.compute(np.setdiff1d(everybody, pilot), min(rungs, key=lambda rung: known.upper(pilot, rung)))
-    tick(1, rounds + 1)
-    multiplier = Dual(known.profiles(pilot).cells(np.ones(len(pilot))), order).multiplier(gamma) or 0.0
-    for step in range(rounds):
-        jobs = known.poor(rungs, multiplier)
-        for rung, rows in jobs:
-            known.compute(rows, rung)
-        if not jobs:
-            break
-        tick(step + 2, rounds + 1)
-    return known.profiles()
+    first = min(rungs, key=lambda rung: known.upper(pilot, rung)) if rungs else None
+    dual = Dual(known.profiles(pilot).cells(np.ones(len(pilot))), known.order)
+    return Plan(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
 
 
 class _Known:
@@ -110,10 +154,8 @@ class _Known:
         return found
 
     def radii(self, rung: float) -> list[float]:
-        """Where a pass is read; sets that differ from person to person make each of them dearer."""
-        if not self.tight:  # a forward pass says nothing of smaller radii
-            return [rung]
-        return subradii(rung, self.gamma, FINE if self.moving.question.domain.kind == "unbounded" else 2)
+        """Where a pass is read."""
+        return subradii(rung, self.gamma) if self.tight else [rung]  # a forward pass says nothing of smaller radii
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
         """Take note of bounds, the smaller of old and new."""
@@ -122,6 +164,12 @@ class _Known:
             source = self.source.setdefault(radius, np.full(len(self.local), np.inf))
             better = column < value[rows]
             value[rows[better]], source[rows[better]] = column[better], rung
+
+    def make_room(self, rungs: Sequence[float]) -> None:
+        """Columns for all that passes at the rungs would say, as if somebody had been there."""
+        for rung in rungs:
+            radii = self.radii(rung)
+            self.put(np.arange(0), rung, radii, np.zeros((0, len(radii))))
 
     def profiles(self, rows: IntArray | None = None) -> Profiles:
         """Everybody's profile, or that of some."""
@@ -170,14 +218,14 @@ class _Known:
         return found
 
 
-def subradii(rung: float, gamma: float, fine: int) -> list[float]:
+def subradii(rung: float, gamma: float) -> list[float]:
     """The radii of the grid that a pass at a rung is read at: fine ones below it, a few coarse ones further down.
 
     Always the same numbers for the same γ, so that passes meet on them.
     """
-    last = math.floor(fine * math.log2(rung / gamma) + 1e-9)
-    steps = [last - k for k in range(3 * fine)] + [last - fine * k for k in (4, 5, 6)]
-    return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / fine)) < rung} | {rung})
+    last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
+    steps = [*range(last - 2 * FINE + 1, last + 1), last - 3 * FINE, last - 4 * FINE]
+    return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
 
 
 def _try(known: _Known, pilot: IntArray, anybody: float) -> list[float]:

@@ -54,7 +54,7 @@ class Question:
         if isinstance(people, Population):
             schema, x, weights = people.schema, people.x, people.weights
             space = people.domain if domain is None else _domain(domain, people.schema)
-            network = _seen(network, people.schema)
+            network = on_all_coordinates(network, people.schema)
         else:
             try:
                 x = np.asarray(people, dtype=np.float64)
@@ -113,7 +113,7 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
 
 
-def _seen(network: Network, schema: Schema) -> Network:
+def on_all_coordinates(network: Network, schema: Schema) -> Network:
     """The network on all coordinates of the schema: those that it does not see are dropped in front of it."""
     seen = np.flatnonzero(schema.seen_coordinates)
     if network.input_width == schema.width or len(seen) == schema.width:

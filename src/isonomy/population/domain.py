@@ -137,6 +137,15 @@ class Domain:
         own, other = self._rows(x), self._rows(y)
         return self.contains(other) & _all_of((own == other)[:, self.immutable])
 
+    def filled(self, x: FloatArray) -> FloatArray:
+        """People (n, m), where whoever has no value for a feature is given its fill."""
+        if self.kind != "realizable" or not self.fills:
+            return x
+        x = x.copy()
+        for flag, value, fill in self.fills:
+            x[:, value] = np.where(x[:, flag] == 1.0, fill, x[:, value])
+        return x
+
     def snap(self, x: ArrayLike) -> FloatArray:
         """A copy of ``x`` with integer coordinates at their nearest lattice value (realizable only)."""
         rows = self._rows(x).copy()

@@ -35,7 +35,7 @@ def cut_box(
     """Cut where ``width · influence`` is largest; with ``whole_only`` only between lattice points."""
     whole = domain.integer if domain.kind == "realizable" else np.zeros(domain.width, dtype=bool)
     width = (high - low).numpy()
-    score = np.where(np.isfinite(width) & (width > SMALLEST), width * influence.numpy(), 0.0)
+    score = np.where(np.isfinite(width) & (width > SMALLEST), width, 0.0) * influence.numpy()
     for coordinate in np.argsort(-score):
         i = int(coordinate)
         if score[i] <= 0:

@@ -256,7 +256,7 @@ class _Search:
         regions, anchors = pool.regions[rows.numpy()], pool.anchors[rows]
         moves = led_back(regions.sets, anchors, moves.clone())
         for y in as_individuals(self.similarity, regions, anchors, moves):
-            self.judge.consider(regions.owner, y)
+            self.judge.consider(regions.owner, self.similarity.domain.filled(y))
 
     # -- helpers ---------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ straight line, exactly. All variables are free within their ranges: nothing depe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from isonomy.networks.graph import Activation, Affine
 from isonomy.search.goals import Goals
 from isonomy.search.steered import Steered
 from isonomy.sets import ConvexSets
+from isonomy.similarity.regions import take
 
 KINKED = ("relu", "leaky_relu", "prelu")
 """Activations that are straight on either side of 0, so that fixing a sign helps."""
@@ -121,7 +122,7 @@ class Frame:
             self.ready,
             self.goal[rows],
             self.centre[rows],
-            _take(self.sets, rows),
+            take(self.sets, rows.numpy()),
             self.shape.folds,
             {name: value[rows] for name, value in self.base.items()},
             {name: value[rows] for name, value in self.state.items()},
@@ -253,12 +254,3 @@ class Frame:
 def outward(one: Tensor, other: Tensor) -> Tensor:
     """The sum of two upper bounds, rounded up."""
     return one + other + (one.abs() + other.abs()) * gamma(4)
-
-
-def _take(sets: ConvexSets, rows: Tensor) -> ConvexSets:
-    """Some rows of a batch; what is shared stays shared."""
-    if sets.rows == 1:
-        return sets
-    parts = ("radius", "offset", "low", "high", "base")
-    picked = {part: value[rows] for part in parts if len(value := getattr(sets, part)) > 1}
-    return replace(sets, **picked, _memo={})

@@ -43,7 +43,12 @@ def settle(frame: Frame, row: int) -> tuple[float, Tensor | None]:
                 rows.append(-coefficients)
                 right.append(constant + (phase[columns] * part.base[f"point {k}"][0, columns]).numpy())
                 where += [(k, int(column)) for column in columns]
-        found = _Program.of(part.sets, np.concatenate(rows), np.concatenate(right)).solve(aim)
+        program = _Program.of(part.sets, np.concatenate(rows), np.concatenate(right))
+        try:
+            with np.errstate(all="ignore"):
+                found = program.solve(aim)
+        except (ValueError, np.linalg.LinAlgError):  # coefficients that overflow make no program
+            return float("inf"), None
         free: State = {"lean": part.state["lean"]}
         free |= {f"beta {k}": torch.zeros_like(part.state[f"beta {k}"]) for k in names}
         for (k, column), multiplier in zip(where, found.multipliers.tolist(), strict=True):

@@ -270,10 +270,7 @@ class Pairs:
 
     def settled(self, x: FloatArray) -> FloatArray:
         """Those rows that are somebody, after rounding to whole numbers and fills."""
-        x = self.domain.snap(np.clip(x, self.domain.low, self.domain.high))
-        if self.domain.kind == "realizable":
-            for flag, value, fill in self.domain.fills:
-                x[:, value] = np.where(x[:, flag] == 1.0, fill, x[:, value])
+        x = self.domain.filled(self.domain.snap(np.clip(x, self.domain.low, self.domain.high)))
         return np.asarray(x[self.domain.contains(x)], dtype=np.float64)
 
 

@@ -120,7 +120,7 @@ class Steered:
         error = doubt + (size + norms[:, None] * columns + residual.abs()) * (2 * gamma(2 * terms))
         value = torch.maximum(residual * high, residual * low)
         cost = error * torch.maximum(low.abs(), high.abs())
-        total = value.sum(1) if not sets.blocks else sets._with_simplices(residual, error, value, owner)
+        total = value.sum(1) if not sets.blocks else sets.with_simplices(residual, error, value, owner)
         total = total + cost.sum(1) * (1 + gamma(terms))
         if sets.order != 2:
             norms = norm_upper(split, dual_order(sets.order))

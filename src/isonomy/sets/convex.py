@@ -158,7 +158,7 @@ class ConvexSets:
             if not bool(torch.isfinite(extent).all()):  # a coordinate that nothing bounds and nobody reads
                 idle = (residual == 0) & (error == 0)
                 value, cost = torch.where(idle, 0.0, value), torch.where(idle, 0.0, cost)
-            total = value.sum(1) if not self.blocks else self._with_simplices(residual, error, value, owner)
+            total = value.sum(1) if not self.blocks else self.with_simplices(residual, error, value, owner)
             total = total + cost.sum(1) * (1 + gamma(terms))
             if self.order != 2:
                 norms = norm_upper(split, dual_order(self.order))
@@ -182,7 +182,7 @@ class ConvexSets:
                 best = torch.minimum(best, dual(prices.clamp(-cut[:, None], cut[:, None])))
         return best
 
-    def _with_simplices(self, residual: Tensor, error: Tensor, value: Tensor, owner: Tensor | slice) -> Tensor:
+    def with_simplices(self, residual: Tensor, error: Tensor, value: Tensor, owner: Tensor | slice) -> Tensor:
         """The sum of ``value`` over coordinates, where each relaxed block gives what its simplex allows if less."""
         total = value.sum(1)
         base = self.base if len(self.base) == 1 else self.base[owner]

@@ -1,0 +1,201 @@
+"""How fast the service is, with its durable log on; the load comes from a second process over loopback.
+
+    python benchmarks/service.py [--seconds 60] [--metric counterparts] [--domain realizable] [--out FILE]
+
+A network of 2 x 256 neurons (random weights: the interval tier does not care) on Californians from the folder in
+ISONOMY_DATA in the paper's encoding, or else on Adult. First one individual at a time, then batches of 1000 from
+several clients, each held for ``--seconds``. Beside the clock stands the processor time of the service, which other
+work on the machine disturbs less, and what one synchronisation of the disk takes here, which no durable log can beat.
+At the end every acknowledged prediction is counted in the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import isonomy
+from isonomy.datasets import available
+from isonomy.population import Population
+from isonomy.service import Served, Settings, run
+
+LINES: list[str] = []
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+    LINES.append(text)
+
+
+def people() -> Population:
+    if "acs-income" in available():
+        whole = isonomy.load_population("acs-income", states=["CA"], encoding="paper", years=[2018], download=False)
+    else:
+        whole = isonomy.load_population("adult")
+    return whole.test[:2000]
+
+
+def served(metric: str, domain: Any) -> Served:
+    """Certified by nothing: the speed does not depend on it."""
+    some = people()
+    rng, width = np.random.default_rng(0), some.schema.width
+    sizes = [width, 256, 256, 2]
+    pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
+    network = isonomy.Network.from_layers(
+        [rng.normal(size=pair) / np.sqrt(pair[1]) for pair in pairs], [0.05 * rng.normal(size=n) for n, _ in pairs]
+    )
+    spread = rng.normal(size=(width, width)) / 10
+    metrics: dict[str, tuple[isonomy.Metric, float]] = {
+        "counterparts": (isonomy.Counterparts.of(some.schema), 1.0),
+        "sensr": (isonomy.SensitiveSubspace.fit(some), 0.05),
+        "mahalanobis": (isonomy.Mahalanobis(np.eye(width) + spread @ spread.T), 0.02),
+    }
+    chosen, delta = metrics[metric]
+    return Served(
+        network=network, metric=chosen, schema=some.schema, domain=domain, delta=delta, gamma=0.1, order=1.0,
+        ground=isonomy.WeightedLp(np.ones(width), 2.0), epsilon=0.1, upper=0.1,
+        curve=lambda gammas: [min(1.0, 0.1 + gamma) for gamma in gammas], people=some,
+        statement="A benchmark.", identity="0" * 64,
+    )  # fmt: skip
+
+
+def bodies(sizes: Sequence[int]) -> dict[int, bytes]:
+    some = people()
+    frame = some.frame[[feature.name for feature in some.schema.features]]
+    columns = [frame[name].tolist() for name in frame.columns]
+    rows = [dict(zip(frame.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+    return {n: json.dumps({"individuals": rows[:n], "tier": "interval"}).encode() for n in sizes}
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def load(port: int, body: bytes, clients: int, seconds: float) -> list[float]:
+    """The latencies of all answers, in seconds."""
+    latencies: list[list[float]] = [[] for _ in range(clients)]
+    ends = time.monotonic() + seconds
+
+    def ask(own: list[float]) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        while time.monotonic() < ends:
+            began = time.perf_counter()
+            connection.request("POST", "/v1/predictions", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, answer.status
+            own.append(time.perf_counter() - began)
+
+    threads = [threading.Thread(target=ask, args=(own,)) for own in latencies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [latency for own in latencies for latency in own]
+
+
+def measure(port: int, pid: int, name: str, body: bytes, size: int, clients: int, seconds: float) -> int:
+    load(port, body, clients, min(2.0, seconds))  # warm
+    began, before = time.perf_counter(), processor_seconds(pid)
+    latencies = load(port, body, clients, seconds)
+    took, work = time.perf_counter() - began, processor_seconds(pid) - before
+    p50, p99 = (1000 * float(np.quantile(latencies, q)) for q in (0.5, 0.99))
+    count = len(latencies) * size
+    say(
+        f"| {name} | {count / took:,.0f} | {p50:.2f} | {p99:.2f} | {1e3 * work / len(latencies):.2f} | "
+        f"{1e6 * work / count:,.0f} | {work / took:.2f} |"
+    )
+    return count
+
+
+def disk(folder: Path) -> float:
+    """Milliseconds of one synchronisation, median."""
+    times = []
+    with (folder / "probe").open("wb") as file:
+        for _ in range(100):
+            file.write(b"x" * 4096)
+            file.flush()
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - began)
+    return 1000 * statistics.median(times)
+
+
+def wait(port: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(1200):
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", port)
+            connection.request("GET", "/health/ready")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            pass
+        assert process.poll() is None, "the service ended"
+        time.sleep(0.1)
+    raise AssertionError("the service did not become ready")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--port", type=int, default=8765)
+    parser.add_argument("--metric", choices=["counterparts", "sensr", "mahalanobis"], default="counterparts")
+    parser.add_argument("--domain", choices=["realizable", "relaxed", "unbounded"], default="realizable")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--serve", help="the database; for the second process")
+    options = parser.parse_args()
+    if options.serve:
+        settings = Settings(database=options.serve, max_batch=1000, threads=2)
+        run(served(options.metric, options.domain), settings, port=options.port, log_level="warning")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = [sys.executable, __file__, "--serve", f"sqlite:///{folder / 'audit.db'}", "--port", str(options.port)]
+        process = subprocess.Popen([*command, "--metric", options.metric, "--domain", options.domain])
+        try:
+            wait(options.port, process)
+            say(
+                f"{options.metric}, {options.domain} domain, {people().schema.name}, 2 x 256, interval tier, SQLite "
+                f"with synchronous=FULL; {os.cpu_count()} cores ({platform.machine()}), load average "
+                f"{os.getloadavg()[0]:.1f}, torch {torch.__version__}; one synchronisation of this disk takes "
+                f"{disk(folder):.2f} ms."
+            )
+            say()
+            say("| load | predictions/s | p50 ms | p99 ms | CPU ms/request | CPU µs/prediction | cores used |")
+            say("|---|---|---|---|---|---|---|")
+            total = 0
+            for label, size, clients in (("one at a time", 1, 1), ("batches of 1000", 1000, options.clients)):
+                body = bodies([size])[size]
+                total += measure(options.port, process.pid, label, body, size, clients, options.seconds)
+            with sqlite3.connect(folder / "audit.db") as connection:
+                logged = connection.execute("SELECT count(*) FROM predictions").fetchone()[0]
+            assert logged >= total, f"{total} acknowledged, {logged} in the log"
+            say()
+            say(f"{total:,} predictions were acknowledged while measuring, and all are in the log.")
+        finally:
+            process.terminate()
+            process.wait()
+    if options.out is not None:
+        options.out.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Where chunks are worked on: in this process, or on a Dask cluster that the caller brings.
+
+The same function sees the same chunks either way, with one thread of arithmetic each, so the results are the same bit
+for bit on the same kind of processor.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.parallel import in_parallel
+
+PATIENCE = 30.0
+"""Seconds in which a scheduler must answer."""
+
+EngineName = Literal["embedded", "dask"]
+
+Item = TypeVar("Item")
+Shared = TypeVar("Shared")
+Result = TypeVar("Result")
+
+
+class Runner(Protocol):
+    """Somewhere to work."""
+
+    def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
+        """``work(shared, item)`` for every item, the results in any order."""
+
+
+@contextmanager
+def runner(engine: EngineName, scheduler: str | None) -> Iterator[Runner]:
+    """The engine by name; ``scheduler`` is an address, or None for the current Dask client, else a local cluster."""
+    check_engine(engine, scheduler)
+    if engine == "embedded":
+        yield Embedded()
+        return
+    with ExitStack() as stack:
+        yield OnDask(_client(scheduler, stack))
+
+
+def check_engine(engine: str, scheduler: str | None) -> None:
+    """Refuse an engine that is not there before any work is done."""
+    if engine not in get_args(EngineName):
+        raise ParameterError(template("engine", f"one of {', '.join(get_args(EngineName))}", engine))
+    if engine == "dask":
+        _dask()
+    elif scheduler is not None:
+        raise ParameterError(template("scheduler", "None unless engine='dask'", scheduler))
+
+
+class Embedded:
+    """This process, a chunk for each of torch's threads at a time."""
+
+    def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
+        """Results in order."""
+        with _one_thread():
+            yield from in_parallel(lambda item: work(shared, item), items)
+
+
+class OnDask:
+    """The workers of a Dask cluster, which see the data and the work folder under the same paths."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
+        """Results as they come. Tasks of a worker that died are given to another one."""
+        dask = _dask()
+        # A task of its own, so that whoever lost it can make it again.
+        held = self.client.submit(_same, shared, pure=False)
+        futures = [self.client.submit(_alone, work, held, item, pure=False) for item in items]
+        try:
+            for batch in dask.as_completed(futures, with_results=True).batches():
+                for future, result in batch:
+                    yield result
+                    future.release()
+        except dask.KilledWorker as error:
+            raise IsonomyError(
+                f"A chunk has ended several Dask workers, most likely for lack of memory ({error}): give workers more "
+                "of it or 'chunk' fewer rows. What is finished is kept."
+            ) from None
+        finally:
+            self.client.cancel(futures)
+
+
+def _same(shared: Shared) -> Shared:
+    return shared
+
+
+def _alone(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
+    """One chunk with one thread."""
+    with _one_thread():
+        (result,) = in_parallel(lambda some: work(shared, some), [item])
+    return result
+
+
+def _client(scheduler: str | None, stack: ExitStack) -> Any:
+    dask = _dask()
+    if scheduler is not None:
+        try:
+            return stack.enter_context(dask.Client(scheduler, timeout=PATIENCE))
+        except (OSError, ValueError) as error:
+            raise ParameterError(
+                template("scheduler", f"the address of a Dask scheduler that answers ({error})", scheduler)
+            ) from None
+    try:
+        return dask.Client.current()
+    except ValueError:
+        cluster = stack.enter_context(dask.LocalCluster(threads_per_worker=1, dashboard_address=None))
+        return stack.enter_context(dask.Client(cluster))
+
+
+def _dask() -> Any:
+    try:
+        return import_module("distributed")
+    except ImportError:
+        raise ParameterError(
+            "engine='dask' needs Dask: install it with pip install 'isonomy[dask]', or use engine='embedded'."
+        ) from None
+
+
+class _Limits:
+    """One thread for numpy's products while anybody asks for it: how a product is split can change its last bit."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.limits: Any = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self.lock:
+            self.users += 1
+            if self.users == 1:
+                self.limits = import_module("threadpoolctl").threadpool_limits(1, user_api="blas")
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if self.users == 0:
+                    self.limits.restore_original_limits()
+
+
+_one_thread = _Limits()

@@ -1,0 +1,224 @@
+"""Small SVG figures, drawn without a plotting library.
+
+Upper bounds are solid and blue, lower bounds dashed and orange, so that neither colour nor print is needed to tell them
+apart. Colours come from the page's style sheet through classes. Two figures stand alone, with title and description;
+the others are drawn inside table cells, beside the very numbers that they show, and hidden from screen readers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from markupsafe import Markup
+
+from isonomy.report.numbers import Numbers, parameter
+from isonomy.report.people import DECISIONS, Bin, Group, nice
+from isonomy.report.privacy import SMALLEST
+from isonomy.report.shifted import Place, Shift
+
+WIDTH, HEIGHT = 720, 400
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 52, 76
+LANE = 48  # the height of an observed shift below the curve
+
+
+def tag(name: str, content: object = "", **attributes: object) -> Markup:
+    """An SVG element; attributes and text are escaped, elements inside are kept."""
+    inside = Markup("").join(
+        Markup(' {}="{}"').format(_dashed(key), _short(value)) for key, value in attributes.items()
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), inside, content)
+
+
+def curve(
+    places: Sequence[Place], shifts: Sequence[Shift], gamma: float, epsilon: float | None, numbers: Numbers
+) -> Markup:
+    """Upper and lower over γ, the certificate's own γ and ε, and a lane below for every observed shift."""
+    end, top = places[-1].gamma, nice(max(place.upper for place in places))
+    height = HEIGHT + LANE * len(shifts)
+    across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - BOTTOM, TOP)
+    sides = {
+        "upper": [(across(place.gamma), upwards(place.upper)) for place in places],
+        "lower": [(across(place.gamma), upwards(place.lower)) for place in places],
+    }
+    parts = [_axes(end, top, across, upwards, "shift of the population, γ", "average unfairness")]
+    parts.append(tag("path", d=_path([*sides["upper"], *reversed(sides["lower"])]) + "Z", class_="open"))
+    if epsilon is not None and 0.02 * top < epsilon <= top:
+        parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=upwards(epsilon), y2=upwards(epsilon), class_="epsilon"))
+        parts.append(tag("text", f"ε = {parameter(epsilon)}", x=LEFT + 6, y=upwards(epsilon) - 6, class_="note halo"))
+    parts.append(tag("line", x1=across(gamma), x2=across(gamma), y1=TOP, y2=HEIGHT - BOTTOM, class_="gamma"))
+    own = f"γ = {parameter(gamma)}"
+    parts.append(tag("text", own, x=across(gamma), y=TOP - 8, class_="note", text_anchor="middle"))
+    for side, label, offset in (("upper", "proved: at most", -16), ("lower", "found: at least", 32)):
+        points = sides[side]
+        parts.append(tag("path", d=_path(points), class_=f"line {side}"))
+        for place, (x, y) in zip(places, points, strict=True):
+            value = numbers.upper(place.upper) if side == "upper" else numbers.lower(place.lower)
+            told = tag("title", f"γ = {parameter(place.gamma)}: {label} {value}")
+            size = 5 if place.gamma == gamma else 3
+            parts.append(tag("circle", told, cx=x, cy=y, r=size, class_=f"dot {side}"))
+        x, y = points[max(0, len(points) - 1 - len(points) // 12)]
+        parts.append(tag("text", label, x=x, y=y + offset, text_anchor="end", class_=f"label halo {side}"))
+    for row, shift in enumerate(shifts):
+        parts.append(_lane(shift, across, end, HEIGHT + LANE * row))
+    title = "Average unfairness over the size of the shift"
+    return _standing("curve", height, title, _described(places, numbers), parts)
+
+
+def histogram(bins: Sequence[Bin], numbers: Numbers, redacted: bool) -> Markup:
+    """How many people have which violation: bars by the upper bounds, a dashed outline by the lower bounds."""
+    end = bins[-1].high
+    top = nice(max(1, *(drawn(count, redacted) for some in bins for count in (some.upper, some.lower))))
+    across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - 80 - BOTTOM, TOP)
+    bars, outline = [], []
+    for some in bins:
+        left, right = across(some.low), across(some.high)
+        edges = f"{numbers.plain(some.low)} to {numbers.plain(some.high)}"
+        counts = f"{told(some.upper, redacted)} people by upper bound, {told(some.lower, redacted)} by lower bound"
+        level = upwards(drawn(some.upper, redacted))
+        hover = tag("title", f"unfairness {edges}: {counts}")
+        bars.append(
+            tag("rect", hover, x=left + 1, y=level, width=right - left - 2, height=upwards(0) - level, class_="bar")
+        )
+        outline += [(left, upwards(drawn(some.lower, redacted))), (right, upwards(drawn(some.lower, redacted)))]
+    line = tag("path", d=_path([(LEFT, upwards(0)), *outline, (outline[-1][0], upwards(0))]), class_="line lower")
+    parts = [_axes(end, top, across, upwards, "unfairness of a person", "people"), *bars, line]
+    peak = max(bins, key=lambda some: some.upper)
+    told_peak = (
+        f"{len(bins)} equal steps from 0 to {parameter(end)}. Most people by upper bound are between "
+        f"{numbers.plain(peak.low)} and {numbers.plain(peak.high)}. The table below has all steps."
+    )
+    return _standing("histogram", HEIGHT - 80, "How many people have which unfairness", told_peak, parts)
+
+
+def box(group: Group, end: float, whiskers: bool) -> Markup:
+    """Quartiles and median of upper and lower bounds, and between which 90 % of people lie."""
+    parts = []
+    for side, values, y in (("upper", group.upper, 3), ("lower", group.lower, 16)):
+        at = [_part(value, end) for value in values]
+        if whiskers:
+            parts.append(tag("line", x1=at[0], x2=at[4], y1=y + 3.5, y2=y + 3.5, class_=f"thin {side}"))
+        width = f"{max(0.4, float(at[3][:-1]) - float(at[1][:-1])):.2f}%"
+        parts.append(tag("rect", x=at[1], width=width, y=y, height=7, class_=f"box {side}"))
+        middle = {"x": at[2], "y": y - 2.5, "width": 3, "height": 12}
+        parts.append(tag("rect", **middle, transform="translate(-1.5)", class_="median"))
+    return _inline(parts, 26)
+
+
+def bar(value: float, end: float) -> Markup:
+    """A bar from 0; nothing for what is negative."""
+    return _inline([tag("rect", x=0, y=3, width=_part(max(0.0, value), end), height=10, class_="plainbar")], 16)
+
+
+def stacked(shares: Sequence[float]) -> Markup:
+    """Certified, flippable and undecided, one after another."""
+    parts, start = [], 0.0
+    for kind, share in zip(DECISIONS, shares, strict=True):
+        if share > 0:
+            parts.append(tag("rect", x=_part(start, 1), width=_part(share, 1), y=2, height=14, class_=kind))
+        start += share
+    return _inline(parts, 18)
+
+
+def key(kind: str) -> Markup:
+    """A swatch for a legend."""
+    inside = (
+        tag("rect", x=0, y=1, width=14, height=12, class_=kind)
+        if kind in DECISIONS
+        else tag("line", x1=0, x2=28, y1=7, y2=7, class_=f"line {kind}")
+    )
+    return tag("svg", inside, class_="key", width=14 if kind in DECISIONS else 28, height=14, aria_hidden="true")
+
+
+def drawn(count: int, redacted: bool) -> float:
+    """The height of a bar; a few people are all drawn alike where they must not be told apart."""
+    return SMALLEST / 2 if redacted and 0 < count < SMALLEST else float(count)
+
+
+def told(count: int, redacted: bool) -> str:
+    """A number of people in words."""
+    return f"1 to {SMALLEST - 1}" if redacted and 0 < count < SMALLEST else f"{count:,}"
+
+
+def _lane(shift: Shift, across: Callable[[float], float], end: float, y: float) -> Markup:
+    distance = shift.distance
+    low, high = across(min(distance.lower, end)), across(min(distance.estimate, end))
+    name = shift.name if len(shift.name) <= 32 else f"{shift.name[:31]}…"
+    off = ", off this figure" if distance.estimate > end else ""
+    numbers = f"at least {distance.lower:.3g}, estimate {distance.estimate:.3g}{off}"
+    hover = f"{shift.name}: at least {distance.lower:.4g}, estimate {distance.estimate:.4g}, floor {distance.floor:.4g}"
+    parts = [
+        tag("text", f"{name}: {numbers}", x=LEFT, y=y + 10, class_="note"),
+        tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y + 24, y2=y + 24, class_="grid"),
+        tag("line", x1=low, x2=high, y1=y + 24, y2=y + 24, class_="guess"),
+        tag("line", x1=low, x2=low, y1=y + 18, y2=y + 30, class_="shift"),
+        tag("circle", cx=high, cy=y + 24, r=4.5, class_="shift"),
+        tag("title", hover),
+    ]
+    return tag("g", Markup("").join(parts))
+
+
+def _axes(
+    end: float, top: float, across: Callable[[float], float], upwards: Callable[[float], float], below: str, beside: str
+) -> Markup:
+    base, parts = upwards(0.0), []
+    for i, value in enumerate(_ticks(top, 5)):
+        y = upwards(value)
+        parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid" if i else "axis"))
+        parts.append(tag("text", f"{value:,.10g}", x=LEFT - 10, y=y + 5, text_anchor="end", class_="tick"))
+    for i, value in enumerate(_ticks(end, 8)):
+        x = across(value)
+        parts.append(tag("line", x1=x, x2=x, y1=base, y2=base + 5, class_="axis"))
+        middle = "tick minor" if i % 2 else "tick"
+        parts.append(tag("text", f"{value:,.10g}", x=x, y=base + 24, text_anchor="middle", class_=middle))
+    parts.append(tag("text", below, x=WIDTH - RIGHT, y=base + 50, text_anchor="end", class_="axisname"))
+    parts.append(tag("text", beside, x=0, y=14, class_="axisname"))
+    return Markup("").join(parts)
+
+
+def _ticks(end: float, most: int) -> list[float]:
+    """Round numbers from 0 to ``end``, at most ``most`` steps."""
+    power = 10.0 ** math.floor(math.log10(end / most))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if end / (factor * power) <= most * (1 + 1e-9))
+    return [float(f"{step * k:.10g}") for k in range(math.floor(end / step * (1 + 1e-9)) + 1)]
+
+
+def _described(places: Sequence[Place], numbers: Numbers) -> str:
+    first, last = places[0], places[-1]
+    return (
+        f"Two rising lines. Without a shift at most {numbers.upper(first.upper)} is proved and "
+        f"{numbers.lower(first.lower)} was found; at a shift of {parameter(last.gamma)} these are "
+        f"{numbers.upper(last.upper)} and {numbers.lower(last.lower)}. The truth lies between the lines. The table "
+        "below has all values."
+    )
+
+
+def _standing(name: str, height: float, title: str, description: str, parts: Iterable[str]) -> Markup:
+    ids = f"{name}-title {name}-description"
+    inside = [tag("title", title, id=f"{name}-title"), tag("desc", description, id=f"{name}-description"), *parts]
+    content = Markup("").join(inside)
+    return tag("svg", content, viewBox=f"0 0 {WIDTH} {height:g}", role="img", aria_labelledby=ids, class_="figure")
+
+
+def _inline(parts: Iterable[str], height: float) -> Markup:
+    return tag("svg", Markup("").join(parts), width="100%", height=height, class_="inline", aria_hidden="true")
+
+
+def _scale(end: float, low: float, high: float) -> Callable[[float], float]:
+    return lambda value: low + (high - low) * min(value, end) / end
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _part(value: float, end: float) -> str:
+    return f"{100 * min(value, end) / end:.2f}%"
+
+
+def _dashed(key: str) -> str:
+    return key if key == "viewBox" else key.rstrip("_").replace("_", "-")
+
+
+def _short(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -1,0 +1,143 @@
+"""How numbers are written: what was proved is rounded up, what was found is rounded down.
+
+**Soundness.** A bound that is rounded to the nearest number on its way to a page may say more than was proved. Here it
+is rounded in the direction in which the sentence stays true, and there are as many decimals as it takes for the rounded
+bounds to be on the same side of ε as the bounds themselves. A float stands for the shortest decimal that reads back as
+the same float: 0.1 is written 0.1 in either direction.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+
+import numpy as np
+
+from isonomy.arithmetic import FloatArray, gamma
+
+_EXACT = Context(prec=800)  # every float64 has fewer digits than this before and after the point
+_MOST = 12
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Violations and bounds with one number of decimals for a whole page."""
+
+    decimals: int
+
+    @classmethod
+    def of(cls, lower: float, upper: float, epsilon: float | None, probabilities: bool) -> Numbers:
+        """Three digits that count, at least three decimals for probabilities, and more where ε asks for them."""
+        largest = upper if math.isfinite(upper) and upper > 0 else 1.0
+        least = 3 if probabilities else 0
+        decimals = min(_MOST, max(least, 2 - math.floor(math.log10(largest))))
+        while decimals < _MOST and epsilon is not None:
+            right = _agrees(upper, ROUND_CEILING, decimals, epsilon) and _agrees(lower, ROUND_FLOOR, decimals, epsilon)
+            if right:
+                break
+            decimals += 1
+        return cls(decimals)
+
+    def upper(self, value: float) -> str:
+        """Something that was proved not to be exceeded."""
+        return _written(value, self.decimals, ROUND_CEILING)
+
+    def lower(self, value: float) -> str:
+        """Something that was reached."""
+        return _written(value, self.decimals, ROUND_FLOOR)
+
+    def plain(self, value: float) -> str:
+        """Something that was observed."""
+        return _written(value, self.decimals, ROUND_HALF_EVEN)
+
+    def change(self, value: float) -> str:
+        """A difference, with its sign."""
+        return signed(value, self.decimals)
+
+
+def mean_upper(values: FloatArray, weights: FloatArray) -> float:
+    """At least the weighted mean of non-negative numbers."""
+    return float(np.average(values, weights=weights)) * (1 + 4 * gamma(len(values) + 4))
+
+
+def mean_lower(values: FloatArray, weights: FloatArray) -> float:
+    """At most the weighted mean of non-negative numbers."""
+    return float(np.average(values, weights=weights)) * (1 - 4 * gamma(len(values) + 4))
+
+
+def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> list[float]:
+    """Weighted quantiles that are values themselves: monotone in every value, so bounds of quantiles from bounds."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    places = np.searchsorted(reached, np.asarray(shares) * reached[-1] * (1 - 1e-12))
+    return [float(value) for value in values[order][np.minimum(places, len(values) - 1)]]
+
+
+def percent(share: float) -> str:
+    """``12.3%``; nothing that is not all is written as all, and nothing that is somebody as nobody."""
+    if not math.isfinite(share):
+        return "undefined"
+    if 0 < share < 0.001:
+        return "<0.1%"
+    if 0.999 < share < 1:
+        return ">99.9%"
+    return "0%" if share == 0 else "100%" if share == 1 else f"{100 * share:.1f}%"
+
+
+def signed(value: float, decimals: int) -> str:
+    """With a plus or a minus, or a bare zero."""
+    text = _written(abs(value), decimals, ROUND_HALF_EVEN)
+    if not any(digit in text for digit in "123456789"):
+        return "0"
+    return f"{'+' if value > 0 else '−'}{text}"
+
+
+def decimals_of(*values: float) -> int:
+    """Decimals that give numbers of about this size four digits."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    return 2 if largest == 0 else min(6, max(0, 3 - math.floor(math.log10(largest))))
+
+
+def fixed(value: float, decimals: int) -> str:
+    """With this many decimals and a comma every three digits."""
+    return _written(value, decimals, ROUND_HALF_EVEN)
+
+
+def parameter(value: float) -> str:
+    """A number that somebody chose: as it was written, as long as that is short."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.6g}".replace("e-0", "e-").replace("-", "−")
+
+
+def cell(value: object) -> str:
+    """A raw value as it stands in a table."""
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if math.isnan(number):
+            return "missing"
+        whole = number == round(number) if math.isfinite(number) else False
+        text = f"{number:.0f}" if whole and abs(number) < 1e15 else f"{number:.6g}"
+        return text.replace("-", "−")
+    if isinstance(value, int | np.integer):
+        return str(value).replace("-", "−")
+    return "missing" if value is None or str(value) == "<NA>" else str(value)
+
+
+def _agrees(value: float, rounding: str, decimals: int, epsilon: float) -> bool:
+    if not math.isfinite(value):
+        return True
+    return (_rounded(value, decimals, rounding) > Decimal(repr(epsilon))) == (value > epsilon)
+
+
+def _rounded(value: float, decimals: int, rounding: str) -> Decimal:
+    return Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)
+
+
+def _written(value: float, decimals: int, rounding: str) -> str:
+    if math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{_rounded(value, decimals, rounding) + 0:,}".replace("-", "−")

@@ -1,0 +1,210 @@
+"""The individuals behind the average: how violations are spread, over which groups, and whom they hit hardest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.errors import IsonomyError
+from isonomy.fairness.groups import Grouping, make_groupings
+from isonomy.population import Population
+from isonomy.report.findings import Findings
+from isonomy.report.numbers import cell, mean_lower, mean_upper, quantiles
+from isonomy.report.outputs import output_names
+from isonomy.report.privacy import Hidden
+
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles that a box shows."""
+
+DECISIONS = ("certified", "flippable", "undecided")
+BINS = 24
+MOST_GROUPS, MOST_CROSSED_GROUPS, MOST_PAIRS = 48, 16, 10
+"""Groups shown of one attribute, and of one pair of attributes, the largest first; pairs shown."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Violations and decisions of some of the people."""
+
+    name: str
+    people: int
+    share: float  # of the weight
+    mean: tuple[float, float]  # lower, upper
+    lower: tuple[float, ...]  # quantiles
+    upper: tuple[float, ...]
+    decisions: tuple[float, ...]  # shares of the weight, in the order of DECISIONS
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """All groups of one attribute set, but for those that are hidden or too many."""
+
+    title: str
+    groups: tuple[Group, ...]
+    hidden: int  # for privacy
+    more: int  # for length
+
+
+@dataclass(frozen=True)
+class Bin:
+    """People whose violation is above ``low`` and at most ``high``: by its upper bound, by its lower bound."""
+
+    low: float
+    high: float
+    upper: int
+    lower: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """A feature of a pair."""
+
+    feature: str
+    role: str
+    individual: str
+    counterpart: str
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Somebody and the similar person whom the network treats most differently."""
+
+    row: int
+    lower: float
+    upper: float
+    output: str  # what differs most
+    gets: tuple[float, float]  # the individual, the counterpart
+    decision: str
+    differs: tuple[Line, ...]
+    equal: tuple[Line, ...]
+
+
+def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
+    """Every protected attribute and every pair of them, and why some are left out."""
+    usable, notes = [], []
+    for name in people.schema.protected:
+        try:
+            notes += make_groupings(people, [name], None)[1]
+            usable.append(name)
+        except IsonomyError as error:
+            notes.append(str(error))
+    pairs = list(combinations(usable, 2))
+    if len(pairs) > MOST_PAIRS:
+        notes.append(f"Of the {len(pairs)} pairs of protected attributes the first {MOST_PAIRS} are shown.")
+    by = [*usable, *pairs[:MOST_PAIRS]]
+    return (make_groupings(people, by, None)[0] if by else []), notes
+
+
+def everybody(findings: Findings) -> Group:
+    """All of the people as one group."""
+    return _group(findings, "everybody", np.ones(len(findings.people), dtype=bool))
+
+
+def group_tables(findings: Findings, groupings: list[Grouping], hidden: Hidden) -> list[GroupTable]:
+    """One table for each attribute set."""
+    tables = []
+    for grouping in groupings:
+        sizes = np.bincount(grouping.code, minlength=len(grouping.names))
+        shown = [place for place, name in enumerate(grouping.names) if (grouping.title, name) not in hidden]
+        most = MOST_GROUPS if len(grouping.attributes) == 1 else MOST_CROSSED_GROUPS
+        kept = sorted(sorted(shown, key=lambda place: -int(sizes[place]))[:most])
+        groups = tuple(_group(findings, grouping.names[place], grouping.code == place) for place in kept)
+        tables.append(GroupTable(grouping.title, groups, len(sizes) - len(shown), len(shown) - len(kept)))
+    return tables
+
+
+def judged(findings: Findings) -> dict[str, float]:
+    """Shares of people who are certified, violated or undecided against ε, each for themselves."""
+    epsilon, weights = findings.certificate.epsilon, findings.people.weights
+    if epsilon is None:
+        return {}
+    verdicts = findings.certificate.local.verdict(epsilon)
+    kinds = ("certified", "violated", "undecided")
+    return {kind: _share(weights, verdicts == kind) for kind in kinds}
+
+
+def histogram(findings: Findings) -> list[Bin]:
+    """How many people have which violation, from 0 to the largest bound."""
+    local = findings.certificate.local
+    upper, lower = (values[np.isfinite(values)] for values in (local.upper, local.lower))
+    top = nice(float(max(upper.max(initial=0.0), lower.max(initial=0.0))))
+    edges = np.linspace(0.0, top, BINS + 1)
+    counts = [np.histogram(values, edges)[0].tolist() for values in (upper, lower)]
+    return [Bin(*row) for row in zip(edges[:-1].tolist(), edges[1:].tolist(), *counts, strict=True)]
+
+
+def most_unfair(findings: Findings, count: int = 10) -> list[Pair]:
+    """The people with the largest violations that were found, with their counterparts."""
+    local, question = findings.certificate.local, findings.certificate.question
+    names, schema = output_names(findings), findings.people.schema
+    worst = np.argsort(-local.lower, kind="stable")[:count]
+    worst = worst[local.lower[worst] > 0]
+    if not len(worst):
+        return []
+    pair = local.witnesses.individual[worst], local.witnesses.counterpart[worst]
+    raw = [schema.decode(people, words=True) for people in pair]
+    gets = [question.network(people) for people in pair]
+    paired = findings.network.head == "softmax" or findings.network.classes == 1
+    found = []
+    for place, row in enumerate(worst.tolist()):
+        lines = [
+            (
+                bool((pair[0][place] != pair[1][place])[schema.slices[feature.name]].any()),
+                Line(
+                    feature.name,
+                    "protected" if feature.protected else "proxy" if feature.proxy else "",
+                    *(cell(table[feature.name].iloc[place]) for table in raw),
+                ),
+            )
+            for feature in schema.features
+        ]
+        # Of two classes both change alike: the second is the one that the page talks about.
+        output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0][place] - gets[1][place])))
+        found.append(
+            Pair(
+                row=int(findings.people.rows[row]),
+                lower=float(local.lower[row]),
+                upper=float(local.upper[row]),
+                output=names[output],
+                gets=(float(gets[0][place, output]), float(gets[1][place, output])),
+                decision=str(local.decision[row]),
+                differs=tuple(line for differs, line in lines if differs),
+                equal=tuple(line for differs, line in lines if not differs),
+            )
+        )
+    return found
+
+
+def nice(value: float) -> float:
+    """A round number that is at least ``value``."""
+    if not value > 0:
+        return 1.0
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 20) if step * power >= value))
+
+
+def _group(findings: Findings, name: str, inside: NDArray[np.bool_]) -> Group:
+    local, weights = findings.certificate.local, findings.people.weights
+    some: FloatArray = np.asarray(weights[inside], dtype=np.float64)
+    if not some.sum() > 0:  # nobody counts, so all count alike
+        some = np.ones(len(some))
+    lower, upper = local.lower[inside], local.upper[inside]
+    decided = [_share(some, local.decision[inside] == kind) for kind in DECISIONS]
+    return Group(
+        name=name,
+        people=int(inside.sum()),
+        share=_share(weights, inside),
+        mean=(mean_lower(lower, some), mean_upper(upper, some)),
+        lower=tuple(quantiles(lower, some, SHARES)),
+        upper=tuple(quantiles(upper, some, SHARES)),
+        decisions=tuple(decided),
+    )
+
+
+def _share(weights: FloatArray, inside: NDArray[np.bool_]) -> float:
+    """The weight of some of the people; exactly 0 or 1 where they are nobody or everybody."""
+    return float(inside.all()) if inside.all() or not inside.any() else float(weights[inside].sum() / weights.sum())

@@ -1,0 +1,202 @@
+"""Populations nearby: the curve over γ, the shifts that were observed, the worst population against the real one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from isonomy.arithmetic import FloatArray
+from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.population.feature import Feature
+from isonomy.report.findings import Findings
+from isonomy.report.numbers import decimals_of, fixed, percent, signed
+from isonomy.report.privacy import protected_cells
+from isonomy.shift import Distance
+from isonomy.similarity.ground import ground_metric
+from isonomy.similarity.lp import WeightedLp
+
+NOTHING = ("0", "0 points")
+"""Changes that vanish in the digits shown are not worth a line."""
+
+MOST_CATEGORIES = 8
+MANY_POINTS = 400_000
+"""From so many attainable points on, the curve has fewer places, since each asks for a new allocation of the budget."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Upper and lower for one γ."""
+
+    gamma: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Shift:
+    """An observed shift beside the certificate."""
+
+    name: str
+    distance: Distance
+    comparable: bool  # measured in the certificate's own order and ground cost
+    says: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A mean or a share, as observed and in the worst population."""
+
+    feature: str
+    role: str
+    what: str  # "mean", or the category
+    observed: str
+    worst: str
+    change: str
+    size: float  # of the change, in coordinates
+
+
+@dataclass(frozen=True)
+class WorstPopulation:
+    """How the population that attains the lower bound differs from the one that was observed."""
+
+    changes: tuple[Change, ...]
+    unchanged: tuple[str, ...]
+    moved: float  # the share of people who changed
+    transport: float
+    left_out: int  # changes of categories that are small, or hidden
+
+
+def curve(findings: Findings) -> list[Place]:
+    """Upper and lower from 0 to beyond γ; the certificate's own γ is one of the places."""
+    certificate = findings.certificate
+    gamma = certificate.gamma
+    if not 0 < gamma < math.inf:
+        return []
+    far = max((s.distance.estimate for s in findings.shifts if comparable(certificate, s.distance)), default=0.0)
+    places = 8 if len(certificate.points.value) < MANY_POINTS else 3  # for each γ
+    end = max(2.0, min(4.0, math.ceil(places * 1.1 * far / gamma) / places))
+    gammas = [gamma * (step / places) for step in range(round(end * places) + 1)]
+    table = certificate.curve(gammas)
+    if not np.isfinite(table["upper"]).all():
+        return []
+    # A larger ball holds the smaller one's populations, and a bound for it holds for the smaller one too.
+    lower = np.maximum.accumulate(table["lower"].to_numpy())
+    upper = np.minimum.accumulate(table["upper"].to_numpy()[::-1])[::-1]
+    return [Place(*row) for row in zip(gammas, lower.tolist(), upper.tolist(), strict=True)]
+
+
+def shifts(findings: Findings) -> list[Shift]:
+    """What each observed shift means for the certificate."""
+    found = []
+    for shift in findings.shifts:
+        distance, gamma = shift.distance, findings.certificate.gamma
+        same = comparable(findings.certificate, distance)
+        if not same:
+            says = "measured with another cost or order: not comparable with γ"
+        elif distance.lower > gamma:
+            says = "outside: this population is further away than γ, and the certificate does not cover it"
+        elif distance.estimate <= gamma:
+            says = "the estimate is within γ"
+        elif distance.estimate <= distance.floor + 2 * distance.floor_spread:
+            says = "no shift is visible: two samples of one population are as far apart"
+        else:
+            says = "not shown to be outside; the estimate, which noise makes too large, is beyond γ"
+        found.append(Shift(shift.name, distance, same, says))
+    return found
+
+
+def comparable(certificate: DistributionalCertificate, distance: Distance) -> bool:
+    """Whether a distance was measured in the certificate's own order and ground cost."""
+    ground = certificate.ground
+    if distance.order != certificate.order:
+        return False
+    if distance.ground not in ("l1", "l2", "linf"):
+        return distance.ground == ground.describe()
+    other = ground_metric(distance.ground, ground.width)  # type: ignore[arg-type]
+    return (
+        isinstance(ground, WeightedLp)
+        and isinstance(other, WeightedLp)
+        and ground.order == other.order
+        and bool((ground.weights == 1).all())
+    )
+
+
+def worst_population(findings: Findings) -> WorstPopulation:
+    """Means of numbers and shares of categories, weighted by mass, feature by feature."""
+    worst, people = findings.certificate.worst_case, findings.people
+    before = people.weights / people.weights.sum()
+    after = worst.masses / worst.masses.sum()
+    changes, unchanged, left_out = [], [], 0
+    for feature in people.schema.features:
+        where = people.schema.slices[feature.name]
+        blocks = people.x[:, where], worst.points.person[:, where]
+        lines = _lines(feature, blocks, (before, after), people.domain.kind == "realizable", findings.redacted)
+        some = sorted((line for line in lines if line.change not in NOTHING), key=lambda line: -line.size)
+        if not some:
+            unchanged.append(feature.name)
+        changes += some[:MOST_CATEGORIES]
+        left_out += len(some[MOST_CATEGORIES:])
+    moved = float(worst.masses[worst.points.cost > 0].sum() / worst.masses.sum())
+    return WorstPopulation(tuple(changes), tuple(unchanged), moved, worst.transport, left_out)
+
+
+def _lines(
+    feature: Feature,
+    blocks: tuple[FloatArray, FloatArray],
+    weights: tuple[FloatArray, FloatArray],
+    whole: bool,
+    redacted: bool,
+) -> list[Change]:
+    role = "protected" if feature.protected else "proxy" if feature.proxy else ""
+    if feature.kind == "categorical" or (feature.kind == "ordinal" and whole):
+        return _shares(feature, role, _one_hot(feature, blocks), weights, redacted)
+    missing = []
+    if feature.flagged:
+        shares = [float(block[:, 1] @ weight) for block, weight in zip(blocks, weights, strict=True)]
+        missing = [_share(feature, role, feature.missing_label, *shares)]
+    known = [
+        weight * (1 - block[:, 1]) if feature.flagged else weight for block, weight in zip(blocks, weights, strict=True)
+    ]
+    if not all(part.sum() > 0 for part in known):
+        return missing
+    means = [float(block[:, 0] @ part / part.sum()) for block, part in zip(blocks, known, strict=True)]
+    raw = [mean * feature.unit + feature.origin for mean in means]
+    digits = decimals_of(*raw)
+    what = "mean rank" if feature.kind == "ordinal" else "mean"
+    change = signed(raw[1] - raw[0], digits)
+    texts = (fixed(raw[0], digits), fixed(raw[1], digits), change)
+    return [Change(feature.name, role, what, *texts, abs(means[1] - means[0])), *missing]
+
+
+def _one_hot(feature: Feature, blocks: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    if feature.kind == "categorical":
+        return blocks
+    ranks = [np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64) for block in blocks]
+    eye = np.eye(len(feature.categories))
+    return eye[ranks[0]], eye[ranks[1]]
+
+
+def _shares(
+    feature: Feature,
+    role: str,
+    blocks: tuple[FloatArray, FloatArray],
+    weights: tuple[FloatArray, FloatArray],
+    redacted: bool,
+) -> list[Change]:
+    names = [feature.labels.get(level, level) for level in feature.levels]
+    before, after = (block.T @ weight for block, weight in zip(blocks, weights, strict=True))
+    hidden = np.zeros(len(names), dtype=bool)
+    if redacted:
+        hidden = protected_cells((blocks[0] > 0).sum(axis=0))
+    return [
+        _share(feature, role, name, float(a), float(b))
+        for name, a, b, masked in zip(names, before, after, hidden, strict=True)
+        if not masked
+    ]
+
+
+def _share(feature: Feature, role: str, name: str, before: float, after: float) -> Change:
+    change = f"{signed(100 * (after - before), 1)} points"
+    return Change(feature.name, role, name, percent(before), percent(after), change, abs(after - before))

@@ -1,0 +1,83 @@
+"""A small dataset, a small network, and how to ask about them; also run as a program that is to be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from isonomy.attacks import Effort
+from isonomy.engines import LargeCertificate, certify_dataset
+from isonomy.networks.network import Network
+from isonomy.population import Feature, Schema, Split
+from isonomy.similarity import WeightedLp
+
+SCHEMA = Schema(
+    "loans",
+    (
+        Feature("pay", low=-2, high=2),
+        Feature("debt", low=-2, high=2),
+        Feature("sex", "categorical", categories=("f", "m"), protected=True),
+    ),
+    weight="w",
+    split=Split("part", "old", "new"),
+)
+METRIC = WeightedLp([1.0, 2.0, 1.0, 1.0], 2)
+CHUNK = 40
+QUICK = Effort(steps=2, restarts=0, branches=2)
+
+
+def table(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "pay": rng.uniform(-2, 2, n),
+            "unused": rng.integers(0, 9, n),
+            "debt": rng.uniform(-2, 2, n),
+            "sex": rng.choice(["f", "m"], n),
+            "w": rng.choice([0.0, 0.3, 1.0, 7.1], n),
+            "part": rng.choice(["old", "new"], n),
+        }
+    )
+
+
+def network(seed: int = 0) -> Network:
+    rng = np.random.default_rng(seed)
+    sizes = [4, 5, 5, 2]
+    weights = [rng.normal(size=(b, a)) for a, b in pairwise(sizes)]
+    return Network.from_layers(weights, [rng.normal(size=b) * 0.3 for b in sizes[1:]])
+
+
+def ask(source: Path, work: Path, **options: Any) -> LargeCertificate:
+    """An audit of the dataset; options replace the usual ones."""
+    what = {"schema": SCHEMA, "network": network(), "metric": METRIC, "delta": 0.1, "gamma": 0.1}
+    how = {"domain": "unbounded", "tier": "interval", "rounds": 1, "attack": False, "effort": QUICK}
+    return certify_dataset(source, work=work, **{**what, **how, "chunk": CHUNK, "progress": None, **options})
+
+
+def stamps(work: Path) -> dict[str, tuple[int, int]]:
+    """Which parts are there: written when, and to which place on the disk."""
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(work.glob("parts/*.parquet"))}
+
+
+def main() -> None:
+    """``people.py source work after``: ask, and be killed when ``after`` parts are finished."""
+    source, work, after = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    ticks = iter(range(1, 10**9))
+
+    def progress(done: int, total: int) -> None:
+        if next(ticks) == after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    print(json.dumps(ask(source, work, progress=progress).summary()))
+
+
+if __name__ == "__main__":
+    main()

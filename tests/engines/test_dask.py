@@ -1,0 +1,107 @@
+"""A real cluster of two worker processes: the same bits as in one process, also when a worker is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isonomy.engines import runners
+from isonomy.errors import DataError, ParameterError
+
+from .people import ask, stamps, table
+
+if importlib.util.find_spec("distributed") is None:
+    pytest.skip("Dask distributed is not installed: pip install 'isonomy[dask]'", allow_module_level=True)
+
+N, PARTS = 150, 4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as workers:
+        yield workers
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    table(N).to_parquet(tmp_path / "t.parquet", row_group_size=64)
+    return tmp_path / "t.parquet"
+
+
+def pids(cluster: Any) -> list[int]:
+    from distributed import Client
+
+    with Client(cluster) as client:
+        return sorted(client.run(os.getpid).values())
+
+
+def test_the_same_bits_as_in_one_process_though_a_worker_is_killed(cluster: Any, source: Path, tmp_path: Path) -> None:
+    alone = ask(source, tmp_path / "alone")
+    doomed, killed = pids(cluster), []
+
+    def progress(done: int, total: int) -> None:
+        if not killed:  # the first part is there, the others are being worked on
+            killed.append(doomed[0])
+            os.kill(doomed[0], signal.SIGKILL)
+
+    options = {"engine": "dask", "scheduler": cluster.scheduler_address}
+    spread = ask(source, tmp_path / "spread", progress=progress, **options)
+    assert killed and spread.summary() == alone.summary() and spread.computed <= PARTS
+    assert [path.read_bytes() for path in spread.parts] == [path.read_bytes() for path in alone.parts]
+    before = stamps(tmp_path / "spread")
+    again = ask(source, tmp_path / "spread", **options)
+    assert again.computed == 0 and stamps(tmp_path / "spread") == before and again.summary() == alone.summary()
+    # Afterwards nobody needs the cluster: questions are answered from the parts.
+    assert again.curve([0.05, 0.2]).equals(alone.curve([0.05, 0.2]))
+
+
+def test_parts_of_one_engine_are_parts_of_the_other(cluster: Any, source: Path, tmp_path: Path) -> None:
+    first = ask(source, tmp_path)
+    for path in first.parts[1:3]:
+        path.unlink()
+    second = ask(source, tmp_path, engine="dask", scheduler=cluster.scheduler_address)
+    assert second.computed == 2 and second.summary() == first.summary()
+
+
+def test_errors_of_workers_reach_the_caller(cluster: Any, tmp_path: Path) -> None:
+    frame = table(N)
+    frame.loc[137, "debt"] = 9.0  # in a chunk of which nobody is in the pilot group
+    frame.to_parquet(tmp_path / "t.parquet")
+    options = {"chunk": 5, "order": math.inf, "engine": "dask", "scheduler": cluster.scheduler_address}
+    with pytest.raises(DataError, match=r"File t\.parquet: Column 'debt', row 137"):
+        ask(tmp_path / "t.parquet", tmp_path / "work", **options)
+    assert (tmp_path / "work" / "plan.json").exists()
+
+
+def test_the_current_client_is_used(cluster: Any, source: Path, tmp_path: Path) -> None:
+    from distributed import Client
+
+    with Client(cluster) as client:
+        options = {"attack": True, "order": math.inf, "tier": "tight"}
+        found = ask(source, tmp_path / "spread", engine="dask", **options)
+        assert found.computed == PARTS and client.status == "running"
+    assert found.summary() == ask(source, tmp_path / "alone", **options).summary() and found.lower > 0
+
+
+def test_no_dask(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(runners, "import_module", missing)
+    with pytest.raises(ParameterError, match=r"pip install 'isonomy\[dask\]'"):
+        ask(source, tmp_path, engine="dask")
+
+
+def test_a_scheduler_that_does_not_answer(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runners, "PATIENCE", 0.2)
+    with pytest.raises(ParameterError, match="'scheduler' must be the address of a Dask scheduler that answers"):
+        ask(source, tmp_path, engine="dask", scheduler="tcp://127.0.0.1:9")

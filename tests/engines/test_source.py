@@ -1,0 +1,112 @@
+"""Blocks of a dataset against the table read at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isonomy.engines import source as module
+from isonomy.engines.source import Source
+from isonomy.errors import DataError, FileError
+from isonomy.population import Population
+
+from .people import SCHEMA, table
+
+
+def everybody(source: Source, chunk: int, backwards: bool = True) -> tuple[np.ndarray, ...]:
+    """All blocks, read last first."""
+    blocks = source.blocks(chunk)
+    read = [source.read(block) for block in (reversed(blocks) if backwards else blocks)]
+    read = read[::-1] if backwards else read
+    excluded = source.excluded + sum(people.excluded for people in read)
+    arrays = [np.concatenate([getattr(people, name) for people in read]) for name in ("x", "weights", "rows")]
+    return (*arrays, np.array(excluded))
+
+
+@pytest.mark.parametrize("split", ["all", "test"])
+@pytest.mark.parametrize(("chunk", "group"), [(1, 7), (7, 10), (10, 7), (30, 100), (1000, 9), (20, 20)])
+def test_parquet_blocks(tmp_path: Path, chunk: int, group: int, split: str) -> None:
+    frame = table(35)
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=group)
+    people = Population.from_frame(frame, SCHEMA)
+    people = people if split == "all" else people.test
+    found = Source.open(tmp_path / "t.parquet", SCHEMA, chunk=chunk, work=tmp_path, split=split)
+    x, weights, rows, excluded = everybody(found, chunk)
+    assert np.array_equal(x, people.x) and np.array_equal(weights, people.weights) and excluded == 0
+    assert np.array_equal(rows, people.rows)
+    assert all(block.stop - block.start <= chunk for block in found.blocks(chunk))
+
+
+@pytest.mark.parametrize("split", ["all", "test"])
+@pytest.mark.parametrize("way", ["folder", "csv", "huge groups"])
+def test_every_way_in_gives_the_same_people(
+    tmp_path: Path, way: str, split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = table(90)
+    frame.loc[[3, 17, 44], "sex"] = "?"  # nobody knows
+    frame.loc[60:69, "pay"] = 5.0  # a whole block outside the range
+    people = Population.from_frame(frame, SCHEMA, unknown="exclude")
+    source = tmp_path / "data"
+    source.mkdir()
+    if way == "folder":
+        for i in range(3):
+            frame[30 * i : 30 * (i + 1)].to_parquet(source / f"{i}.parquet")
+    elif way == "csv":
+        source = source / "t.csv"
+        frame.to_csv(source, index=False)
+    else:
+        monkeypatch.setattr(module, "HUGE", 50)
+        source = source / "t.parquet"
+        frame.to_parquet(source)
+    work = tmp_path / "work"
+    for _ in range(2):  # the second time from the copy
+        found = Source.open(source, SCHEMA, chunk=10, work=work, unknown="exclude", split=split)
+        x, weights, rows, excluded = everybody(found, 10)
+        side = people if split == "all" else people.test
+        assert np.array_equal(x, side.x) and np.array_equal(rows, side.rows) and np.array_equal(weights, side.weights)
+        assert excluded == 13
+    assert found.copied == (way != "folder")
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_the_content_is_what_counts(tmp_path: Path) -> None:
+    table(20).to_parquet(tmp_path / "a.parquet")
+    table(20).to_parquet(tmp_path / "b.parquet")
+    table(20, seed=1).to_parquet(tmp_path / "c.parquet")
+    a, b, c = (Source.open(tmp_path / f"{name}.parquet", SCHEMA, chunk=9, work=tmp_path).tables[0] for name in "abc")
+    assert a.sha256 == b.sha256 != c.sha256
+
+
+def test_errors_name_file_row_and_column(tmp_path: Path) -> None:
+    frame = table(50)
+    frame.loc[33, "sex"] = "?"
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = Source.open(tmp_path / "t.parquet", SCHEMA, chunk=20, work=tmp_path)
+    with pytest.raises(DataError, match=r"File t\.parquet: Column 'sex', row 33"):
+        found.read(found.blocks(20)[1])
+    frame.drop(columns="debt").to_parquet(tmp_path / "u.parquet")
+    found = Source.open(tmp_path / "u.parquet", SCHEMA, chunk=20, work=tmp_path)
+    with pytest.raises(DataError, match="has no column 'debt'; it has 'pay'"):
+        found.read(found.blocks(20)[0])
+    with pytest.raises(FileError, match="no such file or folder"):
+        Source.open(tmp_path / "nothing.parquet", SCHEMA, chunk=20, work=tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match="has no Parquet file"):
+        Source.open(tmp_path / "empty", SCHEMA, chunk=20, work=tmp_path)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 but not really")
+    with pytest.raises(FileError, match="cannot be read as Parquet"):
+        Source.open(tmp_path / "bad.parquet", SCHEMA, chunk=20, work=tmp_path)
+    pd.DataFrame(frame[:0]).to_parquet(tmp_path / "none.parquet")
+    with pytest.raises(DataError, match="is empty"):
+        Source.open(tmp_path / "none.parquet", SCHEMA, chunk=20, work=tmp_path)
+
+
+def test_a_file_that_changes_during_the_run_is_an_error(tmp_path: Path) -> None:
+    table(50).to_parquet(tmp_path / "t.parquet")
+    found = Source.open(tmp_path / "t.parquet", SCHEMA, chunk=20, work=tmp_path)
+    table(50, seed=1).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(FileError, match="was changed during the run"):
+        found.read(found.blocks(20)[1])

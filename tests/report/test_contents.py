@@ -1,0 +1,110 @@
+"""What the page says about features, against answers computed another way."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isonomy.networks import Network
+from isonomy.report import render
+from isonomy.report.drivers import drivers
+from isonomy.report.shifted import comparable, curve, shifts, worst_population
+from isonomy.report.similar import similar
+from isonomy.shift import wasserstein
+
+from .audits import audit
+from .reading import read, table
+
+
+def test_drivers_of_a_linear_network_are_its_weights() -> None:
+    """Without interaction, what goes away and what remains alone are both the weight times the move."""
+    findings = audit("regression")
+    width = findings.people.schema.width
+    weights = np.random.default_rng(3).normal(size=(1, width))
+    linear = Network.from_layers([weights], [np.zeros(1)], head="regression")
+    question = dataclasses.replace(findings.certificate.question, network=linear)
+    certificate = dataclasses.replace(findings.certificate, question=question)
+    found = drivers(dataclasses.replace(findings, certificate=certificate))
+    witnesses = findings.certificate.local.witnesses
+    moves = witnesses.counterpart - witnesses.individual
+    total = moves @ weights[0]
+    assert found.mean == pytest.approx(np.abs(total).mean())
+    for driver in found.features:
+        where = findings.people.schema.slices[driver.feature]
+        part = moves[:, where] @ weights[0, where]
+        assert driver.differs == pytest.approx((moves[:, where] != 0).any(axis=1).mean())
+        assert driver.alone == pytest.approx(np.abs(part).mean())
+        assert driver.back == pytest.approx((np.abs(total) - np.abs(total - part)).mean())
+
+
+def test_the_worst_population_is_compared_by_its_mass() -> None:
+    findings = audit()
+    worst = findings.certificate.worst_case
+    frame, mass = worst.frame(), worst.masses / worst.masses.sum()
+    observed = findings.people.frame
+    for change in worst_population(findings).changes:
+        if change.what == "mean":
+            known = frame[change.feature].notna().to_numpy()
+            there = np.average(pd.to_numeric(frame[change.feature])[known], weights=mass[known])
+            here = observed[change.feature].mean()
+            scale = 10.0 ** -len(change.observed.partition(".")[2])
+            for text, value in ((change.observed, here), (change.worst, there)):
+                assert float(text.replace(",", "")) == pytest.approx(value, abs=0.51 * scale)
+        elif change.what != "missing":
+            there = mass[(frame[change.feature] == change.what).to_numpy()].sum()
+            here = (observed[change.feature] == change.what).mean()
+            points = float(re.sub(r"[^\d.−]", "", change.change).replace("−", "-"))
+            assert points == pytest.approx(100 * (there - here), abs=0.051)
+
+
+def test_every_feature_of_the_worst_population_is_accounted_for() -> None:
+    found = worst_population(audit())
+    named = {change.feature for change in found.changes} | set(found.unchanged)
+    assert named == set(audit().people.schema.slices)
+
+
+def test_what_delta_allows_in_raw_units() -> None:
+    moves = {move.feature: move.reach for move in similar(audit()).moves}
+    assert moves == {
+        "age": "to any value from 18 to 90",
+        "sex": "to 2 other categories",
+        "income": "by up to 5% more, or as much less",
+        "rank": "by up to 1 level more or less",
+    }
+    assert set(similar(audit()).still) == {"town", "debt"}
+
+
+def test_distances_in_another_cost_are_not_put_on_the_curve() -> None:
+    findings = audit()
+    other = wasserstein(findings.people, findings.people, ground="l1")
+    assert not comparable(findings.certificate, other)
+    assert comparable(findings.certificate, findings.shifts[0].distance)
+    moved = dataclasses.replace(findings.shifts[0], distance=other)
+    (shift,) = shifts(dataclasses.replace(findings, shifts=(moved,)))
+    assert "not comparable" in shift.says
+
+
+def test_a_population_outside_is_called_outside() -> None:
+    findings = audit()
+    far = dataclasses.replace(findings.shifts[0].distance, lower=0.4, estimate=0.9)
+    beyond = dataclasses.replace(findings, shifts=(dataclasses.replace(findings.shifts[0], distance=far),))
+    assert shifts(beyond)[0].says.startswith("outside")
+    assert "Already outside: next year" in read(render(beyond)).by_id("not-proved").text
+    assert curve(beyond)[-1].gamma == pytest.approx(0.4)
+
+
+def test_groups_are_those_of_the_group_fairness() -> None:
+    findings = audit()
+    assert findings.group is not None
+    rows, page = findings.group.groups, read(render(findings))
+    for place, (_, some) in enumerate(rows.groupby("attributes", sort=False)):
+        shown = table(page, f"rates-{place + 1}")
+        assert [int(row[1]) for row in shown] == some["people"].tolist()
+        for row, (_, exact) in zip(shown, some.iterrows(), strict=True):
+            numbers = [float(number) for number in row[3].replace("to", "").split()]
+            wanted = [exact[f"selection_rate{end}"] for end in ("", "_low", "_high")]
+            assert numbers == pytest.approx(wanted, abs=5.1e-4)
