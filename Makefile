@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 audit: $(STAMP)  ## Train a small network on the bundled German credit data and audit it.
-	$(RUN)python -m isonomy.audit
+	$(RUN)isonomy audit
 
 test: $(STAMP)  ## The fast tests.
 	$(RUN)python -m pytest -m "not slow" -n 2

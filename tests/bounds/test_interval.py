@@ -315,7 +315,7 @@ def test_one_neuron_is_met_exactly(seed: int) -> None:
 
 
 def test_short_moves_beyond_a_distant_hinge() -> None:
-    """Regions that do not hold their centre, and a ReLU that they barely reach: what is 0 must not come out positive."""
+    """Regions that do not hold their centre, and a ReLU that they barely reach: 0 must not come out positive."""
     rng = np.random.default_rng(0)
     for _ in range(300):
         point = -(10.0 ** rng.uniform(-3, 60))

@@ -1,10 +1,12 @@
 """The main job: people and a network in, what was proved and what was found out.
 
-So far this is the bundled audit that ``make audit`` runs: a small network is trained on the German credit data and
-every test applicant is compared with all counterparts that differ in protected attributes, declared proxies and the
-tolerances of the schema.
+:class:`Plan` says what to audit (from options or an ``audit.toml``), :func:`run` does it, :func:`write` puts the
+report, the certificate and the files for machines into one directory.
 """
 
-from isonomy.audit.bundled import BundledAudit, run_bundled_audit
+from isonomy.audit.job import run
+from isonomy.audit.output import write
+from isonomy.audit.plan import Plan
+from isonomy.audit.stages import Stages
 
-__all__ = ["BundledAudit", "run_bundled_audit"]
+__all__ = ["Plan", "Stages", "run", "write"]

@@ -59,7 +59,7 @@ class Crowd:
     ) -> None:
         self.interval, self.graph, self.centre = interval, interval.graph, centre
         self.last = len(self.graph.nodes) - 1
-        self.joints = [Joint(self.graph, cover, len(centre)) for _, cover in (near, between)]
+        self.joints = [Joint(self.graph, cover, len(centre), interval.working) for _, cover in (near, between)]
         self.near, self.far = Ranges(interval, centre, near[0]), Ranges(interval, centre, far)
         self.slopes: list[dict[int, Sides]] = [{}, {}]  # of chords from the centre, and of chords anywhere
         for i, node in enumerate(self.graph.nodes):

@@ -12,7 +12,7 @@ wider the regions, the more this gains: with every neuron unstable it is a fract
 
 **Soundness.** ``u`` comes from an ellipsoid that holds the set of differences. The largest eigenvalue is bounded by
 norms of repeated squares, which needs no eigensolver: ``λmax(G)² = λmax(G²)`` and ``λmax ≤ ‖·‖_F``. ``A`` is kept in
-float32; how far it can be from the exact one is bounded in norm and added to ``η``.
+the precision of the interval tier; how far it can be from the exact one is bounded in norm and added to ``η``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Cover:
 
     @classmethod
     def of(cls, sets: Shape) -> Cover | None:
-        """From the ball if its root determines every coordinate that moves, from the box otherwise.
+        """From the ball, if its root determines every coordinate that moves.
 
-        None for sets that are unbounded, or not of one piece.
+        None for other sets: an ellipsoid around a box is so much larger that neurons one by one are better off.
 
         **Soundness.** Coordinates with one possible value take it. For moves ``v`` of the others ``Rv + o = ρu``, and
         with any ``K`` ``v = K(ρu − o) + (I − KR)v``; the last term is at most ``|I − KR|`` times the extent of the box.
@@ -59,28 +59,24 @@ class Cover:
         free = (sets.high > sets.low).any(0)
         if not bool(free.any()):
             return None
-        low, high = sets.low[:, free], sets.high[:, free]
         still, place = torch.where(free, 0.0, sets.low), torch.eye(len(free), dtype=torch.float64)[:, free]
         root, extent = sets.root[:, free], sets.extent[:, free]
-        if len(root) >= root.shape[1]:
-            terms = 2 * gamma(sum(sets.root.shape) + 8)
-            inverse = torch.linalg.pinv(root)
-            length = norm_upper(inverse.reshape(1, -1), 2)
-            radius = sets.radius * (1.0 if sets.order <= 2 else len(root) ** 0.5) * (1 + 4 * UNIT)
-            offset = sets.offset + still @ sets.root.T
-            large = norm_upper(sets.offset, 2) + norm_upper(still, 2) * norm_upper(sets.root.reshape(1, -1), 2)
-            left = (torch.eye(root.shape[1], dtype=torch.float64) - inverse @ root).abs()
-            doubt = left + (inverse.abs() @ root.abs() + 1) * terms
-            error = norm_upper(extent @ doubt.T, 2) + length * (large + radius) * terms
-            error = error * (1 + gamma(sum(root.shape) + 16)) + TINY
-            if bool((error <= 1e-6 * norm_upper(extent, 2)).all()):
-                middle = still - offset @ (place @ inverse).T
-                return cls(middle, radius * length, (place @ (inverse / length))[None], error)
-        half = (high - low) / 2 * (1 + 8 * UNIT) + (high.abs() + low.abs()) * (4 * UNIT) + TINY
-        half = half * (high > low).sum(1, keepdim=True).double().sqrt() * (1 + 8 * UNIT)
-        length = norm_upper(half, 2)
-        factor = place * (half / length[:, None])[:, None, :]
-        return cls(still + (low + high) / 2 @ place.T, length, factor, length * (4 * UNIT))
+        if len(root) < root.shape[1]:
+            return None
+        terms = 2 * gamma(sum(sets.root.shape) + 8)
+        inverse = torch.linalg.pinv(root)
+        length = norm_upper(inverse.reshape(1, -1), 2)
+        radius = sets.radius * (1.0 if sets.order <= 2 else len(root) ** 0.5) * (1 + 4 * UNIT)
+        offset = sets.offset + still @ sets.root.T
+        large = norm_upper(sets.offset, 2) + norm_upper(still, 2) * norm_upper(sets.root.reshape(1, -1), 2)
+        left = (torch.eye(root.shape[1], dtype=torch.float64) - inverse @ root).abs()
+        doubt = left + (inverse.abs() @ root.abs() + 1) * terms
+        error = norm_upper(extent @ doubt.T, 2) + length * (large + radius) * terms
+        error = error * (1 + gamma(sum(root.shape) + 16)) + TINY
+        if bool((error > 1e-6 * norm_upper(extent, 2)).any()):
+            return None
+        middle = still - offset @ (place @ inverse).T
+        return cls(middle, radius * length, (place @ (inverse / length))[None], error)
 
 
 @dataclass(frozen=True)
@@ -108,14 +104,15 @@ class _Seen:
     @property
     def product(self) -> Tensor:
         """The factor, multiplied out."""
-        return self.factor if self.slope is None else self.factor * self.slope[..., None].float()
+        return self.factor if self.slope is None else self.factor * self.slope[..., None].to(self.factor.dtype)
 
 
 class Joint:
     """Differences of two runs over one batch of regions, carried forward node by node."""
 
-    def __init__(self, graph: Graph, cover: Cover, rows: int) -> None:
-        self.graph, self.cover, self.rows = graph, cover, rows
+    def __init__(self, graph: Graph, cover: Cover, rows: int, working: torch.dtype = torch.float32) -> None:
+        self.graph, self.cover, self.rows, self.working = graph, cover, rows, working
+        self.unit = UNIT if working == torch.float64 else UNIT32
         self.seen: dict[int, _Seen] = {}
         self.slope: dict[int, Tensor] = {}  # s and t of every activation
         self.half: dict[int, Tensor] = {}
@@ -134,8 +131,8 @@ class Joint:
         match node.op:
             case Input():
                 norm = norm_upper(self.cover.factor.flatten(1), 2)
-                error = self.cover.error + extra + self.cover.size * norm * (4 * UNIT32) + self.cover.size * FLOOR
-                self.seen[i] = _Seen(self.cover.middle, self.cover.factor.float(), norm, error, none)
+                error = self.cover.error + extra + self.cover.size * norm * (4 * self.unit) + self.cover.size * FLOOR
+                self.seen[i] = _Seen(self.cover.middle, self.cover.factor.to(self.working), norm, error, none)
             case Affine():
                 assert norm is not None
                 self.seen[i] = self._affine(node.op, parts[0], norm, extra)
@@ -168,7 +165,7 @@ class Joint:
             return self._limits[i]
         seen = self.seen[i]
         each = seen.total[:, None] if seen.each is None else torch.minimum(seen.total[:, None], seen.each)
-        wide = torch.linalg.vector_norm(seen.product, dim=2).double() * (1 + gamma(seen.factor.shape[2] + 8, UNIT32))
+        wide = torch.linalg.vector_norm(seen.product, dim=2).double() * (1 + gamma(seen.factor.shape[2] + 8, self.unit))
         half = (wide + FLOOR**0.5) * self.cover.size[:, None] + each + seen.middle.abs() * (4 * UNIT)
         sides = seen.middle.expand(self.rows, -1), (half * (1 + gamma(8)) + TINY).expand(self.rows, -1)
         self._limits[i] = sides
@@ -203,7 +200,7 @@ class Joint:
         frobenius = norm_upper(weight.reshape(1, -1), 2)
         rounding = norm_upper(below.middle, 2) * frobenius * terms + extra + TINY
         floor = FLOOR * (1 + frobenius + below.norm)
-        coarse = frobenius * below.norm * (2 * gamma(op.width_in + 8, UNIT32)) + floor
+        coarse = frobenius * below.norm * (2 * gamma(op.width_in + 8, self.unit)) + floor
         rounding = rounding + coarse * self.cover.size
         each = below.error[:, None] * norm_upper(weight, 2)
         if below.mask is None:
@@ -215,7 +212,7 @@ class Joint:
         error = (norm * below.total + rounding) * (1 + gamma(8))
         rows, width, q = below.factor.shape if below.slope is None else (self.rows, *below.factor.shape[1:])
         flat = below.product.transpose(0, 1).reshape(width, rows * q)
-        factor = (weight.float() @ flat).reshape(-1, rows, q).transpose(0, 1)
+        factor = (weight.to(self.working) @ flat).reshape(-1, rows, q).transpose(0, 1)
         norm = (torch.minimum(norm, frobenius[0]) * below.norm + coarse) * (1 + gamma(8))
         return _Seen(below.middle @ weight.T, factor, norm, error, torch.zeros_like(error), each=each)
 
@@ -223,18 +220,18 @@ class Joint:
         self.room[k] = (16 * UNIT) * (least.abs() + most.abs() + 1)
         slope, half = self.slope[k], self.half[k] = self.lines(k, least, most)
         steep, open_ = slope.abs().amax(1), half.amax(1)
-        part = below.product * half[..., None].float()
+        part = below.product * half[..., None].to(self.working)
         gram = part.transpose(1, 2) @ part
         trace = gram.diagonal(dim1=1, dim2=2).sum(1).double()
-        doubt = trace * (4 * gamma(part.shape[1] + part.shape[2] + 8, UNIT32)) + FLOOR * part.shape[1]
-        root = (top(gram) + doubt).sqrt() + below.norm * open_ * (4 * UNIT32) + FLOOR
+        doubt = trace * (4 * gamma(part.shape[1] + part.shape[2] + 8, self.unit)) + FLOOR * part.shape[1]
+        root = (top(gram) + doubt).sqrt() + below.norm * open_ * (4 * self.unit) + FLOOR
         spread = self.spread[k] = (root * self.cover.size * (1 + gamma(8)) + TINY).expand(self.rows)
         left = open_ * below.total
         if below.each is not None:
             left = torch.minimum(left, norm_upper(half * below.each, 2))
         rough = (norm_upper(half * below.middle, 2) + spread + left) * (1 + gamma(8))
         middle, norm = slope * below.middle, below.norm * steep
-        coarse = norm * (4 * UNIT32) + FLOOR
+        coarse = norm * (4 * self.unit) + FLOOR
         error = steep * below.total + norm_upper(middle, 2) * (4 * UNIT) + coarse * self.cover.size + extra + TINY
         return _Seen(middle, below.factor, norm, error * (1 + gamma(8)), rough, slope, half > 0)
 
@@ -245,7 +242,7 @@ class Joint:
         norm, total = _total([part.norm for part in parts]), _total([part.total for part in parts])
         size = _total([norm_upper(part.middle, 2) for part in parts])
         rounds = 2 * len(parts) + 8
-        coarse = norm * gamma(rounds, UNIT32) + FLOOR
+        coarse = norm * gamma(rounds, self.unit) + FLOOR
         error = (total + size * gamma(rounds) + coarse * self.cover.size + extra + TINY) * (1 + gamma(rounds))
         return _Seen(middle, factor, (norm + coarse) * (1 + gamma(rounds)), error, torch.zeros_like(error))
 

@@ -112,7 +112,7 @@ class _Pairs:
         self._known: dict[tuple[int, Mode], Lines] = {}
         ends_straight = isinstance(self.graph.nodes[-1].op, Affine)
         cover = Cover.of(between) if tight and ends_straight else None
-        self.joint = None if cover is None else Joint(self.graph, cover, self.rows)
+        self.joint = None if cover is None else Joint(self.graph, cover, self.rows, near.interval.working)
         self.crowded = False
         for i, node in enumerate(self.graph.nodes):
             if tight and isinstance(node.op, Activation) and i and self._known_any:

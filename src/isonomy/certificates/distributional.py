@@ -173,7 +173,7 @@ def certify(
     attack: bool = True,
     arithmetic: Arithmetic = "float64",
     output_range: tuple[float, float] | None = None,
-    rounds: int = 1,
+    rounds: int = 4,
     effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     seed: int = 0,

@@ -163,7 +163,7 @@ def certify_local(
     limits, began = checked_limits(time_limit, gap, epsilon), time.monotonic()
     space = "unbounded" if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
-    judged = _Bounds(question, tier, threshold, arithmetic == "float32")
+    judged = Bounds(question, tier, threshold, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
@@ -211,7 +211,7 @@ def chunk_rows(graph: Graph, tier: str) -> int:
     return max(64, min(4096, NUMBERS.get(tier, 2**17) // max(graph.widths)))
 
 
-class _Bounds:
+class Bounds:
     """Upper bounds and certain decisions, chunk by chunk."""
 
     def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:

@@ -78,7 +78,7 @@ def profiles(
     order: float,
     largest: float,
     *,
-    rounds: int = 1,
+    rounds: int = 4,
     tight: bool = True,
     tick: Callable[[int, int], None] = lambda done, total: None,
     plan: Plan | None = None,
@@ -224,7 +224,7 @@ def subradii(rung: float, gamma: float) -> list[float]:
     Always the same numbers for the same γ, so that passes meet on them.
     """
     last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
-    steps = [*range(last - 2 * FINE + 1, last + 1), last - 3 * FINE, last - 4 * FINE]
+    steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
     return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
 
 

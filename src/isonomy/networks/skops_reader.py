@@ -13,6 +13,7 @@ from isonomy.errors import FileError
 
 # Parts of a fitted MLPClassifier or MLPRegressor that skops does not list itself: plain holders of numbers.
 _PARTS = (
+    "numpy.dtype",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.preprocessing._label.LabelBinarizer",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PARQUET = (".parquet", ".pq")
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
 _WHOLE = 1 << 62  # more rows than any file has
-_MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "-nan", "-NaN", "n/a")
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "-nan", "-NaN", "n/a")
 
 
 def read_file(path: str | os.PathLike[str], schema: Schema) -> pd.DataFrame:
@@ -166,7 +166,7 @@ def _category(text: str, known: set[str]) -> str | None:
     bare = text.strip()
     if bare in known:
         return bare
-    if bare in _MISSING_WORDS:
+    if bare in MISSING_WORDS:
         return None
     try:
         number = float(bare)
@@ -179,7 +179,7 @@ def _category(text: str, known: set[str]) -> str | None:
 def _numbers(column: pa.ChunkedArray) -> pd.Series:
     """Floats, or, where a cell is no number, floats and that cell's text."""
     bare = pc.utf8_trim_whitespace(column)
-    bare = pc.if_else(pc.is_in(bare, pa.array(_MISSING_WORDS)), None, bare)
+    bare = pc.if_else(pc.is_in(bare, pa.array(MISSING_WORDS)), None, bare)
     try:
         numbers = pc.cast(bare, pa.float64())
     except pa.ArrowInvalid:

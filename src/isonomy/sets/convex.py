@@ -21,7 +21,7 @@ of every product.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -254,14 +254,35 @@ class ConvexSets:
     def _bound_per_row(self, weight: Tensor) -> Tensor:
         """Hand to the box, row by row, the coordinates where it reaches less far than the ball.
 
-        The rest of ``w`` goes to the ball through the inverse. Coordinates that cannot move at all drop out.
+        The rest of ``w`` goes to the ball through the inverse. Rows that hand over the same coordinates share a split,
+        and few coordinates make few kinds of rows: each kind is bounded at once, unless every row is its own kind.
         """
         moving = (self.extent > 0).any(0)
-        weight, root, inverse = weight[:, moving], self.root[:, moving], self.inverse[moving]
-        high, low = self.high[:, moving], self.low[:, moving]
+        inverse, high, low = self.inverse[moving], self.high[:, moving], self.low[:, moving]
         reach = torch.linalg.vector_norm(inverse, dual_order(self.order), dim=1) * self.radius[:, None]
         middle = -(self.offset @ inverse.T)
-        to_box_up, to_box_down = high < middle + 0.5 * reach, low > middle - 0.5 * reach
+        to_box = torch.cat([high < middle + 0.5 * reach, low > middle - 0.5 * reach], dim=1)
+        kinds, kind = torch.unique(to_box.long() @ (1 << torch.arange(to_box.shape[1])), return_inverse=True)
+        if len(kinds) > max(2, len(kind) // 16):
+            return self._split_per_row(weight, moving, *to_box.chunk(2, dim=1))
+        total = weight.new_empty(len(kind), len(weight))
+        for number in range(len(kinds)):
+            rows = (kind == number).nonzero()[:, 0]
+            upwards, downwards = to_box[rows[0]].chunk(2)
+            boxed = torch.where(weight[:, moving] > 0, upwards, downwards)
+            split = torch.where(boxed, 0.0, weight[:, moving]) @ inverse
+            total[rows] = self._taken(rows)._bound(weight, split)
+        return total
+
+    def _taken(self, rows: Tensor) -> ConvexSets:
+        parts = ("radius", "offset", "low", "high", "base")
+        picked = {part: value[rows] for part in parts if len(value := getattr(self, part)) > 1}
+        return replace(self, **picked, _memo={})
+
+    def _split_per_row(self, weight: Tensor, moving: Tensor, to_box_up: Tensor, to_box_down: Tensor) -> Tensor:
+        """Coordinates that cannot move at all drop out."""
+        weight, root, inverse = weight[:, moving], self.root[:, moving], self.inverse[moving]
+        high, low = self.high[:, moving], self.low[:, moving]
         boxed = torch.where(weight[None] > 0, to_box_up[:, None], to_box_down[:, None])
         split = torch.where(boxed, 0.0, weight[None]) @ inverse  # (rows, k, r)
         residual = weight - split @ root

@@ -1,0 +1,71 @@
+"""What an audit will cost: a small sample is audited and timed, the rest is a straight line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+
+from isonomy.audit.inputs import Inputs
+from isonomy.audit.plan import Plan
+from isonomy.certificates.distributional import certify
+
+SAMPLES = (24, 64)
+"""Individuals timed; two sizes tell what is spent once from what is spent on each."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate, and what it rests on."""
+
+    individuals: int
+    coordinates: int
+    seconds: float
+    megabytes: float
+    sampled: int
+    sampled_seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.individuals:,} individuals of {self.coordinates} coordinates: about {spoken(self.seconds)} and "
+            f"{self.megabytes:,.0f} MB of memory, judged by {self.sampled} individuals that took "
+            f"{spoken(self.sampled_seconds)}."
+        )
+
+
+def estimate(plan: Plan, inputs: Inputs) -> Cost:
+    """Audit two small samples and extend their times to everybody."""
+    people = inputs.people
+    n, times = len(people), []
+    sizes = sorted({min(n, size) for size in SAMPLES})
+    for size in sizes:
+        some, began = people.sample(size, plan.seed), time.perf_counter()
+        found = certify(
+            inputs.network, some, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
+            tier=plan.tier, progress=None,  # type: ignore[arg-type]
+        )  # fmt: skip
+        times.append(time.perf_counter() - began)
+    slope = times[-1] / sizes[-1]
+    if len(sizes) == 2:
+        slope = max((times[1] - times[0]) / (sizes[1] - sizes[0]), 0.2 * slope)
+    seconds = max(times[-1] + slope * (n - sizes[-1]), 0.0)
+    points, width = found.points, people.x.shape[1]
+    per_person = 8 * (2 * points.person.size / sizes[-1] + found.profiles.values.shape[1] + 6 * width)
+    return Cost(n, width, seconds, _peak() + n * per_person / 2**20, sizes[-1], times[-1])
+
+
+def spoken(seconds: float) -> str:
+    """A duration for people."""
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+def _peak() -> float:
+    """The memory used so far, in megabytes; kilobytes are counted on Linux, bytes on macOS, nothing on Windows."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

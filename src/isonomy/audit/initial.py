@@ -1,0 +1,182 @@
+"""The first files of an audit: a commented ``schema.toml`` and ``audit.toml``, with every guess marked."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from isonomy.audit.guess_model import Reading, guess_reading
+from isonomy.audit.guess_table import Guess, guess_schema, read_unknown
+from isonomy.audit.tables import Dialect
+from isonomy.errors import FileError
+from isonomy.population import Population
+from isonomy.population.toml import write_key, write_value
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The two texts, and what to look at before believing them."""
+
+    schema: str
+    audit: str
+    notes: tuple[str, ...]
+    ready: bool  # the audit can run as it is
+
+
+def propose(
+    data: Path,
+    model: Path,
+    *,
+    folder: Path = Path(),
+    label: str | None = None,
+    protected: Iterable[str] = (),
+    proxies: Iterable[str] = (),
+    weight: str | None = None,
+    split: str | None = None,
+    ignore: Iterable[str] = (),
+) -> Proposal:
+    """Look at a table and a model, and propose a schema and a plan for ``folder``."""
+    if not model.is_file():
+        raise FileError(f"There is no file '{model}'.")
+    table, dialect, marks = read_unknown(data)
+    protected = tuple(protected)
+    guess = guess_schema(
+        table, marks, name=data.name.split(".")[0], label=label, protected=protected, proxies=proxies, weight=weight,
+        split=split, ignore=ignore,
+    )  # fmt: skip
+    people = Population.from_frame(table, guess.schema, unknown="exclude")
+    reading, fitting = guess_reading(model, people)
+    schema = replace(guess.schema, inputs=reading.inputs)
+    notes = [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
+    if people.excluded:
+        notes.append(f"{people.excluded} rows do not fit the guessed schema, such as rows without a label")
+    if not protected:
+        notes.append("no feature is protected: say which with --protected, or write protected = true in the schema")
+    if label is None:
+        notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
+    notes += _about(reading, fitting, people)
+    text = _schema_text(replace(guess, schema=schema), reading)
+    return Proposal(
+        text,
+        _audit_text(data, model, folder, dialect, reading, people),
+        tuple(notes),
+        not (reading.problem or _blind(reading, fitting)),
+    )
+
+
+def save(proposal: Proposal, folder: Path, *, force: bool = False) -> tuple[Path, Path]:
+    """Write both files; what is there is kept unless ``force``."""
+    targets = folder / "schema.toml", folder / "audit.toml"
+    for target in targets:
+        if target.exists() and not force:
+            raise FileError(f"{target} is there already: remove it, name another folder with --out, or say --force.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for target, text in zip(targets, (proposal.schema, proposal.audit), strict=True):
+            partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(target)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be written: {error.strerror}.") from error
+    return targets
+
+
+def _blind(reading: Reading, fitting: list[Reading]) -> bool:
+    """Several readings fit, and no outcome was there to judge them by."""
+    return not reading.known and len(fitting) > 1 and math.isinf(reading.score)
+
+
+def _about(reading: Reading, fitting: list[Reading], people: Population) -> list[str]:
+    if reading.problem:
+        return [f"the model cannot be read yet: {reading.problem}"]
+    notes = [] if reading.known else [f"guess, of {len(fitting)} that fit: the model reads {reading.what}"]
+    if _blind(reading, fitting):
+        notes.append("nothing tells which of these readings is right: write [model.inputs] yourself before the audit")
+    if reading.accuracy is not None:
+        shares = np.unique(np.asarray(people.y), return_counts=True)[1] / len(people)
+        other = next((each.accuracy for each in fitting[1:] if each.accuracy != reading.accuracy), None)
+        next_best = f"; the next reading {other:.3f}" if other is not None else ""
+        notes.append(f"read so, the model's accuracy on this table is {reading.accuracy:.3f}{next_best}")
+        if reading.accuracy <= shares.max():
+            notes.append(
+                f"that is no better than always saying the most frequent class ({shares.max():.3f}): check the order "
+                "of [label] classes and [model.inputs]"
+            )
+    return notes
+
+
+_SCHEMA_HEAD = """\
+# Written by 'isonomy init'. Lines marked "guess" come from this one table: read and correct them.
+#   protected = true      must not matter: counterparts may differ in it
+#   proxy = true          stands in for a protected feature: counterparts may differ in it too
+#   tolerance = 2         counterparts may differ by 2 in this feature (relative_tolerance = 0.05: by 5 %)
+#   immutable = true      similar people agree on it
+#   seen = false          the model does not read it
+"""
+
+
+def _schema_text(guess: Guess, reading: Reading) -> str:
+    """The schema with a remark at each table."""
+    remarks = {f"[features.{write_key(name)}]": text for name, text in guess.remarks.items()}
+    remarks["[label]"] = "guess: classes in sorted order; they must be in the order of the model's outputs."
+    lines = [_SCHEMA_HEAD]
+    lines += [f"# left out: {name!r}, {why}" for name, why in guess.left_out.items()]
+    body = guess.schema.to_toml().splitlines()
+    while body and body[0].startswith("#"):  # the head above says more
+        body.pop(0)
+    for line in body:
+        if line == "[model.inputs]":
+            lines += ["# How the model reads a row, a guess: " + reading.what + "."]
+            lines += ["# Write the numbers of your own scaler; docs/formats.md has all keys."]
+        lines.append(line)
+        if line in remarks:
+            lines.append(f"# {remarks[line]}")
+    if reading.problem:
+        lines += ["", f"# TO DO: {reading.problem}, for example:", "#"]
+        names = ", ".join(write_value(name) for name in list(guess.schema.slices)[:3])
+        lines += ["# [model.inputs]", f"# columns = [{names}]", "#"]
+    return "\n".join(lines) + "\n"
+
+
+def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading: Reading, people: Population) -> str:
+    def beside(path: Path) -> str:
+        return write_value(Path(os.path.relpath(str(path), str(folder))).as_posix())
+
+    lines = [
+        "# Written by 'isonomy init'; run it with 'isonomy audit audit.toml'. Paths are relative to this file.",
+        f"name = {write_value(people.schema.name)}",
+        f"data = {beside(data)}",
+        'schema = "schema.toml"',
+        f"model = {beside(model)}",
+    ]
+    if dialect.separator != ("\t" if data.name.lower().removesuffix(".gz").endswith(".tsv") else ","):
+        lines.append(f"separator = {write_value(dialect.separator)}  # guess, from the first line")
+    if dialect.encoding != "utf-8":
+        lines.append(f"encoding = {write_value(dialect.encoding)}  # guess: it is not plain UTF-8")
+    if dialect.decimal != ".":
+        lines.append(f"decimal = {write_value(dialect.decimal)}  # guess: numbers are written 3,14")
+    lines += [f"{key} = {write_value(value)}  # guess" for key, value in reading.options.items()]
+    if people.excluded:
+        lines.append(f'unknown = "exclude"  # guess: {people.excluded} rows do not fit the schema and are left out')
+    part = "rows that the schema's split column calls test" if people.schema.split else "all rows"
+    lines += [
+        "",
+        "delta = 1.0       # similar: counterparts with the tolerances of the schema as written",
+        '# metric = "metric.toml"   # another notion of similar',
+        "gamma = 0.1       # how far the population may shift; 'isonomy shift' measures real shifts",
+        "order = 1         # of the Wasserstein distance, 1 to inf",
+        'ground = "l2"     # what a move costs, in the schema\'s coordinates: l1, l2, linf',
+        "# epsilon = 0.1   # the largest mean violation that is acceptable: asks for a verdict",
+        "# confidence = 0.95 # of a statement about the population behind the table",
+        f'split = "auto"    # audited: {part}; or "test", "train", "all"',
+        "# held_out = true # nothing was fitted on these rows: allows that statement",
+        "# limit = 1000    # so many individuals, drawn at random; --estimate tells the cost",
+        '# against = ["other.csv"]  # tables whose distance is measured',
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,75 @@
+"""Is this the model, is this the table? The files that an audit started from, held against its certificate.
+
+The certificate names the network and the people in their own form. Here a model or table file is read anew, as the
+certificate's schema says, and compared with that form; where it cannot be read so (a model that needed further
+options, a redacted certificate) only the SHA-256 that the certificate mentions is left, and that is said.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from isonomy.audit.tables import Dialect, file_hash, read_people
+from isonomy.errors import IsonomyError
+from isonomy.networks import Network, load_network, simplify
+from isonomy.networks.affine import Affine
+from isonomy.records import Record
+from isonomy.records.forms import network_arrays
+
+Claim = tuple[str, str, str]
+"""What is claimed, its status (recomputed, trusted, rejected), and a word on it."""
+
+_DIALECTS = [
+    Dialect(separator, encoding, decimal)
+    for separator, encoding, decimal in itertools.product((",", ";", "\t", "|"), ("utf-8", "latin-1"), (".", ","))
+]
+
+
+def check_model(record: Record, path: Path) -> Claim:
+    """Whether a model file gives the network of a certificate."""
+    wanted = network_arrays(record.network)
+    for head, reads in itertools.product(("auto", record.network.head), ("auto", "coordinates", "raw")):
+        try:
+            network = _on_all(load_network(path, record.schema, head=head, reads=reads, activation="relu"), record)  # type: ignore[arg-type]
+            found = network_arrays(network)
+        except IsonomyError:
+            continue
+        if found.keys() == wanted.keys() and all(np.array_equal(found[name], wanted[name]) for name in wanted):
+            return "model file", "recomputed", f"{path.name} gives the certified network"
+    return _by_hash(record, "model file", path)
+
+
+def check_data(record: Record, path: Path) -> Claim:
+    """Whether a table holds the people of a certificate, in its rows."""
+    if record.people is None:
+        return _by_hash(record, "data file", path)
+    for dialect in _DIALECTS:
+        try:
+            table = read_people(str(path), record.schema, dialect=dialect, unknown="exclude")
+        except IsonomyError:
+            continue
+        place = {row: i for i, row in enumerate(table.rows.tolist())}
+        rows = [place.get(row, -1) for row in record.people.rows.tolist()]
+        if min(rows) >= 0 and np.array_equal(table.x[rows], record.people.x):
+            return "data file", "recomputed", f"{path.name} has the {len(rows)} certified individuals in its rows"
+    return _by_hash(record, "data file", path)
+
+
+def _on_all(network: Network, record: Record) -> Network:
+    """The network as audits read it: affine steps merged, on all coordinates where it reads only those seen."""
+    network = replace(network, graph=simplify(network.graph))
+    if network.input_width == record.schema.width:
+        return network
+    seen = np.flatnonzero(record.schema.seen_coordinates)
+    return network.adapted(Affine.selection(seen.tolist(), record.schema.width))
+
+
+def _by_hash(record: Record, claim: str, path: Path) -> Claim:
+    known = record.document["remarks"]["sources"]
+    if file_hash(path) in known.values():
+        return claim, "trusted", f"{path.name} has a SHA-256 that the certificate mentions; it was not read anew"
+    return claim, "rejected", f"{path.name} is not what was certified, and the certificate mentions no such file"

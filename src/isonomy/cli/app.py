@@ -1,0 +1,87 @@
+"""All commands under one name, and how they end.
+
+Exit status: 0 done (with ``--epsilon``: certified), 1 violated, 2 bad usage or input, 3 undecided, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from isonomy.cli import audit, datasets, explain, frontier, init, others, records, repair, shift, train
+from isonomy.cli.talk import fail
+from isonomy.errors import IsonomyError
+
+app = typer.Typer(
+    name="isonomy",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("audit")(audit.audit)
+app.command("init")(init.init)
+app.command("explain")(explain.explain)
+app.command("verify")(records.verify)
+app.command("compare")(records.compare)
+app.command("shift")(shift.shift)
+app.command("train")(train.train)
+app.command("frontier")(frontier.frontier)
+app.command("repair")(repair.repair)
+app.add_typer(datasets.app, name="datasets")
+passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+app.command("serve", context_settings=passed_on)(others.serve)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"isonomy {version('isonomy')}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which one.")
+    ] = False,
+) -> None:
+    """Does this network treat similar people similarly, for the people seen and for every population close to them?
+
+    Start with 'isonomy audit', a bundled example. For your own people and model:
+
+    isonomy init people.csv model.onnx --label approved --protected sex
+
+    isonomy audit audit.toml
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and give its exit status; every fault that a user can cause is one sentence."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = app(words, standalone_mode=False)
+        return int(status or 0)
+    except IsonomyError as error:
+        return fail(str(error), code=error.code, status=error.exit_status, machine="--json" in words)
+    except KeyboardInterrupt:
+        return fail("Stopped.", code="stopped", status=130, machine=False)
+    except BrokenPipeError:  # whoever read has seen enough
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return fail(f"{name}{error.strerror or error}.", code="file", status=2, machine="--json" in words)
+    except Exception as error:
+        told = getattr(error, "format_message", None)  # a fault in the words given, as typer tells it
+        if told is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(told())
+            return 0
+        return fail(told(), code="usage", status=2, machine="--json" in words)

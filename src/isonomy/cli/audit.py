@@ -1,0 +1,171 @@
+"""``isonomy audit``: one command from files to report and certificate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isonomy.cli import options as o
+from isonomy.cli.bars import bars
+from isonomy.cli.talk import answer, console, fail, remark
+
+if TYPE_CHECKING:
+    from isonomy.audit import Plan, Stages
+
+_RESULT = "Verdict and results"
+_MANY = 2000  # individuals from which on a remark says how to see the cost
+
+
+def audit(
+    file: o.File = None,
+    data: o.Data = None,
+    schema: o.SchemaFile = None,
+    model: o.Model = None,
+    metric: o.MetricFile = None,
+    delta: o.Delta = None,
+    gamma: o.Gamma = None,
+    order: o.Order = None,
+    ground: o.Ground = None,
+    domain: o.DomainName = None,
+    tier: Annotated[
+        o.Tier | None,
+        typer.Option(
+            help="tight (default), or interval: faster and looser.", rich_help_panel=_RESULT, show_default=False
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="The largest mean violation that is acceptable. Exit status: 0 certified, 1 violated, 3 undecided.",
+            rich_help_panel=_RESULT,
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Also state a bound for the population behind the table, with this confidence, such as 0.95.",
+            rich_help_panel=_RESULT,
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="Another table, whose distance is measured; may be repeated.", rich_help_panel=_RESULT),
+    ] = None,
+    split: o.SplitName = None,
+    held_out: o.HeldOut = None,
+    limit: o.Limit = None,
+    seed: o.Seed = None,
+    unknown: o.UnknownRows = None,
+    separator: o.Separator = None,
+    encoding: o.Encoding = None,
+    decimal: o.Decimal = None,
+    head: o.HeadName = None,
+    output: o.Output = None,
+    activation: o.Activation = None,
+    reads: o.ReadsName = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the audit. Default: the schema's.", rich_help_panel=_RESULT)
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(help="The directory to write. Default: audit-NAME.", rich_help_panel=_RESULT, show_default=False),
+    ] = None,
+    redact: Annotated[
+        bool | None,
+        typer.Option("--redact", help="Keep people's rows out of everything written.", rich_help_panel=_RESULT),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="A private key with which to sign the certificate.", rich_help_panel=_RESULT)
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say what the audit will cost, and do no more.", rich_help_panel=_RESULT)
+    ] = False,
+    json: o.Json = False,
+) -> None:
+    """Prove how unequally a network can treat similar people; write a report and a certificate.
+
+    Without anything else the bundled example is audited: a small network on German credit data.
+
+    Examples:
+
+    isonomy audit
+
+    isonomy audit audit.toml --epsilon 0.1
+
+    isonomy audit --data people.parquet --schema schema.toml --model model.onnx --gamma 0.1 --out results
+
+    Written are report.html, certificate.json with evidence/, individuals.parquet, summary.md and junit.xml. Ctrl-C
+    leaves what is finished in OUT.partial, and the same command goes on from there.
+    """
+    said = o.given(dict(locals()), "file", "estimate", "json")
+    from isonomy.audit import Plan
+
+    plan = Plan.of(said, file)
+    if estimate:
+        _estimate(plan, json)
+    else:
+        raise typer.Exit(_run(plan, json))
+
+
+def _estimate(plan: Plan, json: bool) -> None:
+    from dataclasses import asdict
+
+    from isonomy.audit.cost import estimate
+    from isonomy.audit.inputs import read_inputs
+
+    with bars() as shown:
+        inputs = read_inputs(plan)
+        shown.stage("Timing a sample")
+        cost = estimate(plan, inputs)
+    answer(asdict(cost)) if json else print(cost)
+
+
+def _run(plan: Plan, json: bool) -> int:
+    from isonomy.audit import Stages, run, write
+    from isonomy.audit.inputs import read_inputs
+    from isonomy.audit.output import check_target
+    from isonomy.audit.summary import STATUS, document, verdict
+
+    stages = Stages()
+    try:
+        with bars() as shown:
+            inputs = read_inputs(plan)
+            target = check_target(plan.out or f"audit-{_file_name(plan.name or inputs.people.schema.name)}", plan.key)
+            # A redacted audit keeps nothing on the way: stages hold people's rows.
+            stages = Stages(None if plan.redact else target.with_name(f"{target.name}.partial"), shown.stage)
+            if len(inputs.people) > _MANY:
+                remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
+            findings = run(plan, shown.tick, stages=stages, inputs=inputs)
+            shown.stage("write")
+            target = write(findings, target, key=plan.key)
+            stages.close()
+    except KeyboardInterrupt:
+        return fail(_resume(stages, plan), code="stopped", status=130, machine=False)
+    if json:
+        answer(document(findings) | {"out": str(target), "resumed": stages.found})
+    else:
+        from isonomy.cli.page import show
+
+        show(findings, console())
+        print(f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml.")
+        print(f"Check it independently: isonomy verify {target / 'certificate.json'}")
+    return STATUS[verdict(findings)]
+
+
+def _resume(stages: Stages, plan: Plan) -> str:
+    """What to say after Ctrl-C."""
+    if stages.directory is None or not stages.directory.exists():
+        why = " (a redacted audit keeps nothing on the way)" if plan.redact else ""
+        return f"Stopped; nothing was written{why}."
+    kept = len(stages.written) + len(stages.found)
+    return (
+        f"Stopped; {kept} finished stage{'s' * (kept != 1)} kept in {stages.directory}. The same command goes on from "
+        "there."
+    )
+
+
+def _file_name(name: str) -> str:
+    """A name that every file system takes."""
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-") or "people"

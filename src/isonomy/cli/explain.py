@@ -1,0 +1,125 @@
+"""``isonomy explain``: one person, what the network gives, and the worst counterpart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isonomy.cli import options as o
+from isonomy.cli.talk import answer, console
+
+if TYPE_CHECKING:
+    from isonomy.certificates import LocalCertificate
+    from isonomy.population import Population
+
+
+def explain(
+    file: o.File = None,
+    row: Annotated[
+        int,
+        typer.Option(help="The person's row in the table; 0 is the first row after the header.", show_default=False),
+    ] = 0,
+    data: o.Data = None,
+    schema: o.SchemaFile = None,
+    model: o.Model = None,
+    metric: o.MetricFile = None,
+    delta: o.Delta = None,
+    domain: o.DomainName = None,
+    seed: o.Seed = None,
+    unknown: o.UnknownRows = None,
+    separator: o.Separator = None,
+    encoding: o.Encoding = None,
+    decimal: o.Decimal = None,
+    head: o.HeadName = None,
+    output: o.Output = None,
+    activation: o.Activation = None,
+    reads: o.ReadsName = None,
+    json: o.Json = False,
+) -> None:
+    """Explain one person: the prediction, how much it can change for somebody similar, and who that is.
+
+    Examples:
+
+    isonomy explain --row 17
+
+    isonomy explain audit.toml --row 17
+    """
+    said = o.given(dict(locals()), "file", "row", "json")
+    from isonomy.audit import Plan
+    from isonomy.audit.inputs import read_inputs
+    from isonomy.certificates import certify_local
+    from isonomy.errors import ParameterError, template
+
+    plan = Plan.of(said, file)
+    inputs = read_inputs(replace(plan, split="all", limit=None, held_out=False, against=()))
+    everybody = inputs.people
+    place = [i for i, number in enumerate(everybody.rows.tolist()) if number == row]
+    if not place:
+        right = f"a row of the table, {everybody.rows.min()} to {everybody.rows.max()}"
+        raise ParameterError(template("row", f"{right}, that fits the schema", row))
+    person = everybody[place]
+    found = certify_local(inputs.network, person, inputs.metric, plan.delta, progress=None)
+    facts = _facts(found, person, row)
+    answer(facts) if json else _show(facts)
+
+
+def _facts(found: LocalCertificate, person: Population, row: int) -> dict[str, Any]:
+    network, schema = found.question.network, person.schema
+    pair = found.witnesses.frame(0)
+    other = found.witnesses.counterpart
+    mine, theirs = network(person.x)[0].tolist(), network(other)[0].tolist()
+    classes = schema.label.classes if schema.label is not None and len(schema.label.classes) == len(mine) else ()
+    labels = schema.label.labels if schema.label is not None else {}
+    names = [labels.get(name, name) for name in classes] or [f"output {i}" for i in range(len(mine))]
+    return {
+        "row": row,
+        "prediction": dict(zip(names, mine, strict=True)),
+        "upper": float(found.upper[0]),
+        "lower": float(found.lower[0]),
+        "decision": str(found.decision[0]),
+        "counterpart_prediction": dict(zip(names, theirs, strict=True)),
+        "differs": [str(name) for name in pair.index[pair["differs"] == "*"]],
+        "individual": {str(name): _cell(value) for name, value in pair["individual"].items()},
+        "counterpart": {str(name): _cell(value) for name, value in pair["counterpart"].items()},
+    }
+
+
+def _cell(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from isonomy.audit.summary import at_least, at_most
+
+    page = console()
+    given = ", ".join(f"{name} {value:.4f}" for name, value in facts["prediction"].items())
+    page.print(f"Row {facts['row']}: {given}", style="bold")
+    page.print(
+        f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); a counterpart was found "
+        f"for whom it changes by {at_least(facts['lower'])}."
+        if facts["lower"] > 0
+        else f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); no change was found."
+    )
+    words = {
+        "certified": "No similar person can get another decision.",
+        "flippable": "A similar person with another decision was found.",
+        "undecided": "Whether a similar person can get another decision is not decided.",
+    }
+    page.print(words.get(facts["decision"], ""))
+    if facts["lower"] > 0:
+        theirs = ", ".join(f"{name} {value:.4f}" for name, value in facts["counterpart_prediction"].items())
+        page.print(f"The worst counterpart found: {theirs}; differs in {', '.join(facts['differs'])}.")
+    table = Table("feature", "individual", "counterpart", "")
+    for name, value in facts["individual"].items():
+        other = facts["counterpart"][name]
+        differs = name in facts["differs"]
+        table.add_row(name, _text(value), _text(other), "differs" if differs else "", style="bold" if differs else None)
+    page.print(table)
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

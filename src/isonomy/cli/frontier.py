@@ -1,0 +1,102 @@
+"""``isonomy frontier``: what fairness costs in accuracy."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from isonomy.cli import learning
+from isonomy.cli import options as o
+from isonomy.cli.bars import bars
+from isonomy.cli.talk import answer, console
+
+
+def frontier(
+    data: o.Data = None,
+    schema: o.SchemaFile = None,
+    out: Annotated[Path, typer.Option(help="The folder to write the models and frontier.csv to.")] = Path("frontier"),
+    alphas: Annotated[str, typer.Option(help="Weights of unfairness against error.")] = "0,0.1,0.3,1,3",
+    epsilon: Annotated[float | None, typer.Option(help="Name the most accurate model certified at this.")] = None,
+    method: learning.MethodName = learning.Method.udif,
+    metric: o.MetricFile = None,
+    delta: learning.TrainDelta = 0.05,
+    gamma: learning.TrainGamma = 0.1,
+    hidden: learning.Hidden = "256,256",
+    epochs: learning.Epochs = None,
+    learning_rate: learning.Rate = 1e-3,
+    order: o.Order = None,
+    ground: o.Ground = None,
+    seed: o.Seed = None,
+    unknown: o.UnknownRows = None,
+    separator: o.Separator = None,
+    encoding: o.Encoding = None,
+    decimal: o.Decimal = None,
+    json: o.Json = False,
+) -> None:
+    """Train along alpha: what does fairness cost in accuracy?
+
+    Example:
+
+    isonomy frontier --data people.csv --schema schema.toml --alphas 0,0.3,1,3 --epsilon 0.02
+
+    Every model is judged on the test rows by its accuracy and its certified mean violation (of individuals, no shift).
+    With --epsilon the exit status is 3 when no model is certified.
+    """
+    said = o.given(dict(locals()), "alphas", "epsilon", *learning.APART)
+    plan, people = learning.read_people(said)
+    weights = learning.numbers("alphas", alphas)
+    from isonomy.cli.files import whole
+    from isonomy.training import FairClassifier
+    from isonomy.training import frontier as trained
+    from isonomy.training.frontier import mean_local
+
+    model = FairClassifier(
+        method=method.value, delta=delta, gamma=gamma, hidden=learning.widths(hidden), epochs=epochs,
+        learning_rate=learning_rate, order=plan.order, random_state=plan.seed, progress=None, **learning.similar(plan),
+    )  # fmt: skip
+    with bars() as shown, learning.quiet():
+        shown.stage("Training along alpha")
+        done = []
+
+        def measured(one: FairClassifier, judged: Any) -> float:
+            done.append(one)
+            shown.tick(len(done), len(weights))
+            return mean_local(one, judged)
+
+        found = trained(people, weights, model=model, measure=measured)
+    table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
+    with whole(out / "frontier.csv") as part:
+        table.to_csv(part, index=False)
+    for name, each in zip(table["model"], found.models, strict=True):
+        each.to_onnx(out / name)
+    if plan.metric is None:
+        found.models[0].metric_.save(out / "metric.toml")
+    learning.remark_collapse([str(name) for name in table["model"][table["classes"] == 1]])
+    certified = table[table["upper"] <= (math.inf if epsilon is None else epsilon)]
+    certified = certified.sort_values("accuracy", ascending=False)
+    best = None if epsilon is None or certified.empty else str(certified["model"].iloc[0])
+    if json:
+        answer({"folder": str(out), "models": table.to_dict("records"), "best": best})
+    else:
+        _show_frontier(table)
+        print(f"Written: {out / 'frontier.csv'} and {len(found.models)} models.")
+        if epsilon is not None:
+            print(f"Most accurate at epsilon {epsilon:g}: {best or 'none is certified'}.")
+    raise typer.Exit(0 if epsilon is None or best else 3)
+
+
+def _show_frontier(table: Any) -> None:
+    from rich.table import Table
+
+    from isonomy.audit.summary import at_most
+
+    shown = Table("alpha", "accuracy", "balanced", "certified mean violation", "", "model")
+    for row in table.itertuples():
+        mark = "undominated" if row.pareto else ""
+        shown.add_row(
+            f"{row.alpha:g}", f"{row.accuracy:.3f}", f"{row.balanced_accuracy:.3f}", at_most(row.upper), mark, row.model
+        )
+    console().print(shown)

@@ -1,0 +1,90 @@
+"""The help of every command as one page of Markdown: ``python -m isonomy.cli.pages > docs/cli.md``.
+
+The page is made from the commands themselves, so it says what they do; a test compares it with ``docs/cli.md``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from isonomy.cli.app import app
+
+INTRO = """\
+# Command line
+
+<!-- Made by `python -m isonomy.cli.pages > docs/cli.md`; do not edit. -->
+
+Results go to standard output, remarks, progress and errors to standard error; with `--json` standard output is one JSON
+document. A bad option, file, column or value gives one sentence and exit status 2.
+
+| exit status | |
+|---|---|
+| 0 | done; with `--epsilon`: certified |
+| 1 | violated (`audit`), rejected (`verify`) |
+| 2 | bad usage or input |
+| 3 | undecided; not reached (`repair`); no model certified (`frontier`) |
+| 130 | stopped by Ctrl-C; the same command goes on where it stopped (`audit`, `train`) |
+
+Which rows are audited: those that the schema's split column calls test; of a table of the catalogue its test part; of
+any other table every row. `--split` says otherwise. A statement about the population *behind* the table needs rows on
+which nothing was fitted: test rows, or any rows with `--held-out`.
+
+An audit in parts: finished stages are kept in `OUT.partial` under a fingerprint of all inputs and options, and a run of
+the same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since
+stages hold people's rows.
+
+An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file.
+"""
+
+
+def pages() -> str:
+    """The whole page."""
+    return "\n".join([INTRO, *_sections(typer.main.get_command(app), "isonomy")])
+
+
+def _sections(command: Any, name: str) -> Iterator[str]:
+    children = getattr(command, "commands", None)
+    if children is not None:
+        for key in children:
+            yield from _sections(children[key], f"{name} {key}")
+        return
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *(_argument(each) for each in arguments)])
+    yield f"## {name}\n\n```\n{usage}\n```\n\n{_words(command.help or '', name)}"
+    if arguments or options:
+        rows = [(f"`{_argument(each)}`", each) for each in arguments]
+        rows += [(", ".join(f"`{word}`" for word in each.opts), each) for each in options]
+        lines = [f"| {names} | {_cell(each)} |" for names, each in rows]
+        yield "\n".join(["| | |", "|---|---|", *lines]) + "\n"
+
+
+def _argument(param: Any) -> str:
+    shown = str(param.metavar or param.name.upper())
+    return shown if param.required or shown.startswith("[") else f"[{shown}]"
+
+
+def _words(text: str, name: str) -> str:
+    """Paragraphs, with examples as code."""
+    parts = []
+    for part in inspect.cleandoc(text).split("\n\n"):
+        example = part.startswith("isonomy ")
+        parts.append(f"```\n{part}\n```" if example else " ".join(part.split()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(param: Any) -> str:
+    words = str(getattr(param, "help", None) or "")
+    default = param.default
+    plain = isinstance(default, int | float | str) and not isinstance(default, bool) and "efault" not in words
+    shown = getattr(param, "show_default", True) and plain and str(default) != ""
+    value = getattr(default, "value", default)
+    return (words + (f" Default: {value}." if shown else "")).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(pages(), end="")

@@ -1,0 +1,99 @@
+"""``isonomy verify`` and ``compare``: certificates that are there already."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isonomy.cli import options as o
+from isonomy.cli.talk import answer, console
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json, its evidence beside it.")],
+    model: Annotated[Path | None, typer.Option(help="The model file: is it the one that was certified?")] = None,
+    data: Annotated[Path | None, typer.Option(help="The table: is it the one that was certified?")] = None,
+    json: o.Json = False,
+) -> None:
+    """Check a certificate with a program that shares no code with the one that wrote it.
+
+    Example:
+
+    isonomy verify audit-german/certificate.json
+
+    With --model and --data the original files are read anew and compared; evidence that was withheld (people.npz), or a
+    SHA-256, will do too. Every claim is proved again, recomputed, trusted or rejected. Exit status: 0 accepted, 1 not.
+    The same check without this package: python -m isonomy_verify certificate.json
+    """
+    from isonomy.errors import FileError
+
+    file = certificate / "certificate.json" if certificate.is_dir() else certificate
+    if not file.is_file():
+        raise FileError(f"There is no certificate {file}.")
+    checker = import_module("isonomy_verify")
+    evidence = {name: str(each) for name, each in (("model", model), ("data", data)) if _is_evidence(each)}
+    try:
+        found = checker.verify(str(file), **evidence)
+    except checker.BadInput as error:
+        raise FileError(f"The certificate {file} cannot be checked: {error}") from error
+    claims = [tuple(map(str, claim)) for claim in found.claims]
+    claims += _originals(file, None if "model" in evidence else model, None if "data" in evidence else data)
+    accepted = bool(found.accepted) and all(status != "rejected" for _, status, _ in claims)
+    facts = {name: value for name, value in vars(found).items() if name != "claims"}
+    facts |= {
+        "accepted": accepted,
+        "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in claims],
+    }
+    if json:
+        answer(facts)
+    else:
+        from rich.table import Table
+
+        table = Table("claim", "", "detail")
+        colours = {"proved again": "green", "recomputed": "green", "trusted": "yellow", "rejected": "bold red"}
+        for name, status, detail in claims:
+            table.add_row(name, status, detail, style=colours.get(status))
+        console().print(table)
+        print("Accepted." if accepted else "Not accepted.")
+    raise typer.Exit(0 if accepted else 1)
+
+
+def _is_evidence(file: Path | None) -> bool:
+    """Evidence itself, or its SHA-256, which the checker compares on its own."""
+    return file is not None and (file.suffix == ".npz" or (len(str(file)) == 64 and not file.exists()))
+
+
+def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, ...]]:
+    """Are these the files that the audit started from?"""
+    from isonomy.audit.originals import check_data, check_model
+    from isonomy.errors import FileError
+    from isonomy.records import read
+
+    for each in (model, data):
+        if each is not None and not each.is_file():
+            raise FileError(f"There is no file '{each}'.")
+    if model is None and data is None:
+        return []
+    record = read(file)
+    checks = [check_model(record, model)] if model is not None else []
+    return [*checks, check_data(record, data)] if data is not None else list(checks)
+
+
+def compare(
+    old: Annotated[Path, typer.Argument(help="certificate.json, or the directory of an audit.")],
+    new: Annotated[Path, typer.Argument(help="The one to compare with it.")],
+    json: o.Json = False,
+) -> None:
+    """Say what changed between two audits, as Markdown for pull requests.
+
+    Example:
+
+    isonomy compare audit-main audit-branch >> comment.md
+    """
+    from isonomy.audit.comparison import compared, facts_of, markdown
+
+    found = compared(facts_of(old), facts_of(new))
+    answer(found) if json else print(markdown(found))

@@ -1,0 +1,68 @@
+"""``isonomy shift``: how far two populations are apart, and which gamma covers it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from isonomy.cli import options as o
+from isonomy.cli.talk import answer
+
+
+def shift(
+    one: Annotated[str, typer.Argument(help="A table, or a name of the catalogue.")],
+    other: Annotated[str, typer.Argument(help="Another table of the same schema.")],
+    schema: o.SchemaFile = None,
+    order: o.Order = None,
+    ground: o.Ground = None,
+    sample: Annotated[int, typer.Option(help="At most so many individuals of each are compared at a time.")] = 2000,
+    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    seed: o.Seed = None,
+    unknown: o.UnknownRows = None,
+    separator: o.Separator = None,
+    encoding: o.Encoding = None,
+    decimal: o.Decimal = None,
+    json: o.Json = False,
+) -> None:
+    """Measure the distance between two populations, and suggest a gamma.
+
+    Example:
+
+    isonomy shift this_year.csv last_year.csv --schema schema.toml
+
+    The distance between two samples is never 0, even of one population: the floor says what sampling alone makes of it.
+    The suggested gamma reaches the second table as it is, sampling noise included; a certificate for the first table
+    with this gamma speaks about the second.
+    """
+    said = o.given(dict(locals()), "one", "other", "sample", "confidence", "json")
+    from isonomy.audit import Plan
+    from isonomy.audit.inputs import read_ground, read_table
+    from isonomy.population import Schema
+    from isonomy.shift import wasserstein
+
+    plan = Plan.of({"data": one, **said})
+    described = None if plan.schema is None else Schema.from_toml(o.path(plan.schema))
+    tables = [read_table(plan, source, described) for source in (one, other)]
+    cost = read_ground(plan.ground, None)
+    found = wasserstein(
+        tables[0], tables[1], order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed
+    )
+    suggested = rounded_up(found.estimate + 2 * found.spread)
+    if json:
+        answer({"one": one, "other": other, **asdict(found), "suggested_gamma": suggested})
+        return
+    print(found)
+    real = max(found.estimate - found.floor, found.lower, 0.0)
+    print(f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.")
+    print(f"Suggested gamma: {suggested:g}, which reaches the second table as it is.")
+
+
+def rounded_up(value: float, digits: int = 2) -> float:
+    """A number with two digits that is not smaller."""
+    if value <= 0 or not math.isfinite(value):
+        return max(value, 0.0)
+    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.12g}")

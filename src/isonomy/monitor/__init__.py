@@ -1,0 +1,18 @@
+"""Has the population moved: is a certificate still about the people of today?"""
+
+from isonomy.monitor.evaluation import Evaluation, MeanViolation, Observed, Reference, State, evaluate
+from isonomy.monitor.groups import GroupViolation, by_group
+from isonomy.monitor.monitor import Guarantee, Monitor
+
+__all__ = [
+    "Evaluation",
+    "GroupViolation",
+    "Guarantee",
+    "MeanViolation",
+    "Monitor",
+    "Observed",
+    "Reference",
+    "State",
+    "by_group",
+    "evaluate",
+]

@@ -1,0 +1,128 @@
+"""A window over a stream of people, looked at again and again.
+
+**What is guaranteed.** Whoever looks often enough at a single confidence level is fooled at last. With
+``guarantee="all"`` the ``k``-th look gets the risk ``α / (k (k + 1))``; these add up to α, so with probability at
+least ``1 − α`` *all* evaluations, ever, are right: windows may overlap, and the audited individuals may be used again
+in each, since the union bound asks for no independence between looks. The price is a bound that widens with the
+logarithm of ``k``. With ``guarantee="each"`` every single evaluation is right with probability at least ``1 − α``,
+and nothing is said of many together. In both cases the people of a window must be independent draws from one
+population, and the moments of looking must not be chosen by what was seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray, down
+from isonomy.errors import ParameterError, template
+from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
+
+Guarantee = Literal["all", "each"]
+Tighten = Callable[[FloatArray], FloatArray]
+"""Gives smaller proved violations of people, at a price."""
+
+
+class Monitor:
+    """The latest ``window`` people of a stream; every ``every`` arrivals, from ``least`` on, a look is due.
+
+    ``seen`` is how many looks there were before, so that a guarantee for all of them survives a restart. Safe to use
+    from several threads; looks are taken one at a time.
+    """
+
+    def __init__(
+        self,
+        reference: Reference,
+        width: int,
+        *,
+        window: int = 1000,
+        every: int = 250,
+        least: int = 200,
+        confidence: float = 0.95,
+        guarantee: Guarantee = "all",
+        sample: int = 500,
+        tighten: Tighten | None = None,
+        seen: int = 0,
+    ) -> None:
+        for name, value, smallest in (("window", window, 8), ("every", every, 1), ("least", least, 1)):
+            if value < smallest:
+                raise ParameterError(template(name, f"a whole number >= {smallest}", value))
+        if not 0.0 < confidence < 1.0:
+            raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
+        if guarantee not in get_args(Guarantee):
+            raise ParameterError(template("guarantee", "'all' or 'each'", guarantee))
+        self.reference, self.window, self.every, self.least = reference, window, every, min(least, window)
+        self.confidence, self.guarantee, self.sample = confidence, guarantee, sample
+        self.number = seen
+        self._tighten = tighten
+        self._people, self._upper = np.empty((window, width)), np.empty(window)
+        self._tight = np.zeros(window, dtype=bool)
+        self._arrived, self._looked = 0, 0  # counted from the start of this monitor
+        self._lock, self._looking = threading.Lock(), threading.Lock()
+
+    @property
+    def arrived(self) -> int:
+        """How many people have come by."""
+        return self._arrived
+
+    @property
+    def due(self) -> bool:
+        """Is it time to look?"""
+        with self._lock:
+            return min(self._arrived, self.window) >= self.least and self._arrived - self._looked >= self.every
+
+    def add(self, x: FloatArray, upper: FloatArray) -> bool:
+        """Let people ``x`` (n, m) with proved violations ``upper`` (n,) into the window; is a look due?"""
+        with self._lock:
+            x, upper, skipped = x[-self.window :], upper[-self.window :], max(0, len(x) - self.window)
+            places = (self._arrived + skipped + np.arange(len(x))) % self.window
+            self._people[places], self._upper[places], self._tight[places] = x, upper, False
+            self._arrived += skipped + len(x)
+        return self.due
+
+    def people(self) -> tuple[FloatArray, FloatArray]:
+        """The people of the window and their proved violations, in the order of arrival."""
+        x, upper, _, _ = self._snapshot()
+        return x, upper
+
+    def risk(self, number: int) -> float:
+        """The risk that the look of this number may take."""
+        alpha = float(np.nextafter(1.0 - self.confidence, 0.0))
+        return alpha if self.guarantee == "each" else float(down(alpha / (float(number) * (number + 1.0))))
+
+    def look(self) -> Evaluation:
+        """Judge the window as it is now.
+
+        People are bounded again by the tighter tier, unless the bounds at hand already show that the mean is within
+        epsilon: confidence bounds grow with every value, so that tighter ones would only show it again.
+        """
+        with self._looking:
+            x, upper, tight, first = self._snapshot()
+            number = self.number + 1
+            risk = self.risk(number)
+            enough = mean_violation(upper, self.reference.largest, risk / 2.0).upper <= self.reference.epsilon
+            if self._tighten is not None and not enough and not tight.all():
+                upper[~tight] = np.minimum(upper[~tight], self._tighten(x[~tight]))
+                self._store(first, upper)
+            found = evaluate(self.reference, x, upper, risk=risk, number=number, seed=number, sample=self.sample)
+            self.number, self._looked = number, first + len(x)
+            return found
+
+    def _snapshot(self) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], int]:
+        """Copies in the order of arrival, and the count of arrivals before the first of them."""
+        with self._lock:
+            if not self._arrived:
+                raise ParameterError("The window is empty: nobody has come by yet.")
+            first = max(0, self._arrived - self.window)
+            places = np.arange(first, self._arrived) % self.window
+            return self._people[places], self._upper[places], self._tight[places], first
+
+    def _store(self, first: int, upper: FloatArray) -> None:
+        """Keep tighter bounds of those who are still in the window."""
+        with self._lock:
+            still = np.arange(max(first, self._arrived - self.window), first + len(upper))
+            self._upper[still % self.window], self._tight[still % self.window] = upper[still - first], True

@@ -1,0 +1,163 @@
+"""Local certificates at prediction time: everything that does not depend on the individual is made ready once.
+
+**Soundness.** Bounds come from the very objects behind :func:`isonomy.certify_local`, fed with the same rows in the
+same chunks: for the same table of individuals the numbers are the library's, bit for bit. The tight tier gets the rows
+that the interval tier leaves undecided, in pieces of at most ``PIECE``; whichever bound is smaller counts, and ``tier``
+says which one it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks import Effort, Finds
+from isonomy.attacks import attack as search
+from isonomy.certificates.local import Bounds, chunk_rows
+from isonomy.service.served import Served
+
+PIECE = 64
+"""Individuals that go through the tight tier at a time, so that a latency budget can be kept."""
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Predictions with their certificates, one row per individual.
+
+    ``lower`` is 0 and ``counterpart`` None unless counterparts were asked for.
+    """
+
+    x: FloatArray
+    outputs: FloatArray  # (n, k): probabilities, or the numbers of a regression
+    predictions: list[str] | list[float]
+    upper: FloatArray
+    lower: FloatArray
+    verdict: list[str]
+    decision: list[str]
+    tier: list[str]
+    counterpart: pd.DataFrame | None
+
+    def __len__(self) -> int:
+        return len(self.upper)
+
+
+class Certifier:
+    """Answers for any individuals of one schema. Safe to use from several threads."""
+
+    def __init__(self, served: Served) -> None:
+        self.served, self.question = served, served.question()
+        float32_run = served.arithmetic == "float32"
+        self.interval = Bounds(self.question, "interval", None, float32_run)
+        self.tight = Bounds(self.question, "tight", None, float32_run)
+        self.ends, self.graph = self.interval.ends, self.interval.graph
+        self._pace = _Pace()
+        label = served.schema.label
+        self._classes = None if label is None or label.regression else tuple(label.classes)
+
+    @property
+    def largest(self) -> float:
+        """The largest violation possible."""
+        return self.ends.largest
+
+    def warm_up(self) -> None:
+        """One individual through every tier, so that nobody waits for what is only done the first time."""
+        self(np.array(self.question.x), seconds=60.0, counterparts=True)
+        self._pace.note(1, self._timed(np.array(self.question.x)))
+
+    def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
+        """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
+        ends_at = time.monotonic() + seconds
+        upper, kept = self._chunks(self.interval, "interval", x)
+        tier = np.full(len(x), "interval")
+        undecided = np.flatnonzero(upper > self.served.epsilon)
+        while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
+            some, undecided = undecided[:size], undecided[size:]
+            began = time.monotonic()
+            bound, keeps = self.tight.chunk(0, x[some])
+            self._pace.note(len(some), time.monotonic() - began)
+            better = bound < upper[some]
+            upper[some[better]], tier[some[better]] = bound[better], "tight"
+            kept[some] |= keeps
+        finds = self._search(x) if counterparts else None
+        return self._answers(x, upper, kept, tier, finds)
+
+    def tighten(self, x: FloatArray) -> FloatArray:
+        """Bounds of the tight tier, however long they take."""
+        return self._chunks(self.tight, "tight", x)[0]
+
+    def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
+        size = chunk_rows(self.graph, tier)
+        parts = [bounds.chunk(start, np.array(x[start : start + size])) for start in range(0, len(x), size)]
+        return np.concatenate([upper for upper, _ in parts]), np.concatenate([kept for _, kept in parts])
+
+    def _search(self, x: FloatArray) -> Finds:
+        size = chunk_rows(self.graph, "tight")
+        similarity = self.question.similarity
+        parts = [
+            search(self.graph, self.ends, similarity, np.array(x[start : start + size]), Effort())
+            for start in range(0, len(x), size)
+        ]
+        fields = ("lower", "counterpart", "flips", "flip_counterpart")
+        return Finds(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
+
+    def _timed(self, x: FloatArray) -> float:
+        began = time.monotonic()
+        self.tight.chunk(0, x)
+        return time.monotonic() - began
+
+    def _answers(
+        self, x: FloatArray, upper: FloatArray, kept: BoolArray, tier: NDArray[np.str_], finds: Finds | None
+    ) -> Answers:
+        epsilon = self.served.epsilon
+        outputs = self.question.network(x)
+        lower = np.zeros(len(x)) if finds is None else finds.lower
+        verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
+        flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
+        decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
+        if not self.ends.decides:
+            decision = np.full(len(x), "none")
+        counterpart = None if finds is None else self.served.schema.decode(finds.counterpart)
+        return Answers(
+            x=x,
+            outputs=outputs,
+            predictions=self._predictions(outputs),
+            upper=upper,
+            lower=lower,
+            verdict=verdict.tolist(),
+            decision=decision.tolist(),
+            tier=tier.tolist(),
+            counterpart=counterpart,
+        )
+
+    def _predictions(self, outputs: FloatArray) -> list[str] | list[float]:
+        """The class of the largest output, by name where the schema has one; the number of a regression."""
+        if self.ends.head == "regression":
+            return outputs[:, 0].tolist()  # type: ignore[no-any-return]
+        names: Sequence[str] = self._classes or ()
+        if len(names) != outputs.shape[1]:
+            names = [str(place) for place in range(outputs.shape[1])]
+        return [names[place] for place in outputs.argmax(axis=1).tolist()]
+
+
+class _Pace:
+    """How many individuals the tight tier gets through in a given time, by what it took lately."""
+
+    def __init__(self) -> None:
+        self._seconds, self._lock = 0.1, threading.Lock()
+
+    def note(self, people: int, seconds: float) -> None:
+        with self._lock:
+            self._seconds += 0.3 * (seconds / people - self._seconds)
+
+    def fits(self, seconds: float) -> int:
+        with self._lock:
+            return max(0, min(PIECE, int(seconds / self._seconds)))

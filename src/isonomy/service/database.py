@@ -1,0 +1,105 @@
+"""The database behind the audit log: opened so that a commit is on disk, and brought to the present tables.
+
+**Durability.** SQLite: write-ahead log with ``synchronous=FULL``, so that a commit returns after the log was
+synchronised to disk. PostgreSQL: ``synchronous_commit`` is switched on where the server has it off.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from isonomy.errors import IsonomyError, ParameterError, template
+
+_LOCK = 7_466_081_120  # an arbitrary number: two services that start at once take turns
+
+
+class LogError(IsonomyError):
+    """The audit log cannot be written or read; nothing is acknowledged without it."""
+
+    code = "log"
+    http_status = 503
+
+
+def open_database(address: str) -> Engine:
+    """Connect, and bring the tables up to date."""
+    engine = _engine(address)
+    try:
+        with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
+            _migrate(connection)
+    except SQLAlchemyError as error:
+        shown = make_url(address).render_as_string(hide_password=True)
+        raise LogError(f"The audit log at '{shown}' cannot be opened: {_first_line(error)}") from None
+    return engine
+
+
+def migration_config() -> Config:
+    """Alembic's view of the steps shipped with the package."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _migrate(connection: Connection) -> None:
+    config = migration_config()
+    known = ScriptDirectory.from_config(config)
+    present = MigrationContext.configure(connection).get_current_revision()
+    if present is not None and present not in {step.revision for step in known.walk_revisions()}:
+        raise LogError(f"The audit log has tables of a later version ({present}): use that version of isonomy.")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _engine(address: str) -> Engine:
+    try:
+        url = make_url(address)
+    except ArgumentError:
+        raise ParameterError(template("database", "an address such as sqlite:///audit.db", address)) from None
+    if url.get_backend_name() == "sqlite":
+        memory = url.database in (None, "", ":memory:")
+        options: dict[str, Any] = {"poolclass": StaticPool} if memory else {}
+        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 10.0}, **options)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin)
+        return engine
+    if url.get_backend_name() in ("postgresql", "postgres"):
+        engine = create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, pool_size=4)
+        event.listen(engine, "connect", _prepare_postgres)
+        return engine
+    raise ParameterError(template("database", "an SQLite or PostgreSQL address", url.render_as_string()))
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    connection.isolation_level = None  # transactions are begun by hand, so that tables are made within one
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000", "wal_autocheckpoint=4000"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin(connection: Connection) -> None:
+    if not connection.get_execution_options().get("reading"):  # a reader must not wait for the writer
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _prepare_postgres(connection: Any, _: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.commit()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

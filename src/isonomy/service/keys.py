@@ -1,0 +1,78 @@
+"""Who may ask: API keys, of which only hashes are kept.
+
+A key is 32 random bytes, so that one round of SHA-256 is enough: there is nothing to guess. Keys that somebody makes up
+are not supported, since those would need a slow hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from isonomy.errors import FileError, ParameterError, template
+
+PREFIX = "iso_"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A name, which log entries carry, and the SHA-256 of the key itself."""
+
+    name: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.name):
+            raise ParameterError(template("name", "1 to 64 letters, digits, dots, dashes or underscores", self.name))
+        if not re.fullmatch(r"[0-9a-f]{64}", self.digest):
+            raise ParameterError(template("digest", "64 hexadecimal digits, a SHA-256", self.digest))
+
+    def line(self) -> str:
+        """As it stands in a file of keys."""
+        return f"{self.name} {self.digest}"
+
+
+def new_key(name: str) -> tuple[str, Key]:
+    """A new key, to be shown once, and what is kept of it."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return secret, Key(name, _digest(secret))
+
+
+def read_keys(path: Path) -> tuple[Key, ...]:
+    """A file with a line ``name sha256`` for each key; empty lines and lines that begin with # are left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"The keys in '{path}' cannot be read: {error}.") from None
+    keys = []
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2:
+            raise FileError(f"'{path}', line {number}: a key is written as its name and its SHA-256.")
+        try:
+            keys.append(Key(*words))
+        except ParameterError as error:
+            raise FileError(f"'{path}', line {number}: {error}") from None
+    if not keys:
+        raise FileError(f"'{path}' holds no key: make one with 'isonomy.service.keys.new_key'.")
+    return tuple(keys)
+
+
+def who(secret: str, keys: Iterable[Key]) -> str | None:
+    """The name of a key, or None if nobody has it; every key is compared, in constant time."""
+    digest, found = _digest(secret), None
+    for key in keys:
+        if hmac.compare_digest(key.digest, digest):
+            found = key.name
+    return found
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

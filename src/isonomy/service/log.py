@@ -1,0 +1,192 @@
+"""The audit log: what was decided and what was proved, appended, and never lost once acknowledged.
+
+One thread writes. Whatever waits when it is free goes into one transaction (*group commit*): a burst of requests pays
+for one synchronisation of the disk, not for one each. A request's future is done only after the commit that holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, delete, func, select
+from sqlalchemy.exc import OperationalError
+
+from isonomy.service.database import LogError, open_database
+from isonomy.service.tables import EVALUATIONS, PREDICTIONS, REQUESTS, first_of
+
+AT_ONCE = 50_000
+"""Predictions in one transaction, about."""
+
+OLD = 500
+"""Requests deleted in one transaction when their time is over, so that nobody waits long."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One request with its predictions, in the order of the columns of :mod:`isonomy.service.tables`."""
+
+    request: Row
+    predictions: Sequence[Row]
+
+
+class AuditLog:
+    """An open log. Appending is safe from any thread; ``close`` writes what still waits."""
+
+    def __init__(self, address: str, *, waiting: int = 1024, noted: Callable[[float, int], None] | None = None) -> None:
+        """``noted`` is told of every commit: its seconds and how many requests it held."""
+        self.engine: Engine = open_database(address)
+        self._mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
+        self._queue: queue.Queue[tuple[Any, Future[None]] | None] = queue.Queue(waiting)
+        self._noted = noted or (lambda seconds, entries: None)
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._work, name="audit-log", daemon=True)
+        self._thread.start()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the log cannot be written at the moment, or None."""
+        return self._trouble if self._thread.is_alive() else "The writer of the audit log has ended."
+
+    def append(self, entry: Entry) -> Future[None]:
+        """Write a request; the future is done when it is on disk, or tells why it is not."""
+        return self._put(entry)
+
+    def append_evaluation(self, certificate: str, number: int, at: int, state: str, document: str) -> Future[None]:
+        """Write what the monitor saw."""
+        return self._put((certificate, number, at, state, document))
+
+    def forget(self, before: int) -> int:
+        """Delete requests from before a time (microseconds); how many there were."""
+        return self._each_turn(first_of(before))
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self.engine.dispose()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def looks(self, certificate: str) -> int:
+        """How many evaluations there were under a certificate."""
+        query = select(func.max(EVALUATIONS.c.number)).where(EVALUATIONS.c.certificate == certificate)
+        with self._reading() as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    def evaluations(self, certificate: str, limit: int) -> list[dict[str, Any]]:
+        """The latest evaluations, the latest last."""
+        columns = EVALUATIONS.c
+        query = select(columns.at, columns.document).where(columns.certificate == certificate)
+        with self._reading() as connection:
+            rows = connection.execute(query.order_by(columns.number.desc()).limit(limit)).all()
+        return [{"at": row.at, **json.loads(row.document)} for row in reversed(rows)]
+
+    def recent(self, limit: int) -> list[dict[str, Any]]:
+        """The latest predictions, the latest first; features are left out."""
+        columns = [column for column in PREDICTIONS.c if column.name not in ("features", "outputs")]
+        query = select(REQUESTS.c.at, REQUESTS.c.certificate, *columns).join(
+            REQUESTS, REQUESTS.c.request == PREDICTIONS.c.request
+        )
+        query = query.order_by(PREDICTIONS.c.request.desc(), PREDICTIONS.c.place).limit(limit)
+        with self._reading() as connection:
+            return [dict(row._mapping) for row in connection.execute(query)]
+
+    def verdicts(self, limit: int) -> dict[str, int]:
+        """How many of the latest predictions had which verdict."""
+        latest = select(PREDICTIONS.c.verdict).order_by(PREDICTIONS.c.request.desc()).limit(limit).subquery()
+        query = select(latest.c.verdict, func.count()).group_by(latest.c.verdict)
+        with self._reading() as connection:
+            return {str(verdict): int(count) for verdict, count in connection.execute(query).all()}
+
+    def _reading(self) -> Connection:
+        return self.engine.execution_options(reading=True).connect()
+
+    # -- the one thread that writes --------------------------------------------------------------------------
+
+    def _put(self, item: Any) -> Future[None]:
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # whoever stops waiting does not stop the writing
+        try:
+            self._queue.put_nowait((item, future))
+        except queue.Full:
+            future.set_exception(LogError("The audit log cannot keep up; try again later."))
+        return future
+
+    def _work(self) -> None:
+        ending = False
+        while not ending:
+            batch: list[tuple[Any, Future[None]]] = []
+            weight = 0
+            item = self._queue.get()
+            while True:
+                if item is None:
+                    ending = True
+                    break
+                batch.append(item)
+                weight += len(item[0].predictions) if isinstance(item[0], Entry) else 1
+                if weight >= AT_ONCE:
+                    break
+                try:
+                    item = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+            if batch:
+                self._write(batch)
+
+    def _write(self, batch: Sequence[tuple[Any, Future[None]]]) -> None:
+        began = time.perf_counter()
+        entries = [item for item, _ in batch if isinstance(item, Entry)]
+        looks = [item for item, _ in batch if not isinstance(item, Entry)]
+        try:
+            with self.engine.begin() as connection:
+                self._insert(connection, REQUESTS, [entry.request for entry in entries])
+                self._insert(connection, PREDICTIONS, [row for entry in entries for row in entry.predictions])
+                self._insert(connection, EVALUATIONS, looks)
+        except Exception as error:  # whatever it is, those who wait are told, and the thread goes on
+            outage = isinstance(error, OperationalError | self.engine.dialect.loaded_dbapi.OperationalError)
+            if len(batch) > 1 and not outage:
+                for one in batch:  # one entry that cannot be written must not cost the others theirs
+                    self._write([one])
+                return
+            self._trouble = f"The audit log cannot be written: {str(error).splitlines()[0]}"
+            for _, future in batch:
+                future.set_exception(LogError(self._trouble))
+            return
+        self._trouble = None
+        self._noted(time.perf_counter() - began, len(entries))
+        for _, future in batch:
+            future.set_result(None)
+
+    def _insert(self, connection: Connection, table: Table, rows: list[Row]) -> None:
+        if rows:
+            columns = ", ".join(f'"{column.name}"' for column in table.c)
+            marks = ", ".join([self._mark] * len(table.c))
+            cursor = (
+                connection.connection.cursor()
+            )  # the driver's own: a statement of SQLAlchemy costs more than the row
+            cursor.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
+            cursor.close()
+
+    def _each_turn(self, name: str) -> int:
+        gone = 0
+        while True:
+            with self.engine.begin() as connection:
+                old = select(REQUESTS.c.request).where(REQUESTS.c.request < name).order_by(REQUESTS.c.request)
+                last = connection.execute(old.offset(OLD - 1).limit(1)).scalar()
+                here = name if last is None else last
+                before = REQUESTS.c.request < here if last is None else REQUESTS.c.request <= here
+                also = PREDICTIONS.c.request < here if last is None else PREDICTIONS.c.request <= here
+                connection.execute(delete(PREDICTIONS).where(also))
+                gone += connection.execute(delete(REQUESTS).where(before)).rowcount
+            if last is None:
+                return gone

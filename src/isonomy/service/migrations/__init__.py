@@ -1,0 +1,1 @@
+"""How the tables of the audit log came to be, step by step."""

@@ -1,0 +1,115 @@
+"""The JSON Schemas of requests and answers, from the schema of the individuals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isonomy.population import Feature, Schema
+from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE
+from isonomy.service.reading import is_code
+from isonomy.service.served import typical
+from isonomy.service.settings import Settings
+
+Json = dict[str, Any]
+
+
+def request_schema(schema: Schema, settings: Settings) -> Json:
+    """What ``POST /v1/predictions`` takes."""
+    individual = individual_schema(schema)
+    shared: Json = {
+        "tier": {
+            "enum": ["interval", "tight"],
+            "default": "tight",
+            "description": "'tight' goes on where the interval tier leaves the verdict undecided, within the budget",
+        },
+        "budget_ms": {
+            "type": ["number", "null"],
+            "minimum": 0,
+            "maximum": settings.max_budget_ms,
+            "description": f"milliseconds that the tight tier may take; {settings.budget_ms:g} if left out",
+        },
+        "counterpart": {
+            "type": "boolean",
+            "default": False,
+            "description": f"search the similar person who is treated most differently; for at most "
+            f"{settings.max_counterparts} individuals",
+        },
+    }
+    batch: Json = {"type": "array", "items": individual, "minItems": 1, "maxItems": settings.max_batch}
+    return {
+        "oneOf": [
+            _closed({"individual": individual, **shared}, ["individual"]),
+            _closed({"individuals": batch, **shared}, ["individuals"]),
+        ]
+    }
+
+
+def individual_schema(schema: Schema) -> Json:
+    """One individual in raw units, every column of the schema and no other."""
+    properties = {feature.name: feature_schema(feature) for feature in schema.features}
+    example = {feature.name: typical(feature) for feature in schema.features}
+    return {**_closed(properties, list(properties)), "example": example}
+
+
+def feature_schema(feature: Feature) -> Json:
+    """What one column may hold."""
+    described: Json = {"description": feature.description} if feature.description else {}
+    if feature.kind in ("categorical", "ordinal"):
+        missing = feature.flagged or feature.missing == "category"
+        names = dict.fromkeys((*feature.levels, *((*feature.missing_values, feature.missing_label) if missing else ())))
+        # A code may be written as the number that it is.
+        numbers = [int(name) for name in names if is_code(name)]
+        truths = [name == "True" for name in names if name in ("True", "False")]
+        return {"enum": [*names, *numbers, *truths, *([None] if missing else [])], **described}
+    whole = feature.kind == "integer"
+    largest = LARGEST_WHOLE if whole else LARGEST_NUMBER
+    low, high = max(feature.low, -largest), min(feature.high, largest)
+    number: Json = {"type": "integer" if whole else "number", "minimum": low, "maximum": high}
+    if not feature.flagged:
+        return {**number, **described}
+    codes = [int(code) for code in feature.missing_values if is_code(code)]
+    others: Json = {"enum": [None, *feature.missing_values, *codes]}
+    return {"anyOf": [number, others], **described}
+
+
+def answer_schema() -> Json:
+    """What ``POST /v1/predictions`` gives."""
+    number_or_null: Json = {"type": ["number", "null"]}
+    row = _closed(
+        {
+            "prediction": {"type": ["string", "number"], "description": "the class by name, or the number"},
+            "outputs": {"type": "array", "items": {"type": "number"}},
+            "upper": {**number_or_null, "description": "no similar person is treated more differently; null: no limit"},
+            "lower": {"type": "number", "description": "the counterpart is treated this differently"},
+            "verdict": {"enum": ["certified", "violated", "undecided"]},
+            "decision": {"enum": ["certified", "flippable", "undecided", "none"]},
+            "tier": {"enum": ["interval", "tight"]},
+            "counterpart": {"type": "object", "description": "in raw units, where it was asked for"},
+        },
+        ["prediction", "outputs", "upper", "lower", "verdict", "decision", "tier"],
+    )
+    return _closed(
+        {
+            "request": {"type": "string", "description": "the name of this request in the audit log"},
+            "certificate": {"type": "string"},
+            "epsilon": {"type": "number"},
+            "delta": {"type": "number"},
+            "predictions": {"type": "array", "items": row},
+        },
+        ["request", "certificate", "epsilon", "delta", "predictions"],
+    )
+
+
+def problem_schema() -> Json:
+    """Every answer that is not the one asked for."""
+    place: Json = {"type": "array", "items": {"type": ["string", "integer"]}}
+    text: Json = {"type": "string"}
+    detail: Json = {
+        "type": "array",
+        "items": _closed({"loc": place, "msg": text, "type": text}, ["loc", "msg", "type"]),
+    }
+    return _closed({"detail": {"anyOf": [text, detail]}}, ["detail"])
+
+
+def _closed(properties: Json, required: list[str]) -> Json:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

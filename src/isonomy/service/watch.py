@@ -1,0 +1,145 @@
+"""Looking at the stream in the background: a look when one is due, kept in the log, and an alert when things change."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from isonomy.arithmetic import FloatArray
+from isonomy.monitor import Evaluation, Monitor, by_group
+from isonomy.service.alerts import Webhook
+from isonomy.service.certifier import Certifier
+from isonomy.service.log import AuditLog
+from isonomy.service.settings import Settings
+
+LOGGER = logging.getLogger("isonomy.service")
+HOUR = 3600.0
+
+
+class Watch:
+    """The monitor of a running service, and its housekeeping."""
+
+    def __init__(
+        self, certifier: Certifier, log: AuditLog, settings: Settings, noted: Callable[[Evaluation], None]
+    ) -> None:
+        served = certifier.served
+        self._certifier, self._log, self._settings, self._noted = certifier, log, settings, noted
+        self.monitor = Monitor(
+            served.reference(certifier.largest),
+            served.schema.width,
+            window=settings.window,
+            every=settings.every,
+            least=settings.least,
+            confidence=settings.confidence,
+            guarantee=settings.guarantee,
+            sample=settings.sample,
+            tighten=certifier.tighten,
+            seen=log.looks(served.identity),
+        )
+        past = log.evaluations(served.identity, 1)
+        self._latest: dict[str, Any] | None = past[-1] if past else None
+        self._webhook = None if settings.webhook is None else Webhook(settings.webhook, settings.webhook_secret)
+        self._wake, self._ending = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
+        self._thread.start()
+
+    def add(self, x: FloatArray, upper: FloatArray) -> None:
+        """People who were served just now."""
+        if self.monitor.add(x, upper):
+            self._wake.set()
+
+    def report(self) -> dict[str, Any]:
+        """The state, what it rests on, and the groups of the window."""
+        served, settings = self._certifier.served, self._settings
+        latest = self._latest or {
+            "state": "undecided",
+            "reason": f"Too few people have come by: the first look is after {self.monitor.least}.",
+        }
+        groups = []
+        if self.monitor.arrived:
+            x, upper = self.monitor.people()
+            groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
+        return {
+            **latest,
+            "certificate": served.identity,
+            "gamma": served.gamma,
+            "epsilon": served.epsilon,
+            "confidence": settings.confidence,
+            "guarantee": settings.guarantee,
+            "arrived": self.monitor.arrived,
+            "window": settings.window,
+            "groups": groups,
+        }
+
+    def close(self) -> None:
+        """End, after the look that is being taken."""
+        self._ending.set()
+        self._wake.set()
+        self._thread.join(timeout=60.0)
+        if self._webhook is not None:
+            self._webhook.close()
+
+    def _work(self) -> None:
+        tidied = -HOUR
+        while not self._ending.is_set():
+            if time.monotonic() - tidied > HOUR:
+                tidied = time.monotonic()
+                self._tidy()
+            if self._wake.wait(timeout=60.0) and not self._ending.is_set():
+                self._wake.clear()
+                if self.monitor.due:
+                    self._look()
+                    self._ending.wait(self._settings.pause)
+                    if self.monitor.due:
+                        self._wake.set()
+
+    def _look(self) -> None:
+        try:
+            found = self.monitor.look()
+            document, at = as_document(found), time.time_ns() // 1000
+            identity = self._certifier.served.identity
+            # First on disk, then shown: looks must be counted, also across restarts.
+            self._log.append_evaluation(identity, found.number, at, found.state, json.dumps(document)).result()
+        except Exception as error:  # a look that fails must not end the watch
+            LOGGER.error("monitor: no evaluation", extra={"facts": {"error": str(error)}})
+            self._catch_up()
+            return
+        before = None if self._latest is None else self._latest["state"]
+        self._latest = {"at": at, **document}
+        self._noted(found)
+        LOGGER.info("monitor", extra={"facts": {"state": found.state, "number": found.number, "reason": found.reason}})
+        if self._webhook is not None and found.state != before and (before is not None or found.state == "expired"):
+            self._webhook.send({"event": "state", "before": before, "certificate": identity, "at": at, **document})
+
+    def _catch_up(self) -> None:
+        """Others may look under the same certificate and write to the same log: their looks count too."""
+        with suppress(Exception):
+            self.monitor.number = max(self.monitor.number, self._log.looks(self._certifier.served.identity))
+
+    def _tidy(self) -> None:
+        if self._settings.retention_days is None:
+            return
+        try:
+            gone = self._log.forget(int((time.time() - self._settings.retention_days * 86_400.0) * 1e6))
+            LOGGER.info("retention", extra={"facts": {"requests": gone}})
+        except Exception as error:  # tried again in an hour
+            LOGGER.error("retention failed", extra={"facts": {"error": str(error)}})
+
+
+def as_document(found: Evaluation) -> dict[str, Any]:
+    """An evaluation as JSON has it: no infinities."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(part) for name, part in value.items()}
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    document: dict[str, Any] = plain(asdict(found))
+    return document

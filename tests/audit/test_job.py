@@ -1,0 +1,208 @@
+"""An audit from plan to directory: the numbers are those of certify, the directory is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isonomy.audit import Plan, Stages, output, run, write
+from isonomy.audit.inputs import Inputs, read_inputs
+from isonomy.audit.summary import at_least, at_most, document, junit, markdown
+from isonomy.certificates import certify
+from isonomy.errors import FileError, IsonomyError
+from isonomy.report import Findings
+from isonomy.similarity import Counterparts
+
+PLAN = Plan(data="moons", limit=24, gamma=0.02, epsilon=0.3)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Inputs:
+    return read_inputs(PLAN)
+
+
+@pytest.fixture(scope="module")
+def findings(inputs: Inputs) -> Findings:
+    return run(PLAN, None, inputs=inputs)
+
+
+def test_the_numbers_are_those_of_certify(findings: Findings, inputs: Inputs) -> None:
+    people = inputs.people
+    assert people.split == "test" and len(people) == 24
+    direct = certify(
+        inputs.network, people, Counterparts.of(people.schema), 1.0, 0.02, confidence=0.95, progress=None
+    )  # fmt: skip
+    found = findings.certificate
+    assert (found.upper, found.lower) == (direct.upper, direct.lower)
+    assert np.array_equal(found.local.upper, direct.local.upper)
+    assert np.array_equal(found.local.decision, direct.local.decision)
+    assert found.lower <= found.upper and found.verdict in ("certified", "violated", "undecided")
+    given = inputs.network(people.x).argmax(axis=1)
+    assert findings.accuracy == pytest.approx(float(np.mean(given == people.y)))
+
+
+def test_a_run_that_stops_anywhere_goes_on_to_the_same_certificate(
+    findings: Findings, inputs: Inputs, tmp_path: Path
+) -> None:
+    """Stopped before each stage in turn, every finished stage is taken up again, bit for bit."""
+
+    class StopError(Exception):
+        pass
+
+    def stop_at(name: str) -> None:
+        def announce(stage: str, kept: bool) -> None:
+            if stage == name:
+                raise StopError
+
+        with pytest.raises(StopError):
+            run(PLAN, None, stages=Stages(tmp_path / "w.partial", announce), inputs=inputs)
+
+    for name in ("profiles", "points", "beside"):
+        stop_at(name)
+    last = Stages(tmp_path / "w.partial")
+    again = run(PLAN, None, stages=last, inputs=inputs)
+    assert last.found == ["local-0", "profiles", "points"] and not last.written
+    assert again.certificate.upper == findings.certificate.upper
+    assert again.certificate.lower == findings.certificate.lower
+    assert again.certificate.profiles.values.tobytes() == findings.certificate.profiles.values.tobytes()
+    assert again.certificate.points.person.tobytes() == findings.certificate.points.person.tobytes()
+    same = replace(again, created=findings.created)
+    one, other = write(findings, tmp_path / "one"), write(same, tmp_path / "other")
+    assert (one / "certificate.json").read_bytes() == (other / "certificate.json").read_bytes()
+
+
+def test_local_blocks_do_not_change_anything(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small blocks give what one gives, when the chunks are as small."""
+    import isonomy.certificates.distributional as module
+    import isonomy.certificates.local as local
+
+    names: list[str] = []
+
+    def keep(name: str, compute):  # type: ignore[no-untyped-def]
+        names.append(name)
+        return compute()
+
+    for part in (module, local):
+        monkeypatch.setattr(part, "chunk_rows", lambda graph, tier: 5)
+    parts = (inputs.network, inputs.people, inputs.metric, 1.0)
+    blocks = certify(*parts, 0.0, attack=True, progress=None, keep=keep).local
+    whole = local.certify_local(*parts, progress=None)
+    assert sum(name.startswith("local-") for name in names) > 1
+    assert np.array_equal(blocks.upper, whole.upper) and np.array_equal(blocks.lower, whole.lower)
+    assert np.array_equal(blocks.witnesses.counterpart, whole.witnesses.counterpart)
+    assert np.array_equal(blocks.decision, whole.decision)
+
+
+def test_the_fingerprint_knows_every_option_but_words(inputs: Inputs) -> None:
+    base = inputs.fingerprint(PLAN)
+    assert inputs.fingerprint(replace(PLAN, name="other", out="x", epsilon=0.2)) == base
+    for changed in (replace(PLAN, delta=0.9), replace(PLAN, gamma=0.03), replace(PLAN, seed=1)):
+        assert inputs.fingerprint(changed) != base
+    fewer = replace(inputs, people=inputs.people[:-1])
+    assert fewer.fingerprint(PLAN) != base
+
+
+def test_the_directory_holds_everything(findings: Findings, tmp_path: Path) -> None:
+    target = write(findings, tmp_path / "out")
+    assert {each.name for each in target.iterdir()} == output.OWN
+    assert [each.name for each in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
+    table = pd.read_parquet(target / "individuals.parquet")
+    assert table["upper"].to_numpy() == pytest.approx(findings.certificate.local.upper, abs=0)
+    assert (table["row"] == findings.people.rows).all()
+    raw = findings.people.schema.decode(findings.certificate.local.witnesses.counterpart)
+    assert np.array_equal(table["counterpart: vertical"], raw["vertical"])
+    moved = table["vertical"] != table["counterpart: vertical"]
+    assert (table["differs"].str.contains("vertical") == moved).all()
+    spread = [each for each in table.columns if each.startswith("probability")]
+    change = (table[spread].to_numpy() - table[[f"counterpart: {name}" for name in spread]].to_numpy()).max(axis=1)
+    assert (np.abs(change) >= table["lower"] - 1e-12).all(), "the counterpart attains what is claimed"
+
+
+def test_an_earlier_audit_is_replaced_and_anything_else_is_not(findings: Findings, tmp_path: Path) -> None:
+    target = write(findings, tmp_path / "out")
+    (target / "report.html").write_text("old")
+    write(findings, target)
+    assert (target / "report.html").read_text() != "old"
+    (target / "notes.txt").write_text("mine")
+    with pytest.raises(FileError, match=r"notes\.txt"):
+        write(findings, target)
+    assert (target / "notes.txt").read_text() == "mine"
+    with pytest.raises(FileError, match="which is a file"):
+        write(findings, target / "notes.txt")
+
+
+@pytest.mark.parametrize("fails", ["individuals", "markdown", "junit"])
+def test_a_failure_leaves_nothing_half_written(
+    findings: Findings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def broken(_: Findings) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = write(findings, tmp_path / "out")
+    content = {each.name: each.stat().st_mtime_ns for each in before.iterdir()}
+    monkeypatch.setattr(output, fails, broken)
+    for target in (tmp_path / "out", tmp_path / "new"):
+        with pytest.raises(FileError, match="No space left"):
+            write(findings, target)
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    assert {each.name: each.stat().st_mtime_ns for each in before.iterdir()} == content
+
+
+def test_a_redacted_audit_holds_nobody(findings: Findings, tmp_path: Path) -> None:
+    """No coordinate or raw value of anybody is found in any byte that is written."""
+    target = write(replace(findings, redacted=True), tmp_path / "out")
+    table = pd.read_parquet(target / "individuals.parquet")
+    assert list(table.columns) == ["row", "upper", "lower", "decision", "verdict"]
+    assert not (target / "evidence" / "people.npz").exists()
+    people = findings.people
+    numbers = {f"{value:.5f}"[:-1] for value in people.schema.decode(people.x).to_numpy().ravel() if abs(value) > 0.01}
+    texts = "".join(
+        (target / name).read_text() for name in ("report.html", "summary.md", "junit.xml", "certificate.json")
+    )
+    assert not [number for number in numbers if number in texts]
+    x = set(people.x.ravel().tolist()) - {0.0, 1.0}
+    for file in (target / "evidence").glob("*.npz"):
+        with np.load(file) as arrays:
+            for name in arrays.files:
+                if arrays[name].dtype.kind == "f":
+                    assert not x & set(arrays[name].ravel().tolist()), f"{file.name}: {name}"
+
+
+def test_summary_and_junit_say_the_verdict(findings: Findings) -> None:
+    facts = document(findings)
+    json.dumps(facts, allow_nan=False)
+    assert facts["verdict"] == findings.certificate.verdict and sum(facts["verdicts"].values()) == 24
+    page = markdown(findings)
+    assert facts["sentence"] in page and at_most(facts["upper"]) in page
+    for epsilon, failures, errors in ((10.0, "0", "0"), (0.0, "1", "0")):
+        judged = replace(findings, certificate=replace(findings.certificate, epsilon=epsilon))
+        suite = ElementTree.fromstring(junit(judged))
+        assert (suite.get("failures"), suite.get("errors")) == (failures, errors)
+        assert len(suite.findall("testcase/failure")) == int(failures)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.12345, 1e-9, 0.99999, 0.3, 1 / 3, 2 / 3, 0.00005, 123.456789])
+def test_printed_numbers_still_hold(value: float) -> None:
+    assert float(at_least(value)) <= value <= float(at_most(value))
+    assert float(at_most(value)) - float(at_least(value)) < 1.01e-4
+
+
+def test_against_is_read_before_anything_is_computed(inputs: Inputs, tmp_path: Path) -> None:
+    with pytest.raises(IsonomyError, match="no such file"):
+        read_inputs(replace(PLAN, against=(str(tmp_path / "other.csv"),)))
+    others = replace(inputs, others=(("moons", inputs.people),))
+    found = run(replace(PLAN, gamma=0.0), None, inputs=others)
+    assert found.shifts[0].name == "moons" and found.shifts[0].distance.estimate >= 0
+
+
+def test_all_rows_of_a_table_say_nothing_of_the_population_unless_held_out() -> None:
+    base = replace(PLAN, gamma=0.0, limit=40, split="all", confidence=0.95)
+    refused, held = (run(plan, None).certificate for plan in (base, replace(base, held_out=True)))
+    assert "all" in refused.refusal and not held.refusal
+    assert held.population_upper >= held.upper

@@ -1,0 +1,119 @@
+"""Tables of other customs mean the same people as plain ones."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isonomy.audit.guess_table import guess_schema, read_unknown
+from isonomy.audit.tables import Dialect, read_people
+from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
+from isonomy.population import Population, Schema
+
+SCHEMA = Schema.from_toml(
+    """
+name = "towns"
+[features.town]
+categories = ["Köln", "Bonn; West"]
+[features.income]
+low = 0
+high = 10
+[features.years]
+kind = "integer"
+low = 0
+high = 9
+fill = 3
+missing_values = ["?"]
+"""
+)
+FRAME = pd.DataFrame({"town": ["Köln", "Bonn; West"], "income": [1.5, 2.0], "years": ["4", "?"]})
+
+
+def test_separator_encoding_and_decimal_mark(tmp_path: Path) -> None:
+    plain, other, packed = tmp_path / "plain.csv", tmp_path / "other.csv", tmp_path / "packed.csv.gz"
+    FRAME.to_csv(plain, index=False)
+    FRAME.to_csv(other, index=False, sep=";", decimal=",", encoding="latin-1")
+    packed.write_bytes(gzip.compress(other.read_bytes()))
+    expected = Population.from_frame(FRAME, SCHEMA).x
+    assert np.array_equal(read_people(str(plain), SCHEMA).x, expected)
+    dialect = Dialect(";", "latin-1", ",")
+    for file in (other, packed):
+        assert np.array_equal(read_people(str(file), SCHEMA, dialect=dialect).x, expected)
+        assert read_unknown(file)[1] == dialect
+
+
+def test_a_thousands_mark_is_an_error_not_another_number(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text('town;income;years\nKöln;"0.001,5";4\n', encoding="utf-8")
+    with pytest.raises(DataError, match="'income', row 0"):
+        read_people(str(file), SCHEMA, dialect=Dialect(";", "utf-8", ","))
+
+
+@pytest.mark.parametrize(
+    ("source", "dialect", "words"),
+    [
+        ("t.csv", Dialect(";", "klingon"), "'encoding' must be"),
+        ("t.csv", Dialect("|"), "has no column 'town'"),
+        ("missing.csv", Dialect(";"), "there is no such file"),
+        ("t.xlsx", Dialect(), "its name must end in"),
+        ("nothing", Dialect(), "one of the catalogue"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dialect: Dialect, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    FRAME.to_csv("t.csv", index=False)
+    FRAME.to_csv("t.xlsx", index=False)
+    with pytest.raises(IsonomyError, match=words) as caught:
+        read_people(source, SCHEMA, dialect=dialect)
+    assert "\n" not in str(caught.value) and "isonomy-" not in str(caught.value), "no temporary names"
+
+
+def test_a_table_without_a_schema_needs_one(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="isonomy init"):
+        read_people(str(tmp_path / "t.csv"), None)
+
+
+def test_guesses_of_a_messy_table(tmp_path: Path) -> None:
+    n = 60
+    table = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "age": [str(20 + i % 40) for i in range(n)],
+            "score": ["?" if i == 3 else f"{i / 7:.2f}" for i in range(n)],
+            "town": ["" if i == 5 else ("Köln", "Bonn")[i % 2] for i in range(n)],
+            "note": [f"note {i}" for i in range(n)],
+            "good": [("no", "yes")[i % 3 == 0] for i in range(n)],
+        }
+    )
+    file = tmp_path / "messy.csv"
+    table.to_csv(file, index=False, sep=";")
+    frame, dialect, marks = read_unknown(file)
+    guess = guess_schema(frame, marks, name="messy", label="good", protected=["town"])
+    kinds = {feature.name: feature.kind for feature in guess.schema.features}
+    assert dialect == Dialect(";") and marks == {"score": ("?",)}
+    assert kinds == {"age": "integer", "score": "numeric", "town": "categorical"}
+    assert set(guess.left_out) == {"id", "note"}
+    assert guess.schema["score"].missing_values == ("?",) and guess.schema["score"].fill is not None
+    assert guess.schema["town"].missing == "category" and guess.schema["town"].protected
+    again = read_people(str(file), guess.schema, dialect=dialect)
+    assert np.array_equal(again.x, Population.from_frame(frame, guess.schema).x), "what init saw is what audit reads"
+
+
+def test_a_role_for_a_column_that_is_not_there(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    frame, _, marks = read_unknown(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="no column 'sexx'"):
+        guess_schema(frame, marks, name="t", label=None, protected=["sexx"])
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b\n"])
+def test_a_table_without_rows(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises((FileError, DataError)):
+        read_unknown(tmp_path / "t.csv")

@@ -1,0 +1,257 @@
+"""A table and a model that the project has never seen become a report, a certificate and answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isonomy.networks import load_network
+from isonomy.population import Population, Schema
+
+QUICK = ("--limit", "12", "--gamma", "0")
+
+
+@pytest.mark.parametrize("model", ["pipeline.onnx", "pipeline.skops"])
+def test_a_whole_pipeline(
+    files: Path, run: Callable[..., Any], answered: Callable[..., Any], table: pd.DataFrame, pipeline: Any, model: str
+) -> None:
+    status, out, _ = run("init", files / "people.csv", files / model, "--label", "approved", "--protected", "sex")
+    assert status == 0 and "isonomy audit audit.toml" in out
+    assert "guess" in Path("schema.toml").read_text() and "guess" not in Path("audit.toml").read_text()
+    schema = Schema.from_toml(Path("schema.toml"))
+    people = Population.from_file(files / "people.csv", schema)
+    given = load_network(files / model, schema)(people.x)
+    expected = pipeline.predict_proba(table.drop(columns="approved"))
+    assert np.abs(given - expected).max() < 1e-6, "what is audited is the original model"
+    status, facts = answered("audit", "audit.toml", *QUICK)
+    assert status == 0 and facts["individuals"] == 12 and facts["split"] == "all"
+    assert {each.name for each in Path(facts["out"]).iterdir()} >= {"report.html", "certificate.json", "summary.md"}
+    assert not list(Path().glob("*.partial"))
+    assert facts["lower"] <= facts["upper"]
+
+
+def test_encoded_columns_are_found_by_their_predictions(
+    files: Path, run: Callable[..., Any], table: pd.DataFrame, perceptron: tuple[Any, Any]
+) -> None:
+    """The model says nothing of its columns; the reading under which it predicts best is the true one."""
+    import torch
+
+    run("init", files / "people.csv", files / "encoded.onnx", "--label", "approved", "--protected", "sex")
+    assert 'head = "sigmoid"  # guess' in Path("audit.toml").read_text()
+    schema = Schema.from_toml(Path("schema.toml"))
+    people = Population.from_file(files / "people.csv", schema)
+    given = load_network(files / "encoded.onnx", schema, head="sigmoid")(people.x)[:, 1]
+    model, x = perceptron
+    with torch.no_grad():
+        expected = torch.sigmoid(model(torch.from_numpy(x)))[:, 0].numpy()
+    assert np.abs(given - expected).max() < 1e-5
+
+
+def test_a_table_of_other_customs(files: Path, answered: Callable[..., Any], run: Callable[..., Any]) -> None:
+    words = ("--label", "approved", "--protected", "sex", "--ignore", "number")
+    status, facts = answered("init", files / "european.csv", files / "encoded.onnx", *words)
+    assert status == 0 and facts["ready"] and any("'note'" in note for note in facts["notes"])
+    text = Path("audit.toml").read_text()
+    assert 'separator = ";"' in text and 'encoding = "latin-1"' in text and 'decimal = ","' in text
+    _, european = answered("audit", "audit.toml", *QUICK)
+    run("init", files / "people.csv", files / "encoded.onnx", *words[:4], "--out", "plain")
+    _, plain = answered("audit", Path("plain") / "audit.toml", *QUICK, "--out", "other")
+    assert european["upper"] == plain["upper"] and european["lower"] == plain["lower"]
+
+
+def test_files_that_are_there_are_kept(files: Path, run: Callable[..., Any]) -> None:
+    words = ("init", files / "people.csv", files / "pipeline.onnx", "--label", "approved")
+    assert run(*words)[0] == 0
+    Path("schema.toml").write_text("mine")
+    status, _, err = run(*words)
+    assert status == 2 and "is there already" in err and Path("schema.toml").read_text() == "mine"
+    assert run(*words, "--force")[0] == 0
+
+
+@pytest.fixture
+def plan(files: Path, run: Callable[..., Any]) -> str:
+    run("init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex")
+    return "audit.toml"
+
+
+def test_the_verdict_is_the_exit_status(plan: str, answered: Callable[..., Any]) -> None:
+    _, free = answered("audit", plan, *QUICK)
+    for epsilon, status, verdict in ((1.0, 0, "certified"), (free["lower"] / 2, 1, "violated")):
+        found, facts = answered("audit", plan, *QUICK, "--epsilon", str(epsilon))
+        assert (found, facts["verdict"]) == (status, verdict)
+
+
+def test_undecided_is_three(plan: str, answered: Callable[..., Any]) -> None:
+    words = ("audit", plan, "--limit", "12", "--gamma", "0.05", "--tier", "interval")
+    _, free = answered(*words)
+    middle = (free["lower"] + free["upper"]) / 2
+    assert free["lower"] < middle < free["upper"]
+    status, facts = answered(*words, "--epsilon", str(middle))
+    assert (status, facts["verdict"]) == (3, "undecided")
+    status, found = answered("compare", "audit-people", "audit-people")
+    assert status == 0 and found["comparable"] and found["certainly"] is None
+
+
+def test_verify_knows_its_files(plan: str, files: Path, answered: Callable[..., Any], run: Callable[..., Any]) -> None:
+    _, facts = answered("audit", plan, *QUICK)
+    certificate = Path(facts["out"]) / "certificate.json"
+    original = ("--model", files / "pipeline.onnx", "--data", files / "people.csv")
+    status, found = answered("verify", certificate, *original)
+    claims = {claim["claim"]: claim["status"] for claim in found["claims"]}
+    assert status == 0 and found["accepted"]
+    assert claims["model file"] == claims["data file"] == "recomputed"
+    status, found = answered("verify", certificate, "--model", files / "encoded.onnx")
+    assert status == 1 and not found["accepted"]
+    text = certificate.read_text()
+    certificate.write_text(text.replace('"gamma": 0.0', '"gamma": 0.5'))
+    assert text != certificate.read_text()
+    assert run("verify", certificate)[0] == 1
+
+
+def test_explain_shows_the_counterpart_of_the_audit(
+    plan: str, answered: Callable[..., Any], run: Callable[..., Any], table: pd.DataFrame, pipeline: Any
+) -> None:
+    _, facts = answered("explain", plan, "--row", "17")
+    person, other = facts["individual"], facts["counterpart"]
+    raw = table.drop(columns="approved")
+    assert person == {name: raw[name].iloc[17] for name in raw.columns}
+    assert facts["differs"] == [name for name in person if person[name] != other[name]] == ["sex"]
+    one, two = (pipeline.predict_proba(pd.DataFrame([each])[list(raw.columns)])[0, 1] for each in (person, other))
+    assert facts["prediction"]["yes"] == pytest.approx(one, abs=1e-6)
+    assert abs(one - two) == pytest.approx(facts["lower"], abs=1e-6)
+    assert facts["lower"] <= facts["upper"]
+    _, page, _ = run("explain", plan, "--row", "17")
+    assert "differs" in page and "female" in page and "male" in page
+
+
+def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
+    answered("audit", plan, *QUICK, "--out", "one")
+    answered("audit", plan, *QUICK, "--delta", "0.5", "--out", "two")
+    status, page, _ = run("compare", "one", Path("two") / "certificate.json")
+    assert status == 0 and page.startswith("## Isonomy") and "| delta | 1.0 | 0.5 |" in page
+    assert "different questions" in page
+
+
+def test_redacted_audits_keep_no_stages(plan: str, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import isonomy.audit as package
+
+    seen: list[list[str]] = []
+    real = package.write
+
+    def watched(*words: Any, **options: Any) -> Path:
+        seen.append([each.name for each in Path().iterdir()])
+        return real(*words, **options)
+
+    monkeypatch.setattr(package, "write", watched)
+    status, page, _ = run("audit", plan, *QUICK, "--redact")
+    assert status == 0 and seen and not [name for name in seen[0] if "partial" in name]
+    assert "pair found" not in page
+    assert not (Path("audit-people") / "evidence" / "people.npz").exists()
+
+
+def test_the_page_for_people(plan: str, run: Callable[..., Any]) -> None:
+    status, page, err = run("audit", plan, *QUICK, "--epsilon", "1")
+    assert status == 0 and err == ""
+    for words in ("CERTIFIED", "at most", "at least", "sex", "Nothing is said of the population", "isonomy verify"):
+        assert words in page
+    assert "\x1b" not in page, "no colours where nobody looks"
+
+
+def test_estimate_only_says_the_cost(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
+    status, out, _ = run("audit", plan, *QUICK, "--estimate")
+    assert status == 0 and "12 individuals of 7 coordinates" in out and not Path("audit-people").exists()
+    status, facts = answered("audit", plan, *QUICK, "--estimate")
+    assert facts["individuals"] == 12 and facts["seconds"] > 0 and facts["megabytes"] > 0
+
+
+def test_a_stopped_run_goes_on(
+    plan: str, run: Callable[..., Any], answered: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from isonomy.audit import Stages
+
+    real = Stages.keep
+
+    def keep(self: Stages, name: str, compute: Any) -> Any:
+        if name == "profiles":
+            raise KeyboardInterrupt
+        return real(self, name, compute)
+
+    monkeypatch.setattr(Stages, "keep", keep)
+    status, out, err = run("audit", plan, *QUICK)
+    assert status == 130 and out == "" and "1 finished stage kept in audit-people.partial" in err
+    monkeypatch.setattr(Stages, "keep", real)
+    status, facts = answered("audit", plan, *QUICK)
+    assert status == 0 and facts["resumed"] == ["local-0"] and not Path("audit-people.partial").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_run_that_goes_on(plan: str, tmp_path: Path) -> None:
+    """A real process, a real signal; the second run says what it took up and removes the work directory."""
+    code = (
+        "import os, signal, sys\n"
+        "from isonomy.audit import Stages\n"
+        "from isonomy.cli import main\n"
+        "real = Stages.keep\n"
+        "def keep(self, name, compute):\n"
+        "    if name == 'profiles' and os.environ.get('STOP'):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(self, name, compute)\n"
+        "Stages.keep = keep\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = [sys.executable, "-c", code, "audit", plan, *QUICK, "--json"]
+    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
+    first = subprocess.run(words, env=quiet | {"STOP": "1"}, capture_output=True, text=True, check=False)
+    assert first.returncode == 128 + signal.SIGINT, first.stderr
+    assert first.stdout == "" and "1 finished stage kept in audit-people.partial" in first.stderr
+    assert "same command" in first.stderr and not Path("audit-people").exists()
+    second = subprocess.run(words, env=quiet, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    assert '"local-0"' in second.stdout and not Path("audit-people.partial").exists()
+
+
+def test_shift_reaches_what_it_measured(files: Path, answered: Callable[..., Any], table: pd.DataFrame) -> None:
+    """One column of numbers: the distance of order 1 is the mean difference of the sorted values."""
+    Path("schema.toml").write_text('name = "one"\n[features.age]\nlow = 0\nhigh = 100\norigin = 0\nunit = 10\n')
+    moved = table[["age"]].assign(age=table["age"] + 5)
+    table[["age"]].to_csv("a.csv", index=False)
+    moved.to_csv("b.csv", index=False)
+    status, facts = answered("shift", "a.csv", "b.csv", "--schema", "schema.toml")
+    assert status == 0 and facts["estimate"] == pytest.approx(0.5)
+    assert facts["suggested_gamma"] == pytest.approx(0.5) and facts["lower"] <= 0.5
+
+
+def test_a_reading_that_nothing_speaks_for_is_not_called_ready(files: Path, answered: Callable[..., Any]) -> None:
+    words = ("--ignore", "approved", "--protected", "sex")
+    status, facts = answered("init", files / "people.csv", files / "encoded.onnx", *words)
+    assert status == 0 and not facts["ready"]
+    assert any("nothing tells which" in note for note in facts["notes"])
+
+
+def test_a_regression(run: Callable[..., Any], answered: Callable[..., Any], table: pd.DataFrame) -> None:
+    """Of a linear model the violation is known: the step between the two sexes."""
+    import skops.io
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    people = table.drop(columns="approved").assign(wage=table["age"] * 1.5 + 7.0 * (table["sex"] == "male"))
+    columns = make_column_transformer((OneHotEncoder(), ["sex"]), ("passthrough", ["age"]))
+    model = make_pipeline(columns, Ridge()).fit(people[["age", "sex"]], people["wage"])
+    people.to_csv("wages.csv", index=False)
+    skops.io.dump(model, "wages.skops")
+    assert run("init", "wages.csv", "wages.skops", "--label", "wage", "--protected", "sex")[0] == 0
+    status, facts = answered("audit", "audit.toml", *QUICK, "--epsilon", "100")
+    one, other = model.predict(pd.DataFrame({"age": [40, 40], "sex": ["female", "male"]}))
+    assert status == 0 and facts["verdict"] == "certified" and facts["accuracy"] is None
+    assert facts["lower"] <= abs(one - other) + 1e-9 and facts["upper"] == pytest.approx(abs(one - other), abs=1e-6)

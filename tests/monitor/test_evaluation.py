@@ -1,0 +1,113 @@
+"""One look: right as often as it says, and the states as they are defined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isonomy.errors import ParameterError
+from isonomy.monitor import Reference, evaluate
+from isonomy.similarity.ground import ground_metric
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def reference(people: Array | None, gamma: float = 0.5, epsilon: float = 0.1, largest: float = 1.0) -> Reference:
+    def curve(gammas: Sequence[float]) -> list[float]:
+        return [0.05 + 0.1 * gamma for gamma in gammas]
+
+    width = 2 if people is None else people.shape[1]
+    return Reference(gamma, 1.0, epsilon, ground_metric("l2", width), curve, people, largest)
+
+
+def test_a_distance_above_gamma_expires_and_a_smaller_one_does_not() -> None:
+    rng = np.random.default_rng(0)
+    audited = rng.normal(size=(800, 2))
+    for shift, state in ((0.0, "valid"), (0.3, "valid"), (1.0, "expired")):
+        today = rng.normal(size=(800, 2)) + np.array([shift, 0.0])
+        found = evaluate(reference(audited), today, np.full(800, 0.02), risk=0.05)
+        assert found.state == state
+        assert found.distance is not None and found.distance.lower <= shift  # which is the true distance
+        assert found.distance.certified == pytest.approx(0.05 + 0.1 * found.distance.estimate, rel=1e-4)
+        assert found.distance.certified_at_lower == pytest.approx(0.05 + 0.1 * found.distance.lower)
+
+
+def test_the_distance_is_at_least_what_is_said_as_often_as_promised() -> None:
+    """Two normal distributions, a known distance apart, again and again at a high risk."""
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for repeat in range(60):
+        audited, today = rng.normal(size=(120, 2)), rng.normal(size=(120, 2)) + np.array([0.5, 0.0])
+        found = evaluate(reference(audited), today, np.zeros(120), risk=0.4, seed=repeat, sample=60)
+        assert found.distance is not None
+        wrong += found.distance.lower > 0.5
+    assert wrong <= 18  # 12 are allowed on average, half of the risk
+
+
+def test_the_mean_lies_where_it_is_said_to_as_often_as_promised() -> None:
+    rng = np.random.default_rng(2)
+    wrong = 0
+    for _ in range(200):
+        values = np.where(rng.random(60) < 0.3, rng.random(60), 0.0)  # mean 0.15
+        found = evaluate(reference(None), np.zeros((60, 2)), values, risk=0.4)
+        wrong += not found.mean.lower <= 0.15 <= found.mean.upper
+    assert wrong <= 50  # 40 are allowed, a half of the risk being the distance's
+
+
+@given(
+    mean=st.floats(0.0, 1.0),
+    spread=st.floats(0.0, 0.5),
+    epsilon=st.floats(0.0, 1.0),
+    n=st.integers(1, 400),
+    risk=st.floats(1e-9, 0.5),
+)
+@settings(max_examples=60, deadline=None)
+def test_states_follow_from_the_numbers(mean: float, spread: float, epsilon: float, n: int, risk: float) -> None:
+    values = np.clip(mean + spread * np.sin(np.arange(n)), 0.0, 1.0)
+    found = evaluate(reference(None, epsilon=epsilon), np.zeros((n, 2)), values, risk=risk)
+    expected = "expired" if found.mean.lower > epsilon else "valid" if found.mean.upper <= epsilon else "undecided"
+    assert (found.state, found.distance, found.risk, found.people) == (expected, None, risk, n)
+    assert 0.0 <= found.mean.lower <= values.max()
+    assert found.mean.upper >= values.mean() - 1e-12
+
+
+def test_clear_cases() -> None:
+    people = np.zeros((1000, 2))
+    for values, state in ((0.01, "valid"), (0.5, "expired"), (0.1, "undecided")):
+        assert evaluate(reference(None), people, np.full(1000, values), risk=0.05).state == state
+
+
+def test_a_far_population_expires_even_where_its_mean_is_small() -> None:
+    rng = np.random.default_rng(3)
+    audited, today = rng.normal(size=(400, 2)), rng.normal(size=(400, 2)) + 3.0
+    found = evaluate(reference(audited), today, np.zeros(400), risk=0.05)
+    assert found.state == "expired" and "gamma" in found.reason and found.mean.upper < 0.1
+
+
+def test_numbers_without_a_limit_bound_no_mean() -> None:
+    found = evaluate(reference(None, largest=math.inf), np.zeros((50, 2)), np.full(50, 0.01), risk=0.05)
+    assert (found.state, found.mean.lower, found.mean.upper) == ("undecided", 0.0, math.inf)
+
+
+def test_a_smaller_risk_claims_less() -> None:
+    rng = np.random.default_rng(4)
+    audited, today = rng.normal(size=(400, 2)), rng.normal(size=(400, 2)) + 1.0
+    values = rng.random(400)
+    bold, shy = (evaluate(reference(audited), today, values, risk=risk) for risk in (0.1, 1e-8))
+    assert shy.mean.lower < bold.mean.lower and shy.mean.upper > bold.mean.upper
+    assert bold.distance is not None and shy.distance is not None
+    assert shy.distance.lower <= bold.distance.lower
+
+
+def test_what_cannot_be_used() -> None:
+    for risk in (0.0, 1.0, math.nan):
+        with pytest.raises(ParameterError, match="'risk'"):
+            evaluate(reference(None), np.zeros((5, 2)), np.zeros(5), risk=risk)
+    with pytest.raises(ParameterError, match="'upper'"):
+        evaluate(reference(None), np.zeros((5, 2)), np.zeros(4), risk=0.1)

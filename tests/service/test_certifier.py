@@ -1,0 +1,160 @@
+"""Certificates at prediction time are the library's."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import isonomy
+from isonomy.population import DomainKind
+from isonomy.records import write
+from isonomy.service import Served
+from isonomy.service.certifier import PIECE, Certifier
+from isonomy.service.served import somebody
+
+from .example import SCHEMA, network, population, rows, served
+
+N = 150
+
+
+def library(here: Served, some: list[int], tier: str, attack: bool = False) -> isonomy.LocalCertificate:
+    people = population(rows(N, seed=5))[some]
+    return isonomy.certify_local(
+        here.network, people, here.metric, here.delta, domain=here.domain, tier=tier, attack=attack, progress=None
+    )
+
+
+def domains() -> dict[DomainKind, Served]:
+    schema = served().schema
+    fitted = isonomy.WeightedLp.fit(population(rows(80)))
+    loose = replace(served(), metric=fitted, delta=0.02)
+    singular = isonomy.Mahalanobis(np.eye(schema.width))
+    return {
+        "realizable": served(),
+        "relaxed": replace(loose, domain="relaxed"),
+        "unbounded": replace(loose, metric=singular, domain="unbounded"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["realizable", "relaxed", "unbounded"])
+def test_the_interval_tier_is_the_librarys_bit_for_bit(kind: DomainKind) -> None:
+    here = domains()[kind]
+    certifier, people = Certifier(here), population(rows(N, seed=5))
+    for some in ([0], [7], list(range(N))):
+        found, expected = certifier(np.array(people.x[some])), library(here, some, "interval")
+        assert np.array_equal(found.upper, expected.upper)
+        assert found.decision == expected.decision.tolist()
+        assert found.verdict == expected.verdict(here.epsilon).tolist()
+        assert np.array_equal(found.outputs, expected.prediction)
+        assert set(found.tier) == {"interval"}
+
+
+@pytest.mark.parametrize("kind", ["realizable", "relaxed", "unbounded"])
+def test_the_tight_tier_is_the_librarys_bit_for_bit(kind: DomainKind) -> None:
+    """Whoever the interval tier leaves undecided, in pieces, is bounded as the library bounds such a table."""
+    people = population(rows(N, seed=5))
+    epsilon = float(np.quantile(Certifier(domains()[kind])(np.array(people.x)).upper, 0.3))
+    here = replace(domains()[kind], epsilon=epsilon)
+    certifier = Certifier(here)
+    first = certifier(np.array(people.x))
+    undecided = [place for place, verdict in enumerate(first.verdict) if verdict == "undecided"]
+    assert len(undecided) > PIECE
+    found = certifier(np.array(people.x), seconds=600.0)
+    for start in range(0, len(undecided), PIECE):
+        piece = undecided[start : start + PIECE]
+        expected = library(here, piece, "tight")
+        assert np.array_equal(found.upper[piece], np.minimum(first.upper[piece], expected.upper))
+        tiers = np.where(expected.upper < first.upper[piece], "tight", "interval")
+        assert [found.tier[place] for place in piece] == tiers.tolist()
+    assert "tight" in found.tier
+    others = np.setdiff1d(np.arange(N), undecided)
+    assert np.array_equal(found.upper[others], first.upper[others])
+    assert (found.upper <= first.upper).all()
+
+
+def test_one_by_one_or_together_is_the_same_to_rounding() -> None:
+    certifier, people = Certifier(served()), population(rows(N, seed=5))
+    together = certifier(np.array(people.x), seconds=600.0)
+    for place in range(0, N, 10):
+        alone = certifier(np.array(people.x[[place]]), seconds=600.0)
+        assert alone.upper[0] == pytest.approx(together.upper[place], rel=1e-6)
+        assert (alone.predictions[0], alone.verdict[0]) == (together.predictions[place], together.verdict[place])
+
+
+def test_counterparts_are_the_librarys_and_in_raw_units() -> None:
+    here = served()
+    certifier, people = Certifier(here), population(rows(N, seed=5))
+    some = list(range(20))
+    found, expected = certifier(np.array(people.x[some]), counterparts=True), library(here, some, "interval", True)
+    assert np.array_equal(found.lower, expected.lower)
+    assert found.decision == expected.decision.tolist()
+    assert found.counterpart is not None
+    back = here.schema.encode(found.counterpart).x
+    assert np.allclose(back, expected.witnesses.counterpart, rtol=0, atol=1e-12)
+    assert (found.lower <= found.upper).all()
+
+
+def test_no_budget_no_tight_tier() -> None:
+    here = replace(served(), epsilon=0.0)
+    certifier, people = Certifier(here), population(rows(N, seed=5))
+    assert set(certifier(np.array(people.x), seconds=0.0).tier) == {"interval"}
+    assert set(certifier(np.array(people.x), seconds=-1.0).tier) == {"interval"}
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_certificate_from_its_files_is_the_same(tmp_path: Path, redact: bool) -> None:
+    people = population(rows(12))
+    certificate = isonomy.certify(
+        network(), people, isonomy.Counterparts.of(SCHEMA), delta=1.0, gamma=0.3, epsilon=0.25, rounds=1,
+        effort=isonomy.Effort(steps=2, restarts=0), progress=None,
+    )  # fmt: skip
+    path = write(tmp_path / "audit", certificate, network(), people, redact=redact)
+    here, there = Served.of_certificate(certificate, people), Served.from_directory(tmp_path / "audit")
+    assert there.identity == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (there.people is None) == redact
+    for name in ("delta", "gamma", "order", "epsilon", "upper", "lower", "confidence", "arithmetic"):
+        assert getattr(there, name) == getattr(here, name)
+    assert list(there.curve([0.0, 0.1, 0.7])) == list(here.curve([0.0, 0.1, 0.7]))
+    x = np.array(population(rows(N, seed=5)).x)
+    one, other = Certifier(here)(x, seconds=600.0), Certifier(there)(x, seconds=600.0)
+    assert np.array_equal(one.upper, other.upper) and one.predictions == other.predictions
+    assert np.array_equal(one.outputs, other.outputs) and one.decision == other.decision
+
+
+def test_a_number_instead_of_a_class() -> None:
+    """A regression has no decision, and no limit to its violations."""
+    rng = np.random.default_rng(0)
+    line = isonomy.Network.from_layers([rng.normal(size=(1, SCHEMA.width))], [[0.5]], head="regression")
+    here = replace(served(), network=line, epsilon=0.5)
+    people = population(rows(20, seed=5))
+    found = Certifier(here)(np.array(people.x), seconds=60.0)
+    expected = isonomy.certify_local(line, people, here.metric, here.delta, tier="interval", progress=None)
+    assert found.predictions == line(people.x)[:, 0].tolist()
+    assert set(found.decision) == {"none"}
+    assert (found.upper <= expected.upper).all() and Certifier(here).largest == np.inf
+
+
+def test_somebody_is_made_for_every_schema() -> None:
+    for name in ("german", "adult"):
+        schema = isonomy.load_population(name).schema
+        assert schema.domain("realizable").contains(somebody(schema).x).all()
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    here = replace(served(), epsilon=0.1)
+    certifier, people = Certifier(here), population(rows(N, seed=5))
+    tables = [np.array(people.x[start : start + 1 + start % 40]) for start in range(0, N, 10)]
+
+    def ask(x: np.ndarray[Any, Any]) -> tuple[list[float], list[float]]:
+        found = certifier(x, seconds=600.0, counterparts=len(x) < 4)
+        return found.upper.tolist(), found.lower.tolist()
+
+    alone = [ask(x) for x in tables]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, tables)) == alone
