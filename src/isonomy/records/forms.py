@@ -1,0 +1,134 @@
+"""Networks, metrics and domains as plain arrays, the form in which a stranger's program reads them.
+
+Of a metric the arrays say all that a bound needs to know, whatever its kind: ``d(x, y)`` is the larger of
+``|root (x - y)|_order`` and a part that looks at one coordinate at a time: ``free``, or within a ``tolerance``, or
+within a ratio ``1 + relative`` of the raw values ``x unit + origin``. The kind is in the metric's own file beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import up
+from isonomy.errors import MetricError, NetworkError
+from isonomy.networks.affine import Affine
+from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
+from isonomy.networks.network import Network
+from isonomy.population import Domain
+from isonomy.similarity.counterparts import Counterparts
+from isonomy.similarity.lp import WeightedLp
+from isonomy.similarity.metric import Metric
+
+Arrays = dict[str, NDArray[Any]]
+
+_OPTIONAL = ("magnitude", "magnitude_bias")
+
+
+def network_arrays(network: Network) -> Arrays:
+    """Every node of a network: its kind, what it reads, its numbers."""
+    nodes = network.graph.nodes
+    arrays: Arrays = {
+        "kinds": np.array([_kind(node.op) for node in nodes]),
+        "names": np.array([node.name for node in nodes]),
+        "head": np.array(network.head),
+    }
+    for i, node in enumerate(nodes):
+        arrays[f"{i}.inputs"] = np.array(node.inputs, dtype=np.int64)
+        match node.op:
+            case Input(width=width):
+                arrays[f"{i}.width"] = np.array(width)
+            case Affine():
+                for part in ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL):
+                    if (tensor := getattr(node.op, part)) is not None:
+                        arrays[f"{i}.{part}"] = tensor.numpy().astype(np.float64)
+                arrays[f"{i}.roundings"] = np.array(node.op.roundings)
+            case Activation(parameters=parameters):
+                arrays[f"{i}.parameters"] = np.array(parameters, dtype=np.float64)
+            case Select(index=index):
+                arrays[f"{i}.index"] = np.array(index, dtype=np.int64)
+    return arrays
+
+
+def network_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
+    """The network that :func:`network_arrays` wrote."""
+    nodes = []
+    for i, (kind, label) in enumerate(zip(arrays["kinds"].tolist(), arrays["names"].tolist(), strict=True)):
+        inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
+        nodes.append(Node(_operation(arrays, i, kind), inputs, label))
+    head = str(arrays["head"])
+    if head not in ("softmax", "sigmoid", "regression"):
+        raise NetworkError(f"A network has no head '{head}'.")
+    return Network(Graph(tuple(nodes)), head, name)  # type: ignore[arg-type]
+
+
+def metric_arrays(metric: Metric) -> Arrays:
+    """What a bound needs to know of a metric."""
+    m = metric.width
+    root, order = metric.gauge()
+    arrays: Arrays = {
+        "root": np.array(root),
+        "order": np.array(float(order)),
+        "free": np.ones(m, dtype=bool),
+        "tolerance": np.zeros(m),
+        "relative": np.zeros(m),
+        "origin": np.zeros(m),
+        "unit": np.ones(m),
+    }
+    if isinstance(metric, Counterparts):
+        parts = ("tolerance", "relative", "origin", "unit")
+        return arrays | {part: np.array(getattr(metric, part)) for part in parts} | {"free": np.array(metric.free)}
+    if isinstance(metric, WeightedLp) and metric.order == math.inf:
+        counts = ~metric.free
+        arrays["free"] = np.array(metric.free)
+        arrays["tolerance"][counts] = up(1.0 / metric.weights[counts])
+    elif isinstance(metric, WeightedLp):
+        arrays["root"] = np.diag(root.sum(axis=0))  # with a row of zeros for a free coordinate
+    elif metric.boxed:
+        raise MetricError(f"A metric of kind '{metric.kind}' has no form in a certificate.")
+    return arrays
+
+
+def domain_arrays(domain: Domain) -> Arrays:
+    """A domain without the names of its coordinates."""
+    arrays: Arrays = {
+        "kind": np.array(domain.kind),
+        "blocks": np.array(domain.blocks, dtype=np.int64).reshape(-1, 2),
+        "fills": np.array(domain.fills, dtype=np.float64).reshape(-1, 3),
+    }
+    parts = ("low", "high", "integer", "origin", "unit", "immutable")
+    return arrays | {part: np.array(getattr(domain, part)) for part in parts}
+
+
+def domain_of(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Domain:
+    """The domain that :func:`domain_arrays` wrote."""
+    blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
+    fills = tuple((int(flag), int(value), float(fill)) for flag, value, fill in arrays["fills"])
+    parts = {part: arrays[part] for part in ("low", "high", "integer", "origin", "unit", "immutable")}
+    return Domain(kind=str(arrays["kind"]), blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
+
+
+def _kind(op: Operation) -> str:
+    return op.kind if isinstance(op, Activation) else type(op).__name__.lower()
+
+
+def _operation(arrays: Mapping[str, NDArray[Any]], i: int, kind: str) -> Operation:
+    match kind:
+        case "input":
+            return Input(int(arrays[f"{i}.width"]))
+        case "affine":
+            parts = ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL)
+            tensors = {part: torch.tensor(arrays[f"{i}.{part}"]) for part in parts if f"{i}.{part}" in arrays}
+            return Affine(**tensors, roundings=int(arrays[f"{i}.roundings"]))
+        case "add":
+            return Add()
+        case "concat":
+            return Concat()
+        case "select":
+            return Select(tuple(int(j) for j in arrays[f"{i}.index"]))
+    return Activation(kind, tuple(float(p) for p in arrays[f"{i}.parameters"]))
