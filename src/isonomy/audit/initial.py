@@ -172,7 +172,7 @@ def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading
         "order = 1         # of the Wasserstein distance, 1 to inf",
         'ground = "l2"     # what a move costs, in the schema\'s coordinates: l1, l2, linf',
         "# epsilon = 0.1   # the largest mean violation that is acceptable: asks for a verdict",
-        "# confidence = 0.95 # of a statement about the population behind the table",
+        "confidence = 0.95 # of a statement about the population behind the table",
         f'split = "auto"    # audited: {part}; or "test", "train", "all"',
         "# held_out = true # nothing was fitted on these rows: allows that statement",
         "# limit = 1000    # so many individuals, drawn at random; --estimate tells the cost",

@@ -61,7 +61,7 @@ class Plan:
     order: float = 1.0
     ground: str = "l2"
     epsilon: float | None = None
-    confidence: float | None = None
+    confidence: float | None = 0.95
     tier: str = "tight"
     domain: str = "realizable"
     split: str = "auto"

@@ -44,7 +44,7 @@ def audit(
     confidence: Annotated[
         float | None,
         typer.Option(
-            help="Also state a bound for the population behind the table, with this confidence, such as 0.95.",
+            help="Of the statement about the population behind the table. Default: 0.95.",
             rich_help_panel=_RESULT,
             show_default=False,
         ),
