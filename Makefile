@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 STAMP := $(VENV)/.installed
 
-.PHONY: audit test test-all lint bench clean
+.PHONY: audit test test-all lint bench docs clean
 .DEFAULT_GOAL := audit
 
 $(STAMP): pyproject.toml constraints.txt
@@ -30,5 +30,8 @@ lint: $(STAMP)  ## Style and types.
 bench: $(STAMP)  ## Speed and tightness, as ratios.
 	$(RUN)python benchmarks/bounds.py
 
+docs: $(STAMP)  ## The documentation, as pages: docs/_build/html/index.html.
+	$(RUN)python -m sphinx -W --keep-going -b html docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/_build $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
