@@ -57,7 +57,7 @@ def main() -> None:
 
 def ratios(quick: bool) -> Iterator[str]:
     """Epochs of each method in epochs of plain training."""
-    n, repeats = (4_000, 3) if quick else (16_000, 7)
+    n, repeats = (4_000, 5) if quick else (16_000, 7)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, 42))
     y = (x[:, :5].sum(axis=1) + rng.normal(size=n) > 0).astype(int)

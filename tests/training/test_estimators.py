@@ -16,6 +16,7 @@ from isonomy.training import FairClassifier, FairRegressor
 from isonomy.training.penalties import Method
 
 METHODS: tuple[Method, ...] = ("sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif")
+pytestmark = pytest.mark.filterwarnings("ignore:The network gives every individual")  # one epoch does not decide much
 QUICK = {"hidden": (24, 24), "epochs": 12, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
 
@@ -64,6 +65,58 @@ def test_the_dual_pays_off_when_the_population_shifts() -> None:
     )
     assert u_dif.upper < f_ibp.upper
     assert (u_dif.gamma, u_dif.delta, u_dif.order) == (0.2, 0.05, 1.0)
+
+
+def test_a_collapse_is_called_that(german: isonomy.Population) -> None:
+    lost = QUICK | {"epochs": 20, "batch_size": 64, "alpha": 300.0, "keep": 0.0, "alpha_ramp": (0.0, 0.0)}
+    with pytest.warns(UserWarning, match=r"the class '1': it is fair because it decides nothing") as caught:
+        model = FairClassifier("f-ibp", bound="paper", **lost).fit(german)
+    assert caught[0].filename == __file__
+    assert model.collapsed_
+    assert model.history_[-1]["classes"] == 1
+    x, y = moons()
+    with pytest.warns(UserWarning, match=r"the class '[ab]'"):
+        assert FairClassifier("f-ibp", **lost).fit(x, np.array(["a", "b"])[y]).collapsed_
+
+
+@pytest.mark.parametrize("bound", ["relational", "paper"])
+def test_alpha_gives_way_before_a_collapse(bound: str) -> None:
+    """The same training with the guard explains about as much as it is to keep."""
+    x, y = moons()
+    model = FairClassifier(
+        "f-ibp", bound=bound, alpha=300.0, alpha_ramp=(0.0, 0.0), keep=0.2, **QUICK | {"epochs": 60}
+    ).fit(x, y)
+    assert not model.collapsed_
+    last = model.history_[-1]
+    assert 0 < last["withheld"] < 1
+    assert last["error"] < np.log(2)
+    assert model.score(x, y) > 0.7
+
+
+@pytest.mark.parametrize(
+    "method", ["u-dif", *(pytest.param(each, marks=pytest.mark.slow) for each in ("f-ibp", "l-dif"))]
+)
+def test_defaults_serve_a_small_table(method: Method, german: isonomy.Population) -> None:
+    """With a metric that leaves protected attributes free: no collapse, no bound that is stuck at 1."""
+    model = FairClassifier(method, hidden=(32, 32), random_state=0, progress=None).fit(german)
+    given, truth = model.predict(german.test), german.test.y
+    assert not model.collapsed_
+    assert len(model.history_) == 200
+    assert np.mean([(given == truth)[truth == c].mean() for c in (0, 1)]) > 0.6
+    assert model.certify_local(german.test[:20], attack=False).mean_upper < 0.1
+
+
+def test_every_epoch_is_told(german: isonomy.Population) -> None:
+    told: list[dict[str, float]] = []
+    model = FairClassifier("u-dif", **QUICK | {"epochs": 3, "validation": 0.2}).fit(german, on_epoch=told.append)
+    assert told == model.history_
+    assert [(record["epoch"], record["epochs"]) for record in told] == [(1, 3), (2, 3), (3, 3)]
+    assert {"accuracy", "error", "penalty", "validation_accuracy", "validation_penalty"} <= set(told[0])
+    x, y = make_regression(60, 3, random_state=0)
+    told.clear()
+    FairRegressor("f-ibp", **QUICK | {"epochs": 2}).fit(x, y, on_epoch=told.append)
+    assert len(told) == 2
+    assert "accuracy" not in told[0]
 
 
 def test_the_training_split_alone_is_used(german: isonomy.Population, plain: FairClassifier) -> None:
@@ -149,6 +202,7 @@ def test_other_metrics_and_domains(german: isonomy.Population) -> None:
         ({"delta": -1.0}, "'delta' must be a finite number >= 0"),
         ({"epochs": 0}, "'epochs' must be a whole number >= 1"),
         ({"learning_rate": 0.0}, "'learning_rate'"),
+        ({"keep": -0.1}, "'keep' must be a finite number >= 0"),
         ({"patience": 2}, "'patience'"),
         ({"domain": "relaxed"}, "'domain' must be a Domain"),
         ({"metric": isonomy.WeightedLp(np.ones(3), 2)}, "'metric' must be a metric on 2 coordinates"),

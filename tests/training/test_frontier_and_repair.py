@@ -10,6 +10,7 @@ from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Network
 from isonomy.training import FairClassifier, frontier, repair
 
+pytestmark = pytest.mark.filterwarnings("ignore:The network gives every individual")  # one epoch does not decide much
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
 
@@ -53,6 +54,20 @@ def test_repair_reaches_epsilon_and_keeps_most_decisions(german: isonomy.Populat
     assert found.agreement == pytest.approx(same.mean())
     assert found.agreement > 0.85
     assert found.network.hash() != plain.network_.hash()
+
+
+def test_repair_of_a_network_that_reads_what_is_free(german: isonomy.Population) -> None:
+    """A plain network learned to the end, whose bound starts at 1: most decisions stay, and so does accuracy."""
+    plain = FairClassifier("sgd", **QUICK | {"epochs": 40}).fit(german)
+    some = german.test[:40]
+    assert plain.certify_local(some, attack=False).mean_upper > 0.3
+    found = repair(plain.network_, german, 0.05, metric=plain.metric_, judged_on=some, progress=None)
+    assert found.reached
+    assert found.agreement > 0.8
+    before, after = (
+        (network(german.test.x).argmax(axis=1) == german.test.y).mean() for network in (plain.network_, found.network)
+    )
+    assert after > before - 0.03
 
 
 def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population) -> None:

@@ -10,8 +10,9 @@ import torch
 
 import isonomy
 from isonomy.population import Domain
-from isonomy.training.gaps import Gaps, Head, _Passed, paper_gap, run
-from isonomy.training.reach import paper_reach, shift_reach, similar_reach
+from isonomy.training.gaps import Gaps, Head, _Passed, _Product, paper_gap, run
+from isonomy.training.perceptron import Perceptron
+from isonomy.training.reach import boxed, shift_reach, similar_reach
 
 WIDTH = 6
 NOISE = 1e-4
@@ -99,7 +100,7 @@ def test_the_exact_first_layer_is_never_above_the_box(classes: int) -> None:
     layers, head = layers_of(rng, [WIDTH, 16, 16, classes or 1]), Head(classes)
     moves, shifts = similar_reach(metric, domain, reads, x.numpy(), 0.1), shift_reach("l2", domain, reads)
     ours = Gaps(layers, run(layers, x), head, moves, shifts).at(0.1)
-    paper = paper_gap(layers, x, head, paper_reach(metric, domain, reads, x.numpy(), 0.1), 0.1)
+    paper = paper_gap(layers, x, head, boxed(moves), 0.1)
     assert bool((ours <= paper + NOISE).all())
     assert ours.mean() < 0.8 * paper.mean()
 
@@ -116,8 +117,7 @@ def test_free_directions_are_bounded_by_the_domain(kind: isonomy.population.Doma
     some = x[:200]
     table = torch.tensor(some[:, reads], dtype=torch.float32)
     bound = Gaps(layers, run(layers, table), Head(2), moves, shifts).at(delta).detach().numpy()
-    box = paper_reach(metric, people.domain, reads, x, delta)
-    paper = paper_gap(layers, table, Head(2), box, delta).detach().numpy()
+    paper = paper_gap(layers, table, Head(2), boxed(moves), delta).detach().numpy()
     protected = people.schema.protected_coordinates
     for _ in range(50):
         other = some.copy()
@@ -157,6 +157,45 @@ def test_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(_Passed.apply, tuple(each.requires_grad_() for each in inputs))
     shared = (value.detach() - 0.5, reach[0].detach(), most[0].detach() * 0.7)
     assert torch.autograd.gradcheck(_Passed.apply, tuple(each.requires_grad_() for each in shared))
+
+
+@pytest.mark.parametrize("counted", [0, 3, 9, 10])
+def test_the_product_differentiates_as_a_product_does(counted: int) -> None:
+    """Rows without a gradient are left out, whether there are many or few of them."""
+    rng = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(*shape, generator=rng, dtype=torch.float64) for shape in ((10, 4), (4, 3)))
+    weight = torch.randn(10, 3, generator=rng, dtype=torch.float64)
+    weight[torch.randperm(10, generator=rng)[counted:]] = 0.0
+    found = []
+    for multiply in (_Product.apply, torch.matmul):
+        inputs = a.clone().requires_grad_(), b.clone().requires_grad_()
+        (multiply(*inputs) * weight).sum().backward()
+        found.append([each.grad for each in inputs])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", ["relaxed", "realizable"])
+def test_a_blind_network_has_nothing_that_is_free(kind: isonomy.population.DomainKind) -> None:
+    people = isonomy.load_population("german", domain=kind)
+    reads = np.flatnonzero(people.schema.seen_coordinates)
+    moves = similar_reach(isonomy.SensitiveSubspace.fit(people), people.domain, reads, people.x, 0.05)
+    directions = moves.unlimited()
+    torch.testing.assert_close(directions.T @ directions, torch.eye(directions.shape[1]), atol=1e-5, rtol=0)
+    assert 1 <= directions.shape[1] < len(reads)
+    perceptron = Perceptron.fresh(reads, people.schema.width, (8,), 2, torch.Generator().manual_seed(0))
+    x = torch.tensor(people.x[:50, reads], dtype=torch.float32)
+    average = x.mean(0)
+    expected = perceptron(x - (x - average) @ directions @ directions.T)
+    assert moves.fixed(perceptron.layers[0][0]).max().item() > 0.1
+    perceptron.blinded(directions, average)
+    assert moves.fixed(perceptron.layers[0][0]).max().item() < 1e-5
+    torch.testing.assert_close(perceptron(x), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_is_free_where_the_metric_sees_everything() -> None:
+    moves = similar_reach(isonomy.WeightedLp(np.ones(3), 2), Domain.unbounded(3), np.arange(3), np.zeros((1, 3)), 0.1)
+    assert moves.unlimited().shape == (3, 0)
 
 
 def test_gradients_reach_every_layer() -> None:

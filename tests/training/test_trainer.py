@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_moons
+from sklearn.metrics import log_loss
 
 from isonomy.errors import FileError, NotANumberError, ParameterError
 from isonomy.population import Domain
@@ -18,6 +19,7 @@ from isonomy.training.gaps import Head
 from isonomy.training.penalties import Setting, _within_budget, ascended, dual
 from isonomy.training.reach import shift_reach
 from isonomy.training.schedule import Ramp, cooled
+from isonomy.training.trainer import Table, constant_error
 
 QUICK = {"hidden": (16, 16), "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -97,7 +99,7 @@ def test_training_stops_when_the_objective_no_longer_improves() -> None:
         "f-ibp", alpha=0.01, validation=0.3, patience=3, **QUICK | {"epochs": 60, "learning_rate": 2e-2}
     ).fit(x, labels)
     scores = [record["validation_objective"] for record in model.history_]
-    counted = scores[24 - 1 :]  # the ramp of alpha ends at 0.4 * 60
+    counted = scores[18 - 1 :]  # the ramp of alpha ends at 0.3 * 60
     assert len(scores) < 60
     assert len(counted) - 1 - int(np.argmin(counted)) == 3
     last = model.history_[-1]
@@ -132,7 +134,7 @@ def test_the_learning_rate_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
 def shifts(order: float) -> Setting:
     reach = shift_reach("l2", Domain.unbounded(3), np.arange(3))
     edge = torch.full((3,), torch.inf)
-    return Setting(Head(2), reach, reach, "relational", order, torch.eye(3), 2.0, -edge, edge)
+    return Setting(Head(2), reach, reach, torch.zeros(3, 0), "relational", order, torch.eye(3), 2.0, -edge, edge)
 
 
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, np.inf])
@@ -175,3 +177,23 @@ def test_the_dual_is_above_every_allocation_and_touches_the_best(order: float) -
     gains = (profile[None] - prices[:, None, None] * costs[:, None]).max(axis=1).mean(axis=1)
     assert found == pytest.approx((prices * gamma**order + gains).min(), abs=1e-3)
     assert best - 1e-6 <= found <= best + np.ptp(profile, axis=0).max() / n + 1e-6
+
+
+def test_the_error_of_a_constant() -> None:
+    rng = np.random.default_rng(0)
+    y, weight = rng.integers(0, 3, 50), rng.uniform(size=50)
+    weight /= weight.mean()
+    x = torch.zeros(50, 1)
+    shares = np.bincount(y, weights=weight) / weight.sum()
+    table = Table(x, torch.tensor(y), torch.tensor(weight, dtype=torch.float32))
+    assert constant_error(table, Head(3)) == pytest.approx(log_loss(y, np.tile(shares, (50, 1)), sample_weight=weight))
+    numbers = rng.normal(size=50)
+    table = Table(x, torch.tensor(numbers, dtype=torch.float32), torch.tensor(weight, dtype=torch.float32))
+    spread = np.average((numbers - np.average(numbers, weights=weight)) ** 2, weights=weight)
+    assert constant_error(table, Head(0)) == pytest.approx(spread, rel=1e-5)
+
+
+def test_small_tables_get_more_epochs() -> None:
+    assert fitting_module.default_epochs(100_000, 256) == 10
+    assert fitting_module.default_epochs(718, 256) == 200
+    assert fitting_module.default_epochs(1, 256) == 600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,77 +17,50 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates import DistributionalCertificate, LocalCertificate, certify, certify_local
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.networks import Network
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground
-from isonomy.training.fitting import Request, Similar, default_radii, fitted
+from isonomy.training.fitting import Request, Similar, default_epochs, default_radii, fitted
 from isonomy.training.gaps import Head
 from isonomy.training.onnx_file import write_onnx
 from isonomy.training.penalties import Form, Method
+from isonomy.training.perceptron import Perceptron
 from isonomy.training.reach import IntArray
 from isonomy.training.schedule import Ramp
-from isonomy.training.trainer import Plan
+from isonomy.training.trainer import OnEpoch, Plan
 
 
+@dataclass(eq=False, repr=False)
 class FairEstimator(BaseEstimator):  # type: ignore[misc]
     """What classification and regression share; the parameters are described in :class:`FairClassifier`."""
 
-    def __init__(
-        self,
-        method: Method = "u-dif",
-        delta: float = 0.05,
-        gamma: float = 0.1,
-        alpha: float = 1.0,
-        hidden: tuple[int, ...] = (256, 256),
-        *,
-        metric: Metric | None = None,
-        domain: Domain | DomainKind | None = None,
-        ground: Ground = "l2",
-        order: float = 1.0,
-        radii: tuple[float, ...] | None = None,
-        bound: Form = "relational",
-        epochs: int = 10,
-        batch_size: int = 256,
-        learning_rate: float | Literal["search"] = 1e-3,
-        weight_decay: float = 0.0,
-        ascent_steps: int | None = None,
-        alpha_ramp: tuple[float, float] = (0.1, 0.4),
-        delta_ramp: tuple[float, float] = (0.0, 0.0),
-        gamma_ramp: tuple[float, float] = (0.0, 0.0),
-        validation: float = 0.0,
-        patience: int | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        random_state: Any = None,
-        progress: Progress | Literal["auto"] | None = "auto",
-    ) -> None:
-        self.method = method
-        self.delta = delta
-        self.gamma = gamma
-        self.alpha = alpha
-        self.hidden = hidden
-        self.metric = metric
-        self.domain = domain
-        self.ground = ground
-        self.order = order
-        self.radii = radii
-        self.bound = bound
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.ascent_steps = ascent_steps
-        self.alpha_ramp = alpha_ramp
-        self.delta_ramp = delta_ramp
-        self.gamma_ramp = gamma_ramp
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.progress = progress
-
-    network_: Network
+    method: Method = "u-dif"
+    delta: float = 0.05
+    gamma: float = 0.1
+    alpha: float = 1.0
+    hidden: tuple[int, ...] = (256, 256)
+    _: KW_ONLY
+    metric: Metric | None = None
+    domain: Domain | DomainKind | None = None
+    ground: Ground = "l2"
+    order: float = 1.0
+    radii: tuple[float, ...] | None = None
+    bound: Form = "relational"
+    keep: float = 0.1
+    epochs: int | None = None
+    batch_size: int = 256
+    learning_rate: float | Literal["search"] = 1e-3
+    weight_decay: float = 0.0
+    ascent_steps: int | None = None
+    alpha_ramp: tuple[float, float] = (0.0, 0.3)
+    delta_ramp: tuple[float, float] = (0.0, 0.0)
+    gamma_ramp: tuple[float, float] = (0.0, 0.0)
+    validation: float = 0.0
+    patience: int | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    progress: Progress | Literal["auto"] | None = "auto"
 
     def certify(
         self,
@@ -127,8 +101,14 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
         write_onnx(self.network_, path)
 
     def _train(
-        self, x: FloatArray, y: npt.NDArray[Any], weight: FloatArray, head: Head, people: Population | None
-    ) -> None:
+        self,
+        x: FloatArray,
+        y: npt.NDArray[Any],
+        weight: FloatArray,
+        head: Head,
+        people: Population | None,
+        on_epoch: OnEpoch | None,
+    ) -> Perceptron:
         """Train, and leave everything that was learned; a regression learns standardised outcomes."""
         self._check_parameters()
         width = x.shape[1]
@@ -146,7 +126,7 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
             weight=weight,
             head=head,
             similar=Similar(self.metric_, self.domain_, self.ground, self.order, self.bound),
-            plan=self._plan(),
+            plan=self._plan(len(x)),
             reads=reads,
             hidden=tuple(self.hidden),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
@@ -154,14 +134,18 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
             checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
         )
         with shown("Training", self.progress) as tick:
-            trained, self.history_, self.learning_rate_ = fitted(request, tick, self.learning_rate == "search")
+            search = self.learning_rate == "search"
+            trained, self.history_, self.learning_rate_ = fitted(request, tick, on_epoch, search)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
         self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
         self.n_iter_ = len(self.history_)
+        return trained
 
-    def _plan(self) -> Plan:
+    def _plan(self, rows: int) -> Plan:
+        epochs = default_epochs(rows, self.batch_size) if self.epochs is None else self.epochs
+
         def ramp(share: tuple[float, float]) -> Ramp:
-            return Ramp(share[0] * self.epochs, share[1] * self.epochs)
+            return Ramp(share[0] * epochs, share[1] * epochs)
 
         return Plan(
             method=self.method,
@@ -169,7 +153,8 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
             gamma=float(self.gamma),
             alpha=float(self.alpha),
             radii=default_radii(self.gamma, self.order) if self.radii is None else tuple(self.radii),
-            epochs=self.epochs,
+            keep=float(self.keep),
+            epochs=epochs,
             batch_size=self.batch_size,
             learning_rate=1e-3 if self.learning_rate == "search" else float(self.learning_rate),
             weight_decay=self.weight_decay,
@@ -184,13 +169,13 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
         for name, kind in (("method", Method), ("bound", Form)):
             if getattr(self, name) not in get_args(kind):
                 raise ParameterError(template(name, f"one of {', '.join(get_args(kind))}", getattr(self, name)))
-        for name in ("delta", "gamma", "alpha", "weight_decay"):
+        for name in ("delta", "gamma", "alpha", "keep", "weight_decay"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
                 raise ParameterError(template(name, "a finite number >= 0", value))
         for name in ("epochs", "batch_size", "ascent_steps"):
             value = getattr(self, name)
-            if name == "ascent_steps" and value is None:
+            if name != "batch_size" and value is None:
                 continue
             if not isinstance(value, int | np.integer) or value < 1:
                 raise ParameterError(template(name, "a whole number >= 1", value))

@@ -8,7 +8,8 @@ What is trained is always an MLP with ReLU; what is left behind is an :class:`is
 
 from __future__ import annotations
 
-import os
+import warnings
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,15 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
-from isonomy.population import Domain, DomainKind, Population
-from isonomy.progress import Progress
-from isonomy.similarity import Metric
-from isonomy.similarity.ground import Ground
+from isonomy.population import Population
 from isonomy.training.base import FairEstimator, individuals, rows_of
 from isonomy.training.gaps import Head
-from isonomy.training.penalties import Form, Method
+from isonomy.training.trainer import OnEpoch
 
 
+@dataclass(eq=False, repr=False)
 class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     """A classifier whose unfairness can be bounded.
 
@@ -40,79 +39,33 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric``
     a population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.
-    Schedules ``*_ramp`` are shares of the training between which a number grows from 0 to its value. With ``patience``
-    training stops when the objective (cross-entropy plus alpha times the bound) of the held-out ``validation`` share
-    has not improved for so many epochs after the ramps, and the best weights are kept. ``learning_rate="search"``
-    tries 20 values. A ``checkpoint`` file is written after every epoch; a training with the same data and
-    parameters goes on from it. ``ascent_steps`` are those of ``l-dif`` (1 unless said) and ``sensr`` (5).
+    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps. ``keep`` guards against networks
+    that decide nothing: with ``1 − error / error of a constant`` as the share that is explained, alpha falls in
+    proportion as a batch has less than ``keep`` of it (0: no guard). Schedules ``*_ramp`` are shares of the training
+    between which a number grows from 0 to its value. With ``patience`` training stops when the objective (cross-entropy
+    plus alpha times the bound) of the held-out ``validation`` share has not improved for so many epochs after the
+    ramps, and the best weights are kept. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file is written
+    after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are those of
+    ``l-dif`` (1 unless said) and ``sensr`` (5).
 
-    ``network_``, ``classes_``, ``history_`` (a record for each epoch), ``metric_`` and ``domain_`` are left behind.
+    ``network_``, ``classes_``, ``history_`` (a record for each epoch), ``metric_``, ``domain_`` and ``collapsed_``
+    (whether every training individual is given one class, of which ``fit`` warns) are left behind.
     """
 
-    def __init__(
-        self,
-        method: Method = "u-dif",
-        delta: float = 0.05,
-        gamma: float = 0.1,
-        alpha: float = 1.0,
-        hidden: tuple[int, ...] = (256, 256),
-        *,
-        metric: Metric | None = None,
-        domain: Domain | DomainKind | None = None,
-        ground: Ground = "l2",
-        order: float = 1.0,
-        radii: tuple[float, ...] | None = None,
-        bound: Form = "relational",
-        epochs: int = 10,
-        batch_size: int = 256,
-        learning_rate: float | Literal["search"] = 1e-3,
-        weight_decay: float = 0.0,
-        ascent_steps: int | None = None,
-        alpha_ramp: tuple[float, float] = (0.1, 0.4),
-        delta_ramp: tuple[float, float] = (0.0, 0.0),
-        gamma_ramp: tuple[float, float] = (0.0, 0.0),
-        validation: float = 0.0,
-        patience: int | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
-        random_state: Any = None,
-        progress: Progress | Literal["auto"] | None = "auto",
-    ) -> None:
-        super().__init__(
-            method,
-            delta,
-            gamma,
-            alpha,
-            hidden,
-            metric=metric,
-            domain=domain,
-            ground=ground,
-            order=order,
-            radii=radii,
-            bound=bound,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            ascent_steps=ascent_steps,
-            alpha_ramp=alpha_ramp,
-            delta_ramp=delta_ramp,
-            gamma_ramp=gamma_ramp,
-            validation=validation,
-            patience=patience,
-            checkpoint=checkpoint,
-            random_state=random_state,
-            progress=progress,
-        )
-        self.class_weight = class_weight
+    class_weight: Literal["balanced"] | dict[Any, float] | None = field(default=None, kw_only=True)
 
     def fit(
         self,
         X: Population | npt.ArrayLike,
         y: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
+        *,
+        on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Train on a population (its classes are the indices of the schema's), or on ``X`` and labels ``y``."""
+        """Train on a population (its classes are the indices of the schema's), or on ``X`` and labels ``y``.
+
+        ``on_epoch`` is called with the record of each epoch, as it will stand in ``history_``.
+        """
         x, labels, weight, people = individuals(self, X, y, sample_weight)
         check_classification_targets(labels)
         if people is not None and people.schema.label is not None:
@@ -126,7 +79,16 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
         if self.class_weight is not None:
             factors = compute_class_weight(self.class_weight, classes=np.unique(labels), y=labels)
             weight = weight * _spread(codes, factors)
-        self._train(x, codes, weight, Head(len(self.classes_)), people)
+        trained = self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
+        self.collapsed_ = trained.classes_given(x) == 1
+        if self.collapsed_:
+            only = int(self.network_(x[:1]).argmax())
+            names = self.classes_ if people is None or people.schema.label is None else people.schema.label.classes
+            warnings.warn(
+                f"The network gives every individual the class '{names[only]}': it is fair because it decides nothing. "
+                "Train with a smaller 'alpha', more 'epochs', or class_weight='balanced'.",
+                stacklevel=2,
+            )
         return self
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
@@ -141,6 +103,7 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
         return found
 
 
+@dataclass(eq=False, repr=False)
 class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
     """A regression whose unfairness can be bounded; parameters as in :class:`FairClassifier`.
 
@@ -153,10 +116,12 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
         X: Population | npt.ArrayLike,
         y: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
+        *,
+        on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Train on a population whose label is a number, or on ``X`` and numbers ``y``."""
         x, target, weight, people = individuals(self, X, y, sample_weight, numeric=True)
-        self._train(x, np.asarray(target, dtype=np.float64), weight, Head(0), people)
+        self._train(x, np.asarray(target, dtype=np.float64), weight, Head(0), people, on_epoch)
         return self
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:

@@ -21,11 +21,14 @@ from isonomy.similarity.metric import Metric
 from isonomy.training.gaps import Head
 from isonomy.training.penalties import FURTHEST, Adversary, Form, Setting
 from isonomy.training.perceptron import Perceptron
-from isonomy.training.reach import IntArray, paper_reach, shift_reach, similar_reach
-from isonomy.training.trainer import Plan, Record, Table, Trainer
+from isonomy.training.reach import IntArray, boxed, shift_reach, similar_reach
+from isonomy.training.trainer import OnEpoch, Plan, Record, Table, Trainer
 
 _LOOKED_AT = 2048
 """Individuals around whom tolerances of single coordinates are measured."""
+
+_STEPS = 600
+"""Steps that a training has at least, unless the caller says how many epochs."""
 
 RATES = tuple(np.linspace(5e-4, 1e-2, 20).tolist())
 """The grid of the learning-rate search: 20 evenly spaced values, as the paper has it."""
@@ -44,12 +47,13 @@ class Similar:
     def setting(self, head: Head, reads: IntArray, x: FloatArray, delta: float) -> Setting:
         """Everything prepared for a first layer that reads some coordinates."""
         looked = x[:_LOOKED_AT]
-        reach = paper_reach if self.form == "paper" else similar_reach
+        exact = similar_reach(self.metric, self.domain, reads, looked, delta)
         root, root_order = ground_root(ground_metric(self.ground, self.domain.width))
         return Setting(
             head=head,
-            moves=reach(self.metric, self.domain, reads, looked, delta),
+            moves=boxed(exact) if self.form == "paper" else exact,
             shifts=shift_reach(self.ground, self.domain, reads),
+            unlimited=exact.unlimited(),
             form=self.form,
             order=self.order,
             ground=_single(root[:, reads]),
@@ -104,7 +108,7 @@ class Request:
 
 
 def fitted(
-    request: Request, tick: Progress | None = None, search: bool = False
+    request: Request, tick: Progress | None = None, on_epoch: OnEpoch | None = None, search: bool = False
 ) -> tuple[Perceptron, list[Record], float]:
     """Train; the learning rate is the plan's, or with ``search`` the best of a grid on held-out rows."""
     rate = request.plan.learning_rate
@@ -118,20 +122,22 @@ def fitted(
             if tick is not None:
                 tick(index, len(RATES) + 1)
         rate = RATES[int(np.argmax(scores))]
-    perceptron, history = _trained(replace(request, plan=replace(request.plan, learning_rate=rate)), tick)
+    perceptron, history = _trained(replace(request, plan=replace(request.plan, learning_rate=rate)), tick, on_epoch)
     return perceptron, history, rate
 
 
 def _score(trial: Request) -> float:
     """Held-out accuracy, or minus the squared error; a training that breaks off scores worst."""
     try:
-        last = _trained(trial, None)[1][-1]
+        last = _trained(trial)[1][-1]
     except NotANumberError:
         return -math.inf
     return last.get("validation_accuracy", -last.get("validation_error", math.inf))
 
 
-def _trained(request: Request, tick: Progress | None) -> tuple[Perceptron, list[Record]]:
+def _trained(
+    request: Request, tick: Progress | None = None, on_epoch: OnEpoch | None = None
+) -> tuple[Perceptron, list[Record]]:
     generator = torch.Generator().manual_seed(request.seed)
     table, held_out = split(request.table(), request.validation, request.head, generator)
     outputs = request.head.classes or 1
@@ -139,10 +145,13 @@ def _trained(request: Request, tick: Progress | None) -> tuple[Perceptron, list[
     plan, similar = request.plan, request.similar
     setting = similar.setting(request.head, request.reads, request.x, plan.delta)
     adversary = None
+    if plan.certified:
+        # A network that starts out reading what similar people differ in freely has a bound near 1, which is flat.
+        perceptron.blinded(setting.unlimited)
     if plan.method == "sensr":
         adversary = similar.adversary(request.reads, plan.delta, plan.gamma, plan.steps)
     trainer = Trainer(perceptron, plan, setting, generator, adversary)
-    history = trainer.fit(table, held_out, request.checkpoint, tick)
+    history = trainer.fit(table, held_out, request.checkpoint, tick, on_epoch)
     return perceptron, history
 
 
@@ -166,6 +175,11 @@ def default_radii(gamma: float, order: float) -> tuple[float, ...]:
     Further radii cost time and, measured on ACS Income, gain nothing.
     """
     return (gamma,) if order == math.inf else (0.0, FURTHEST * gamma)
+
+
+def default_epochs(rows: int, batch_size: int) -> int:
+    """Ten, and more on a small table, where ten are too few steps to learn anything but the larger class."""
+    return max(10, math.ceil(_STEPS / math.ceil(rows / batch_size)))
 
 
 def _single(array: FloatArray) -> Tensor:

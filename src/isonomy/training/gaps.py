@@ -27,6 +27,12 @@ from torch.nn import functional
 
 from isonomy.training.reach import Reach
 
+_MOST = 0.8
+"""The share of rows from which on picking them costs more than it saves."""
+
+_NARROW = 16
+"""Products with so few columns are cheap anyhow."""
+
 Layers = Sequence[tuple[Tensor, Tensor]]
 """Weights (out, in) and biases (out,) of an MLP with ReLU between its layers."""
 
@@ -82,8 +88,18 @@ class Head:
 class Gaps:
     """Violation bounds around a batch of individuals, for one radius of the centre after the other."""
 
-    def __init__(self, layers: Layers, values: Sequence[Tensor], head: Head, moves: Reach, shifts: Reach) -> None:
+    def __init__(
+        self,
+        layers: Layers,
+        values: Sequence[Tensor],
+        head: Head,
+        moves: Reach,
+        shifts: Reach,
+        one_of_several: bool = False,
+    ) -> None:
+        """``one_of_several``: each individual will count at one radius only, so that most rows have no gradient."""
         self.layers, self.values, self.head = layers, values, head
+        self.one_of_several = one_of_several
         first = layers[0][0] if len(layers) > 1 else self._last(layers[-1][0])
         self.growing, self.fixed = moves.growing(first), moves.fixed(first)
         self.shift = shifts.over(first, 1.0)
@@ -100,8 +116,9 @@ class Gaps:
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
             reached = _passed(value, apart if spread is None else spread + apart, apart)
-            spread = None if spread is None else _passed(value, spread, spread) @ size
-            apart = reached @ size
+            multiply = _product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
+            spread = None if spread is None else multiply(_passed(value, spread, spread), size)
+            apart = multiply(reached, size)
         apart = apart.expand_as(self.margin)
         spread = torch.zeros_like(apart) if spread is None else spread.expand_as(apart)
         return self.head.gap(self.margin, spread, apart)
@@ -148,6 +165,30 @@ class _Passed(torch.autograd.Function):
         if most_shape == reach_shape != out.shape:
             return to_value, to_reach, alive.sum(0) - to_reach
         return to_value, to_reach, _summed(alive.sub_(to_value), most_shape)
+
+
+class _Product(torch.autograd.Function):
+    """``a @ b``, backward through the rows that matter: the dual counts each individual at one radius only."""
+
+    @staticmethod
+    def forward(context: Any, a: Tensor, b: Tensor) -> Tensor:
+        context.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        (gradient,) = gradients
+        a, b = context.saved_tensors
+        rows = gradient.any(1).nonzero()[:, 0]
+        if len(rows) > _MOST * len(gradient):
+            return gradient @ b.T, a.T @ gradient
+        some = gradient[rows]
+        return torch.zeros_like(a).index_copy_(0, rows, some @ b.T), a[rows].T @ some
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    product: Tensor = _Product.apply(a, b)  # type: ignore[no-untyped-call]
+    return product
 
 
 def _passed(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:

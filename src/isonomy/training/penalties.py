@@ -43,6 +43,7 @@ class Setting:
     head: Head
     moves: Reach
     shifts: Reach
+    unlimited: Tensor  # (read, k) directions in which nothing but the domain limits who is similar
     form: Form
     order: float  # p of the Wasserstein distance
     ground: Tensor  # (r, read) root of the ground cost, and its order
@@ -62,7 +63,7 @@ class Setting:
         """The bounds for centres within each radius. The paper's form adds the radius to delta, in the same metric."""
         if self.form == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
-        gaps = Gaps(layers, values, self.head, self.moves, self.shifts)
+        gaps = Gaps(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
         return [gaps.at(delta, radius) for radius in radii]
 
     def cost(self, shift: Tensor) -> Tensor:

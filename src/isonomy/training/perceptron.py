@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
 from isonomy.networks import Activation, Affine, Network, simplify
 from isonomy.networks import Head as NetworkHead
@@ -67,6 +68,28 @@ class Perceptron:
     def __call__(self, x: Tensor) -> Tensor:
         """Raw outputs at individuals (n, read)."""
         return run(self.layers, x)[-1]
+
+    def blinded(self, directions: Tensor, at: Tensor | None = None, share: float = 1.0) -> None:
+        """Take orthonormal directions (read, k) out of the first layer, so that moves along them change nothing.
+
+        Everybody is then taken for somebody who stands where ``at`` (read,) does along these directions, or with a
+        ``share`` below 1 for somebody that much nearer to it.
+        """
+        weight, bias = self.layers[0]
+        with torch.no_grad():
+            along = share * (weight @ directions @ directions.T)
+            weight -= along
+            if at is not None:
+                bias += along @ at
+
+    def classes_given(self, x: FloatArray, chunk: int = 8192) -> int:
+        """How many classes are the most probable one for somebody among individuals (n, width)."""
+        given: set[int] = set()
+        for start in range(0, len(x), chunk):
+            rows = torch.from_numpy(x[start : start + chunk][:, self.reads].astype(np.float32))
+            with torch.no_grad():
+                given.update(self(rows).argmax(1).tolist())
+        return len(given)
 
     def copy_state(self) -> list[Tensor]:
         """The present values of all parameters."""

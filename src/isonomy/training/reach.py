@@ -68,6 +68,17 @@ class Reach:
             total = total + block.amax(1) - block.amin(1)
         return total
 
+    def unlimited(self) -> Tensor:
+        """An orthonormal basis (read, k) of the directions in which the domain alone limits a move."""
+        if self.free is None or self.extent is None:
+            return torch.zeros(len(self.ball), 0)
+        reached = self.extent > 0
+        for start, stop in self.blocks:
+            reached[start:stop] = True
+        basis, sizes, _ = torch.linalg.svd(self.free[:, reached], full_matrices=False)
+        kept: Tensor = basis[:, sizes > _NOTHING**0.5]
+        return kept
+
     def over(self, weight: Tensor, radius: float) -> Tensor:
         """Both parts together."""
         fixed, growing = self.fixed(weight), radius * self.growing(weight)
@@ -95,13 +106,11 @@ def shift_reach(ground: Ground, domain: Domain, reads: IntArray) -> Reach:
     return _of_root(root, order, domain, reads, np.ones(domain.width, dtype=bool))
 
 
-def paper_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray, delta: float) -> Reach:
+def boxed(exact: Reach) -> Reach:
     """The box around the similar set, through which the paper's bounds go."""
-    exact = similar_reach(metric, domain, reads, x, delta)
-    eye = torch.eye(len(reads))
+    eye = torch.eye(len(exact.ball))
     tolerance, fixed = exact.growing(eye), exact.fixed(eye)
-    free = None if fixed is None else torch.eye(len(reads))
-    return Reach(torch.zeros(len(reads), 0), 2.0, tolerance, free, fixed)
+    return Reach(torch.zeros(len(eye), 0), 2.0, tolerance, None if fixed is None else eye, fixed)
 
 
 def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]:

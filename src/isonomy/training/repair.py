@@ -1,7 +1,9 @@
 """Repair: fine-tune a trained network until it is certified at epsilon, changing its predictions as little as possible.
 
-The loss is the divergence from the original predictions plus ``alpha`` times the bound of the local violation. Rounds
-with a growing alpha go on from the last weights; the first round whose network is certified ends the repair.
+First the network is made blind, step by step, to whatever similar people may differ in freely: everybody is taken for
+an average person there, since from a network that reads it the bound is near 1 and flat. Then the loss is the
+divergence from the original predictions plus ``alpha`` times the bound of the local violation. Rounds with a growing
+alpha go on from the last weights; the first round whose network is certified ends the repair.
 
 **Soundness.** The trainer's bound only steers. What is promised, ``certificate.mean_upper <= epsilon``, is what
 :func:`isonomy.certify_local` proved of the network that is returned.
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from isonomy.arithmetic import FloatArray
 from isonomy.certificates import LocalCertificate, certify_local
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.networks import Affine, Network
@@ -28,6 +31,11 @@ from isonomy.training.gaps import Head
 from isonomy.training.perceptron import Perceptron
 from isonomy.training.schedule import Ramp
 from isonomy.training.trainer import Plan, Table, Trainer
+
+_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""How blind a network is made, one after the other until it is certified."""
+_ROWS = 10_000
+"""Individuals to learn from, at least: with fewer, a network is made fair at these and not between them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +79,14 @@ def repair(
     """Fine-tune ``network`` (affine layers and ReLU) on the training split until its certificate is at most epsilon.
 
     No labels are needed: the original predictions are what is kept. The certificate is that of the mean local violation
-    on ``judged_on``, by default the test split (the people themselves when they are a training split).
+    on ``judged_on``, by default the test split (the people themselves when they are a training split). A small
+    table is filled up with people between two others, who need no label either.
     """
     if not (np.isfinite(epsilon) and epsilon > 0):
         raise ParameterError(template("epsilon", "a finite number > 0", epsilon))
+    train = people.train if people.split == "all" else people
     if rounds < 1 or epochs < 1:
         raise ParameterError(template("rounds", "whole numbers >= 1, as 'epochs'", (rounds, epochs)))
-    train = people.train if people.split == "all" else people
     judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
     seen = np.flatnonzero(people.schema.seen_coordinates)
     if network.input_width == len(seen) < people.schema.width:
@@ -91,8 +100,9 @@ def repair(
     similarity = SensitiveSubspace.fit(train) if metric is None else metric
     perceptron = _reading(Perceptron.of_network(network))
     setting = Similar(similarity, train.domain, "l2", 1.0, "relational").setting(head, perceptron.reads, train.x, delta)
-    x = torch.from_numpy(np.array(train.x[:, perceptron.reads], dtype=np.float32))
-    weight = torch.from_numpy(np.array(train.weights / train.weights.mean(), dtype=np.float32))
+    learned, weights = _filled(train, random_state)
+    x = torch.from_numpy(np.array(learned[:, perceptron.reads], dtype=np.float32))
+    weight = torch.from_numpy(np.array(weights / weights.mean(), dtype=np.float32))
     original = Perceptron(
         tuple((w.detach().clone(), b.detach().clone()) for w, b in perceptron.layers),
         perceptron.reads,
@@ -112,21 +122,29 @@ def repair(
     def certified(candidate: Network) -> LocalCertificate:
         return certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
 
+    def tried(best: Repair, strength: float) -> Repair:
+        """The present weights, when they are fairer."""
+        candidate = perceptron.network(network.head, f"{network.name}, repaired")
+        found = _result(network, candidate, certified(candidate), epsilon, judged, strength)
+        return found if found.certificate.mean_upper < best.certificate.mean_upper else best
+
     best = _result(network, network, certified(network), epsilon, judged, 0.0)
     with shown("Repairing", progress) as tick:
+        for share in _SHARES if setting.unlimited.shape[1] else ():
+            if not best.reached:
+                perceptron.load_state(original.copy_state())
+                perceptron.blinded(setting.unlimited, x.mean(0), share)
+                best = tried(best, 0.0)
         for step in range(rounds):
             if best.reached:
                 break
             strength = alpha * growth**step
             plan = Plan(
-                "f-ibp", delta, 0.0, strength, (), epochs, batch_size, learning_rate, 0.0, 1,
+                "f-ibp", delta, 0.0, strength, (), 0.0, epochs, batch_size, learning_rate, 0.0, 1,
                 Ramp(0, 0), Ramp(0, 0), Ramp(0, 0), None, 0.0,
             )  # fmt: skip
             Trainer(perceptron, plan, setting, generator, extra=drift).fit(table)
-            candidate = perceptron.network(network.head, f"{network.name}, repaired")
-            found = _result(network, candidate, certified(candidate), epsilon, judged, strength)
-            if found.certificate.mean_upper < best.certificate.mean_upper:
-                best = found
+            best = tried(best, strength)
             tick(step + 1, rounds)
     return best
 
@@ -140,6 +158,17 @@ def _result(
     agreement = float(np.average(same, weights=weights))
     change = float(np.average(np.abs(old - new).max(axis=1), weights=weights))
     return Repair(after, certificate, epsilon, agreement, change, alpha)
+
+
+def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Individuals and weights, of a small table with mixtures of two people, drawn by weight, beside them."""
+    missing = max(0, _ROWS - len(train))
+    rng = np.random.default_rng(seed)
+    one, other = rng.choice(len(train), size=(2, missing), p=train.weights / train.weights.sum())
+    share = rng.uniform(size=(missing, 1))
+    between = share * train.x[one] + (1 - share) * train.x[other]
+    weights = np.concatenate([train.weights, np.full(missing, train.weights.mean())])
+    return np.concatenate([train.x, between]), weights
 
 
 def _head(network: Network) -> Head:

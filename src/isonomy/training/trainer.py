@@ -19,24 +19,40 @@ from torch import Tensor
 from isonomy.errors import NotANumberError
 from isonomy.progress import Progress
 from isonomy.training.checkpoint import fingerprint_of, load_state, save_state
-from isonomy.training.gaps import run
+from isonomy.training.gaps import Head, run
 from isonomy.training.penalties import Adversary, Method, Setting, ascended, dual, errors
 from isonomy.training.perceptron import Perceptron
 from isonomy.training.schedule import Ramp, cooled
 
 Record = dict[str, float]
-"""What is remembered of one epoch."""
+"""What is remembered of one epoch.
+
+``epoch`` (from 1) of ``epochs``, ``error`` and ``accuracy`` of the training rows while they are learned from,
+``classes`` (how many are given at all), ``penalty`` (the bound on the violation that is trained on, for ``f-ibp``,
+``l-dif`` and ``u-dif``) and the share of alpha ``withheld`` from it, ``alpha``, ``delta``, ``gamma`` at the end of the
+epoch, ``seconds``; with held-out rows ``validation_error``, ``_accuracy``, ``_penalty`` and ``_objective``.
+"""
+
+OnEpoch = Callable[[Record], None]
+"""Called with the record of each epoch when it is over."""
+
+
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one training goes; ``radii`` are those of the dual, ``steps`` those of an ascent."""
+    """How one training goes; ``radii`` are those of the dual, ``steps`` those of an ascent.
+
+    ``keep`` is the explained share of the error below which alpha falls, so that no network ends as a constant.
+    """
 
     method: Method
     delta: float
     gamma: float
     alpha: float
     radii: tuple[float, ...]
+    keep: float
     epochs: int
     batch_size: int
     learning_rate: float
@@ -47,6 +63,11 @@ class Plan:
     gamma_ramp: Ramp
     patience: int | None
     error_weight: float = 1.0  # 0 leaves labels out, when something else says what to learn
+
+    @property
+    def certified(self) -> bool:
+        """Whether a bound is part of the loss."""
+        return self.method in ("f-ibp", "l-dif", "u-dif")
 
     def reached(self, epoch: float) -> tuple[float, float, float]:
         """alpha, delta and gamma at a fractional epoch."""
@@ -71,6 +92,15 @@ class Table:
     def taken(self, order: Tensor) -> Table:
         """The rows in another order."""
         return Table(self.x[order], self.y[order], self.weight[order])
+
+
+def constant_error(table: Table, head: Head) -> float:
+    """The error of the best constant: the entropy of the classes, or the variance of the outcomes."""
+    if not head.classes:
+        mean = (table.weight * table.y).sum() / table.weight.sum()
+        return max(float((table.weight * (table.y - mean).square()).mean()), _NOTHING)
+    shares = torch.zeros(head.classes).index_add_(0, table.y, table.weight) / table.weight.sum()
+    return max(float(torch.special.entr(shares).sum()), _NOTHING)
 
 
 Extra = Callable[[Tensor, Tensor], Tensor]
@@ -98,7 +128,12 @@ class Trainer:
         self.best: tuple[float, list[Tensor]] | None = None
 
     def fit(
-        self, table: Table, held_out: Table | None = None, checkpoint: Path | None = None, tick: Progress | None = None
+        self,
+        table: Table,
+        held_out: Table | None = None,
+        checkpoint: Path | None = None,
+        tick: Progress | None = None,
+        on_epoch: OnEpoch | None = None,
     ) -> list[Record]:
         """Train to the end, or until the validation objective has not improved for ``patience`` epochs.
 
@@ -111,8 +146,9 @@ class Trainer:
         fingerprint = fingerprint_of(words, *decisive, self.generator.get_state(), *self.perceptron.parameters)
         if checkpoint is not None and (state := load_state(checkpoint, fingerprint)) is not None:
             self._restore(state)
+        constant = constant_error(table, self.setting.head)
         while len(self.history) < plan.epochs and not self._stale():
-            record = self._epoch(table)
+            record = self._epoch(table, constant)
             if held_out is not None:
                 record.update(self._judged(held_out))
             self.history.append(record)
@@ -124,6 +160,8 @@ class Trainer:
                 save_state(checkpoint, fingerprint, self._state())
             if tick is not None:
                 tick(len(self.history), plan.epochs)
+            if on_epoch is not None:
+                on_epoch(dict(record))
         if self.best is not None:
             self.perceptron.load_state(self.best[1])
         return self.history
@@ -141,12 +179,12 @@ class Trainer:
             return (setting.local(layers, moved, None, delta) * weight).mean()
         return (setting.local(layers, x, values, delta) * weight).mean()
 
-    def _epoch(self, table: Table) -> Record:
+    def _epoch(self, table: Table, constant: float) -> Record:
         plan, layers, started = self.plan, self.perceptron.layers, time.perf_counter()
         table = table.taken(torch.randperm(len(table), generator=self.generator))
-        certified = plan.method in ("f-ibp", "l-dif", "u-dif")
         done, count = len(self.history), math.ceil(len(table) / plan.batch_size)
-        seen = torch.zeros(count, 4)  # rows, error, penalty, hits
+        seen = torch.zeros(count, 5)  # rows, error, penalty, hits, share of alpha withheld
+        given = torch.zeros(self.setting.head.classes, dtype=torch.bool)
         for batch in range(count):
             epoch = done + batch / count
             self.optimiser.param_groups[0]["lr"] = plan.learning_rate * cooled(epoch / plan.epochs)
@@ -158,10 +196,11 @@ class Trainer:
             values = run(layers, x)
             error = (errors(values[-1], y, self.setting.head) * weight).mean()
             loss = plan.error_weight * error
-            if certified and alpha > 0:
+            if plan.certified and alpha > 0:
                 penalty = self.penalty(x, values, weight, delta, gamma)
-                loss = loss + alpha * penalty
-                seen[batch, 2] = penalty.detach()
+                share = 1.0 if plan.keep == 0 else min(1.0, max(0.0, 1 - error.item() / constant) / plan.keep)
+                loss = loss + alpha * share * penalty
+                seen[batch, 2], seen[batch, 4] = penalty.detach(), 1 - share
             if self.extra is not None:
                 loss = loss + self.extra(x, values[-1])
             self.optimiser.zero_grad()
@@ -169,21 +208,25 @@ class Trainer:
             self.optimiser.step()
             seen[batch, 0], seen[batch, 1] = len(x), error.detach()
             if self.setting.head.classes:
-                seen[batch, 3] = (values[-1].argmax(1) == y).sum()
+                decided = values[-1].argmax(1)
+                seen[batch, 3] = (decided == y).sum()
+                given[decided] = True
         self._refuse_nan(seen, done + 1)
-        share = seen[:, 0] / seen[:, 0].sum()
+        part = seen[:, 0] / seen[:, 0].sum()
         alpha, delta, gamma = plan.reached(done + 1)
         record: Record = {
             "epoch": done + 1,
-            "error": float(share @ seen[:, 1]),
+            "epochs": plan.epochs,
+            "error": float(part @ seen[:, 1]),
             "alpha": alpha,
             "delta": delta,
             "gamma": gamma,
             "seconds": time.perf_counter() - started,
         }
-        if certified:
-            record["penalty"] = float(share @ seen[:, 2])
+        if plan.certified:
+            record["penalty"], record["withheld"] = float(part @ seen[:, 2]), float(part @ seen[:, 4])
         if self.setting.head.classes:
+            record["classes"] = int(given.sum())
             record["accuracy"] = float(seen[:, 3].sum() / seen[:, 0].sum())
         return record
 
@@ -199,7 +242,7 @@ class Trainer:
                 error = (errors(values[-1], y, head) * weight).mean()
                 hits = (values[-1].argmax(1) == y).float().mean() if head.classes else torch.tensor(math.nan)
             penalty = torch.zeros(())
-            if plan.alpha > 0 and plan.method in ("f-ibp", "l-dif", "u-dif"):
+            if plan.alpha > 0 and plan.certified:
                 penalty = self.penalty(x, values, weight, plan.delta, plan.gamma).detach()
             totals += torch.stack([error, penalty, hits]) * len(x) / len(held_out)
         self.generator.set_state(place)  # looking draws nothing
@@ -225,7 +268,7 @@ class Trainer:
         bad = ~torch.isfinite(seen).all(1)
         if bool(bad.any()):
             batch = int(bad.nonzero()[0])
-            _, error, penalty, _ = seen[batch].tolist()
+            _, error, penalty, *_ = seen[batch].tolist()
             raise NotANumberError(
                 f"Epoch {epoch}, batch {batch + 1} of {len(seen)}: the error is {error:g} and the penalty {penalty:g}; "
                 "training stopped. A lower learning rate, or inputs of a smaller scale, may help."
