@@ -230,7 +230,7 @@ def test_the_optimised_tier_stops_when_its_time_is_up() -> None:
     sets = ConvexSets.of_ball(torch.ones(4, dtype=torch.float64), 2.0, 0.3)
     plain, none, some = (
         tier.enclose(centre, sets)
-        for tier in (Linear(network.margins), Optimised(network.margins, time_limit=0.0), Optimised(network.margins))
+        for tier in (Linear(network.margins), Optimised(network.margins, deadline=0.0), Optimised(network.margins))
     )
     assert torch.equal(none.high, plain.high) and torch.equal(none.low, plain.low)
     assert (some.high < plain.high).any()

@@ -446,3 +446,16 @@ def test_a_candidate_that_overflows_costs_the_find_only() -> None:
     network = Network.from_layers(weights, [np.zeros(4), np.zeros(4), np.zeros(2)])
     found = certify_local(network, np.zeros((2, 3)), Mahalanobis(np.eye(3)), 0.1)
     assert (found.lower <= found.upper).all()
+
+
+def test_optimised_slopes_stop_when_the_time_is_over() -> None:
+    """Without time they are those of the tight tier, with time they are no worse."""
+    rng = np.random.default_rng(3)
+    weights = [rng.normal(size=(16, 4)), rng.normal(size=(16, 16)) / 3, rng.normal(size=(2, 16)) / 3]
+    network = Network.from_layers(weights, [np.zeros(16), np.zeros(16), np.zeros(2)])
+    x, metric = rng.normal(size=(8, 4)), WeightedLp(np.ones(4), 2)
+    plain, none, some = (
+        certify_local(network, x, metric, 0.4, attack=False, progress=None, **options).upper  # type: ignore[arg-type]
+        for options in ({}, {"tier": "optimised", "time_limit": 0.0}, {"tier": "optimised"})
+    )
+    assert (none == plain).all() and (some <= plain).all() and (some < plain - 1e-4).any()

@@ -36,25 +36,24 @@ class Optimised:
         float32_run: bool = False,
         original: Graph | None = None,
         steps: int = 20,
-        time_limit: float = math.inf,
+        deadline: float = math.inf,
     ) -> None:
         self.linear = Linear(graph, float32_run=float32_run, original=original)
-        self.steps, self.time_limit = steps, time_limit
+        self.steps, self.deadline = steps, deadline  # of time.monotonic()
 
     def enclose(self, centre: Tensor, sets: Shape, modes: tuple[Mode, ...] = MODES) -> Enclosure:
         """Enclose the outputs over ``centre + sets``, never worse than the linear tier."""
-        deadline = time.monotonic() + self.time_limit
         sweep = self.linear.sweep(centre, sets)
         found = sweep.outputs(modes)
         low, high = found.low.clone(), found.high.clone()
         for column in range(found.point.shape[1]):
             for sign, best in ((1.0, high), (-1.0, low)):
-                if time.monotonic() < deadline:
-                    reached = sign * self._descend(sweep, column, sign, deadline)
+                if time.monotonic() < self.deadline:
+                    reached = sign * self._descend(sweep, column, sign)
                     best[:, column] = (torch.minimum if sign > 0 else torch.maximum)(best[:, column], reached)
         return Enclosure(found.point, found.error, low, high)
 
-    def _descend(self, sweep: Sweep, column: int, sign: float, deadline: float) -> Tensor:
+    def _descend(self, sweep: Sweep, column: int, sign: float) -> Tensor:
         """The smallest upper bound of ``sign · output`` met on the way, per region."""
         last, rows = len(sweep.graph.nodes) - 1, len(sweep.centre)
         one = torch.zeros(rows, sweep.graph.output_width, dtype=torch.float64)
@@ -69,7 +68,7 @@ class Optimised:
         for _ in range(self.steps + 1):
             upper = sweep.backward.upper(last, one, owner, free.lines)
             best = torch.minimum(best, torch.where(upper.detach().isnan(), math.inf, upper.detach()))
-            if time.monotonic() > deadline:
+            if time.monotonic() > self.deadline:
                 break
             optimiser.zero_grad()
             torch.where(torch.isfinite(upper), upper, 0.0).sum().backward()  # type: ignore[no-untyped-call]

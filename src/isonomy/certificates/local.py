@@ -9,6 +9,7 @@ checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithme
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -154,7 +155,7 @@ def certify_local(
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
     ``time_limit`` seconds are over; the bounds hold at any time. It finds pairs on the way, also without ``attack``.
-    The other tiers do not use these three parameters.
+    ``tier="optimised"`` stops improving slopes after ``time_limit`` seconds. Other tiers do not use these parameters.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
@@ -163,7 +164,7 @@ def certify_local(
     limits, began = checked_limits(time_limit, gap, epsilon), time.monotonic()
     space = "unbounded" if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
-    judged = Bounds(question, tier, threshold, arithmetic == "float32")
+    judged = Bounds(question, tier, threshold, arithmetic == "float32", began + limits.seconds)
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
@@ -214,17 +215,25 @@ def chunk_rows(graph: Graph, tier: str) -> int:
 class Bounds:
     """Upper bounds and certain decisions, chunk by chunk."""
 
-    def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
+    def __init__(
+        self,
+        question: Question,
+        tier: Tier,
+        threshold: float | None,
+        float32_run: bool,
+        deadline: float = math.inf,
+    ) -> None:
         self.question, self.tier = question, tier
         self.graph = question.network.margins
         self.ends = Ends(question.network, threshold, float32_run)
         self.float32_run, self.original = float32_run, question.network.graph
         original = self.original
         self.interval = Interval(self.graph, float32_run=float32_run, original=original)
-        tiers = {"tight": Linear, "optimised": Optimised, "exact": Linear}
-        self.over = (
-            tiers[tier](self.graph, float32_run=float32_run, original=original) if tier in tiers else self.interval
-        )
+        self.over: Interval | Linear | Optimised = self.interval
+        if tier in ("tight", "exact"):
+            self.over = Linear(self.graph, float32_run=float32_run, original=original)
+        elif tier == "optimised":
+            self.over = Optimised(self.graph, float32_run=float32_run, original=original, deadline=deadline)
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
 
