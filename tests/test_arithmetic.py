@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -18,6 +19,8 @@ from isonomy.arithmetic import (
     TINY,
     UNIT,
     UNIT32,
+    at_least,
+    at_most,
     down,
     dual_order,
     gamma,
@@ -181,3 +184,18 @@ def test_logsumexp_is_as_accurate_as_assumed(terms: list[float]) -> None:
         top = mpmath.mpf(max(terms))
         true = top + mpmath.log(sum(mpmath.exp(mpmath.mpf(t) - top) for t in terms))
         assert abs(mpmath.mpf(found) - true) <= (ELEMENTARY + len(terms)) * UNIT * (1 + abs(true))
+
+
+@quick
+@given(st.one_of(mixed, st.floats(0, 1)), st.integers(0, 12))
+def test_numbers_for_people_are_rounded_outward_and_not_far(value: float, decimals: int) -> None:
+    low, high = at_least(value, decimals), at_most(value, decimals)
+    assert "E" not in low + high and "-0" not in (low.rstrip("0."), high.rstrip("0."))
+    assert Fraction(low) <= Fraction(repr(value)) <= Fraction(high)
+    assert Fraction(high) - Fraction(low) in (0, Fraction(1, 10**decimals))
+
+
+@pytest.mark.parametrize("value", [0.10005, 0.12345, 0.29999999999999993, 0.5])
+def test_short_numbers_are_left_alone(value: float) -> None:
+    assert Decimal(at_most(value, 17)) == Decimal(at_least(value, 17)) == Decimal(repr(value))
+    assert at_most(math.inf) == "inf" and at_least(-0.0) == "0.0000"

@@ -14,6 +14,7 @@ precision library.
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,24 @@ ELEMENTARY = 8
 
 SIMPLEX_TOLERANCE = 1e-9
 """A relaxed one-hot block may sum to ``1 ± SIMPLEX_TOLERANCE``: floats rarely sum to exactly 1."""
+
+_EXACT = Context(prec=800)  # every float64 has fewer digits than this before and after the point
+
+
+def at_most(value: float, decimals: int = 4) -> str:
+    """A number for people, rounded up: a sentence that says "at most" of it stays true."""
+    return f"{rounded(value, decimals, ROUND_CEILING):f}" if math.isfinite(value) else str(value)
+
+
+def at_least(value: float, decimals: int = 4) -> str:
+    """A number for people, rounded down: a sentence that says "at least" of it stays true."""
+    return f"{rounded(value, decimals, ROUND_FLOOR):f}" if math.isfinite(value) else str(value)
+
+
+def rounded(value: float, decimals: int, rounding: str) -> Decimal:
+    """A finite float, taken as the shortest decimal that reads back as it: 0.1 is 0.1 in either direction."""
+    short = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)
+    return _EXACT.plus(short)  # no minus before a zero
 
 
 def gamma(operations: int, unit: float = UNIT) -> float:

@@ -140,9 +140,9 @@ def _claims(found: Verification, asked: Arrays, claims: Arrays, files: dict[str,
         step = 0.0 if still else 2 * math.log2(largest / shift**order / slope) if slope else -1.0  # in a fixed grid
         tries, (_, price, high) = 1 if still else 32, dual(values, float(largest), slope)
         holds = 0 <= round(step) < tries and abs(step - round(step)) < 1e-6 and np.ptp(weights) == 0
+        holds = holds and dual(own, anybody, slope)[0] <= UPPER * dual(values, float(largest), slope)[0] + SAME
         holds = holds and _confident(said, price, high, largest, (1 - asked["confidence"]) / tries)
-        detail = f"at most {said:.6f}, if the individuals are independent draws"
-        found.say("population", holds or said >= largest, detail)
+        found.say("population", holds or said >= largest, f"at most {said:.6f}, if these are independent draws")
     return None
 
 

@@ -16,6 +16,7 @@ from isonomy.bounds.activations import chord_slopes
 from isonomy.bounds.crowd import Crowd, crowded
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.joint import Cover, Joint, spectral_norm, top
+from isonomy.bounds.relational import Relational
 from isonomy.networks.graph import Activation
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets, SumOfSets
@@ -139,6 +140,33 @@ def test_pairs_over_wide_regions(seed: int, kind: str, similar: str) -> None:
         for seen, point in ((gap.near, at_z), (gap.far, at_y)):
             assert (seen.point + seen.low <= point + 1e-9).all() and (point <= seen.point + seen.high + 1e-9).all()
         assert (gap.low <= at_y - at_z + 1e-9).all() and (at_y - at_z <= gap.high + 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", ["relu", "clip"])
+@pytest.mark.parametrize("scale", [1e-30, 1e25, 1e45])
+def test_what_overflows_says_nothing(kind: str, scale: float) -> None:
+    """Factors beyond float32: bounds may be infinite, but they are numbers, and they hold."""
+    rng = np.random.default_rng(5)
+    torch.manual_seed(5)
+    middle = torch.nn.ReLU() if kind == "relu" else torch.nn.Hardtanh()
+    module = torch.nn.Sequential(
+        torch.nn.Linear(3, 80), middle, torch.nn.Linear(80, 80), middle, torch.nn.Linear(80, 1)
+    )
+    module = module.double()
+    with torch.no_grad():
+        module[0].weight.mul_(scale)
+        module[2].weight.mul_(scale)
+    judged = Network.from_torch(module, head="regression")
+    ball, between = (ConvexSets.of_ball(torch.ones(3, dtype=torch.float64), 2.0, radius) for radius in (1.0, 0.1))
+    x = rng.normal(size=(4, 3))
+    found = Relational(judged.margins).compare(torch.from_numpy(x), ball, SumOfSets(between, ball, None), between)
+    v, d = (rng.normal(size=(500, 4, 3)) for _ in range(2))
+    v, d = v / np.linalg.norm(v, axis=2, keepdims=True), 0.1 * d / np.linalg.norm(d, axis=2, keepdims=True)
+    at_z, at_y = (judged.margins.evaluate(torch.from_numpy((x + move).reshape(-1, 3))) for move in (v, v + d))
+    change = (at_y - at_z).reshape(500, 4, 1)
+    size = 1e-9 * (at_y.abs().max() + at_z.abs().max())
+    assert not (found.low.isnan() | found.high.isnan()).any()
+    assert (found.low - size <= change).all() and (change <= found.high + size).all()
 
 
 def test_a_slack_is_not_less_than_what_one_difference_can_do() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -67,8 +68,8 @@ def test_a_share_of_some_is_neither_nobody_nor_everybody(share: float) -> None:
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0.01, 5)), min_size=1, max_size=30))
 def test_means_and_quantiles(rows: list[tuple[float, float]]) -> None:
     values, weights = (np.array(column) for column in zip(*rows, strict=True))
-    exact = sum(Decimal(v) * Decimal(w) for v, w in rows) / sum(Decimal(w) for _, w in rows)
-    assert Decimal(mean_lower(values, weights)) <= exact <= Decimal(mean_upper(values, weights))
+    exact = sum(Fraction(v) * Fraction(w) for v, w in rows) / sum(Fraction(w) for _, w in rows)
+    assert Fraction(mean_lower(values, weights)) <= exact <= Fraction(mean_upper(values, weights))
     assert mean_upper(values, weights) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
     (middle,) = quantiles(values, weights, (0.5,))
     below, upto = weights[values < middle].sum(), weights[values <= middle].sum()

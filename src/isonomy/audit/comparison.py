@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.audit.summary import at_least, at_most
+from isonomy.arithmetic import at_least, at_most
 from isonomy.errors import FileError
 
 QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")

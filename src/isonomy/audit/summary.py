@@ -9,29 +9,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from isonomy.arithmetic import at_least, at_most
 from isonomy.errors import DataError
 from isonomy.report.findings import Findings
 
 STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 """The exit status of each verdict."""
-
-DIGITS = 4
-
-
-def at_most(value: float, digits: int = DIGITS) -> str:
-    """A number that is rounded up, so that what is printed still holds."""
-    return f"{_rounded(value, digits, math.ceil):.{digits}f}" if math.isfinite(value) else str(value)
-
-
-def at_least(value: float, digits: int = DIGITS) -> str:
-    """A number that is rounded down."""
-    return f"{_rounded(value, digits, math.floor):.{digits}f}" if math.isfinite(value) else str(value)
-
-
-def _rounded(value: float, digits: int, towards: Any) -> float:
-    nearest = round(value, digits)
-    right = nearest >= value if towards is math.ceil else nearest <= value
-    return nearest if right else towards(value * 10**digits) / 10**digits
 
 
 def sentence(findings: Findings) -> str:

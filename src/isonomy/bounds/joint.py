@@ -30,7 +30,7 @@ SQUARES = 4
 """How often a Gram matrix is squared: the 16th power overestimates an eigenvalue of 100 equal ones by a sixth."""
 
 FLOOR = 2.0**-110
-"""More than all that a product of float32 matrices can lose by underflow, relative to matrices of norm 1."""
+"""More than a product of float32 matrices of norm 1 can lose by underflow, for each column of the first."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Cover:
         doubt = left + (inverse.abs() @ root.abs() + 1) * terms
         error = norm_upper(extent @ doubt.T, 2) + length * (large + radius) * terms
         error = error * (1 + gamma(sum(root.shape) + 16)) + TINY
-        if bool((error > 1e-6 * norm_upper(extent, 2)).any()):
+        if not bool((error <= 1e-6 * norm_upper(extent, 2)).all()):  # nor where that is not a number
             return None
         middle = still - offset @ (place @ inverse).T
         return cls(middle, radius * length, (place @ (inverse / length))[None], error)
@@ -167,9 +167,10 @@ class Joint:
         each = seen.total[:, None] if seen.each is None else torch.minimum(seen.total[:, None], seen.each)
         wide = torch.linalg.vector_norm(seen.product, dim=2).double() * (1 + gamma(seen.factor.shape[2] + 8, self.unit))
         half = (wide + FLOOR**0.5) * self.cover.size[:, None] + each + seen.middle.abs() * (4 * UNIT)
-        sides = seen.middle.expand(self.rows, -1), (half * (1 + gamma(8)) + TINY).expand(self.rows, -1)
-        self._limits[i] = sides
-        return sides
+        half = (half * (1 + gamma(8)) + TINY).expand(self.rows, -1)
+        lost = ~torch.isfinite(seen.middle + half)  # what overflowed says nothing, rather than not-a-number
+        self._limits[i] = torch.where(lost, 0.0, seen.middle), torch.where(lost, torch.inf, half)
+        return self._limits[i]
 
     def reach(self, i: int) -> Tensor:
         """At least the 2-norm of the differences at node ``i``, per region."""
@@ -199,14 +200,14 @@ class Joint:
         weight, terms = op.weight, 2 * gamma(op.width_in + 8)
         frobenius = norm_upper(weight.reshape(1, -1), 2)
         rounding = norm_upper(below.middle, 2) * frobenius * terms + extra + TINY
-        floor = FLOOR * (1 + frobenius + below.norm)
+        floor = FLOOR * op.width_in * (1 + frobenius + below.norm)
         coarse = frobenius * below.norm * (2 * gamma(op.width_in + 8, self.unit)) + floor
         rounding = rounding + coarse * self.cover.size
         each = below.error[:, None] * norm_upper(weight, 2)
         if below.mask is None:
             each = each + below.rough[:, None] * norm_upper(weight, 2)
         else:
-            squares = below.mask.double() @ weight.square().T * (1 + terms) + TINY
+            squares = below.mask.double() @ weight.square().T * (1 + terms) + op.width_in * TINY
             each = each + below.rough[:, None] * (squares.sqrt() * (1 + 4 * UNIT))
         each = (each + rounding[:, None]) * (1 + gamma(16))
         error = (norm * below.total + rounding) * (1 + gamma(8))

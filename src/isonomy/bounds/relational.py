@@ -20,6 +20,7 @@ rounded is only the arithmetic on coefficients, as in :mod:`isonomy.bounds.backw
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -37,6 +38,8 @@ from isonomy.sets import Shape, SumOfSets, norm_upper
 LEAN: tuple[Mode, ...] = ("adaptive",)
 """With a centre that moves, other lower slopes add nothing that could be measured."""
 
+WIDE = 1024
+"""Rows and columns of a matrix whose spectral norm is not sought."""
 
 CROWDED = 0.2
 """With more unstable neurons than this share of a layer, only all of them together give bounds that matter."""
@@ -48,8 +51,16 @@ class Relational:
     def __init__(self, graph: Graph, *, float32_run: bool = False, original: Graph | None = None) -> None:
         self.graph = graph
         self.linear = Linear(graph, float32_run=float32_run, original=original)
-        nodes = enumerate(graph.nodes)
-        self.norms = {i: spectral_norm(node.op.weight) for i, node in nodes if isinstance(node.op, Affine)}
+
+    @cached_property
+    def norms(self) -> dict[int, Tensor]:
+        """Upper bounds of the spectral norms of all weights; cheaper ones where squaring a matrix takes long."""
+        prepared, found = self.linear.interval.prepared, {}
+        for i, node in enumerate(self.graph.nodes):
+            if isinstance(node.op, Affine):
+                small = min(node.op.weight.shape) <= WIDE
+                found[i] = spectral_norm(node.op.weight) if small else prepared[i].norm
+        return found
 
     def compare(self, centre: Tensor, near: Shape, far: Shape, between: Shape) -> Gap:
         """Bound outputs at ``z`` in ``centre + near`` and ``y`` in ``centre + far``, and between the two.

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from isonomy.arithmetic import up
+from isonomy.arithmetic import at_least, at_most, up
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
 from isonomy.certificates.dual import Cells, Dual, check_radius
@@ -151,10 +151,8 @@ class DistributionalCertificate:
 
     def __str__(self) -> str:
         shift = f"within {self.gamma:g} of these {len(self.question.x):,} individuals"
-        found = (
-            f"an explicit population reaches {self.lower:.4f}" if self.lower > 0 else "no such population was sought"
-        )
-        return f"No population {shift} has a mean violation above {self.upper:.4f}; {found}."
+        found = f"an explicit one reaches {at_least(self.lower)}" if self.lower > 0 else "none was found to be unequal"
+        return f"No population {shift} has a mean violation above {at_most(self.upper)}; {found}."
 
 
 def certify(

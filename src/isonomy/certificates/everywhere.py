@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
 from isonomy.bounds.relational import Relational
@@ -77,10 +77,9 @@ class GlobalCertificate:
 
     def __str__(self) -> str:
         said = "" if self.epsilon is None else f", {self.verdict} at epsilon {self.epsilon:g}"
-        return (
-            f"between {self.lower:.6f} and {self.upper:.6f}{said}; {100 * self.decided:.1f} % of the domain decided "
-            f"in {self.seconds:.1f} s\n{self.witness[0] if len(self.witness) else 'nobody was found'}"
-        )
+        pair = self.witness[0] if len(self.witness) else "nobody was found"
+        found = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{said}"
+        return f"{found}; {100 * self.decided:.1f} % of the domain decided in {self.seconds:.1f} s\n{pair}"
 
 
 def certify_everywhere(

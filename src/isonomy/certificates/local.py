@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isonomy.arithmetic import UNIT, FloatArray
+from isonomy.arithmetic import UNIT, FloatArray, at_least
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends, margins, margins_at
@@ -118,7 +118,7 @@ class Witnesses:
         return table
 
     def __getitem__(self, row: int) -> str:
-        return f"violation {self.value[row]:.6f}\n{self.frame(row).to_string()}"
+        return f"violation {at_least(float(self.value[row]), 6)}\n{self.frame(row).to_string()}"
 
     def __iter__(self) -> Iterator[str]:
         return (self[row] for row in range(len(self)))

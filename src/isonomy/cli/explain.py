@@ -93,7 +93,7 @@ def _cell(value: Any) -> Any:
 def _show(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from isonomy.audit.summary import at_least, at_most
+    from isonomy.arithmetic import at_least, at_most
 
     page = console()
     given = ", ".join(f"{name} {value:.4f}" for name, value in facts["prediction"].items())

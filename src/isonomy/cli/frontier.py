@@ -91,7 +91,7 @@ def frontier(
 def _show_frontier(table: Any) -> None:
     from rich.table import Table
 
-    from isonomy.audit.summary import at_most
+    from isonomy.arithmetic import at_most
 
     shown = Table("alpha", "accuracy", "balanced", "certified mean violation", "", "model")
     for row in table.itertuples():

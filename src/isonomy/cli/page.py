@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from isonomy.audit.summary import at_least, at_most, sentence, verdict
+from isonomy.arithmetic import at_least, at_most
+from isonomy.audit.summary import sentence, verdict
 from isonomy.report.findings import Findings
 
 if TYPE_CHECKING:

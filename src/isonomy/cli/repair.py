@@ -44,8 +44,8 @@ def repair(
     """
     said = o.given(dict(locals()), "epsilon", "rounds", *learning.APART)
     plan, people = learning.read_people(said)
+    from isonomy.arithmetic import at_most
     from isonomy.audit.inputs import read_network
-    from isonomy.audit.summary import at_most
     from isonomy.errors import ParameterError
     from isonomy.training import repair as repaired
     from isonomy.training.onnx_file import write_onnx

@@ -14,7 +14,7 @@ multiplier. See :mod:`isonomy.engines.dual` and :mod:`isonomy.engines.tallies`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,7 +22,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import TINY
+from isonomy.arithmetic import TINY, at_least, at_most
 from isonomy.attacks import Effort
 from isonomy.certificates.distributional import DistributionalTier, Verdict, judge
 from isonomy.certificates.dual import check_radius, power_lower
@@ -33,6 +33,7 @@ from isonomy.engines.dual import StreamedDual
 from isonomy.engines.exact import nearest
 from isonomy.engines.files import read_json, sweep, write_json
 from isonomy.engines.job import Job, Receipt, finish, tally
+from isonomy.engines.parts import Part
 from isonomy.engines.runners import Embedded, EngineName, Runner, check_engine, runner
 from isonomy.engines.source import Block, Source
 from isonomy.engines.tallies import At, Tally
@@ -77,6 +78,8 @@ class LargeCertificate:
     computed: int  # parts that this run computed; the others were there
     dual: StreamedDual = field(repr=False)
     radii: tuple[float, ...] = field(repr=False)
+    identity: str = field(default="", repr=False)  # the hash of all that the numbers depend on
+    sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the dataset, and their SHA-256
 
     @property
     def verdict(self) -> Verdict:
@@ -106,15 +109,21 @@ class LargeCertificate:
             raise ParameterError(template("epsilon", "a number >= 0", epsilon))
         return self.dual.largest_gamma(epsilon, self.radii)
 
+    def each_part(self) -> Iterator[Part]:
+        """The parts one after the other, each checked as it is read: one is in memory at a time."""
+        measure = self.dual.measure
+        assert isinstance(measure, _Measure)
+        return (measure.job.part(receipt.block) for receipt in measure.receipts)
+
     def summary(self) -> dict[str, object]:
         """The numbers, without the parts."""
-        left_out = ("parts", "computed", "dual", "radii")
+        left_out = ("parts", "computed", "dual", "radii", "identity", "sources")
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in left_out}
 
     def __str__(self) -> str:
         shift = f"within {self.gamma:g} of these {self.rows:,} individuals"
-        found = f"an explicit population reaches {self.lower:.4f}" if self.lower > 0 else "none was found to be unequal"
-        return f"No population {shift} has a mean violation above {self.upper:.4f}; {found}."
+        found = f"an explicit one reaches {at_least(self.lower)}" if self.lower > 0 else "none was found to be unequal"
+        return f"No population {shift} has a mean violation above {at_most(self.upper)}; {found}."
 
 
 def certify_dataset(
@@ -181,6 +190,7 @@ def certify_dataset(
         found.tolerance, dual.grid_error(job.gamma), sum(receipt.rows for receipt in receipts),
         opened.excluded + sum(receipt.excluded for receipt in receipts), nearest(weight),
         tuple(job.path(block) for block in blocks), sum(receipt.computed for receipt in receipts), dual, radii,
+        job.identity, opened.files,
     )  # fmt: skip
     write_json(folder / "result.json", {"identity": job.identity, **certificate.summary()})
     sweep(folder)

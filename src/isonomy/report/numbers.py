@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, gamma
+from isonomy.arithmetic import TINY, FloatArray, gamma, rounded
 
-_EXACT = Context(prec=800)  # every float64 has fewer digits than this before and after the point
 _MOST = 12
 
 
@@ -58,12 +57,13 @@ class Numbers:
 
 def mean_upper(values: FloatArray, weights: FloatArray) -> float:
     """At least the weighted mean of non-negative numbers."""
-    return float(np.average(values, weights=weights)) * (1 + 4 * gamma(len(values) + 4))
+    return float(np.average(values, weights=weights)) * (1 + 4 * gamma(len(values) + 4)) + _lost(values, weights)
 
 
 def mean_lower(values: FloatArray, weights: FloatArray) -> float:
     """At most the weighted mean of non-negative numbers."""
-    return float(np.average(values, weights=weights)) * (1 - 4 * gamma(len(values) + 4))
+    mean = float(np.average(values, weights=weights)) * (1 - 4 * gamma(len(values) + 4))
+    return max(0.0, mean - _lost(values, weights))
 
 
 def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> list[float]:
@@ -125,14 +125,15 @@ def cell(value: object) -> str:
     return "missing" if value is None or str(value) == "<NA>" else str(value)
 
 
+def _lost(values: FloatArray, weights: FloatArray) -> float:
+    """What products smaller than any normal number can take from a mean, or add to it; nothing, where it is 0."""
+    return 2 * len(values) * TINY * (1 + 1 / float(weights.sum())) if values.any() else 0.0
+
+
 def _agrees(value: float, rounding: str, decimals: int, epsilon: float) -> bool:
     if not math.isfinite(value):
         return True
-    return (_rounded(value, decimals, rounding) > Decimal(repr(epsilon))) == (value > epsilon)
-
-
-def _rounded(value: float, decimals: int, rounding: str) -> Decimal:
-    return Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)
+    return (rounded(value, decimals, rounding) > Decimal(repr(epsilon))) == (value > epsilon)
 
 
 def _written(value: float, decimals: int, rounding: str) -> str:
@@ -140,4 +141,4 @@ def _written(value: float, decimals: int, rounding: str) -> str:
         return "undefined"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{_rounded(value, decimals, rounding) + 0:,}".replace("-", "−")
+    return f"{rounded(value, decimals, rounding):,}".replace("-", "−")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from isonomy.arithmetic import at_least, at_most
 from isonomy.certificates.distributional import DistributionalCertificate
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.local import Arithmetic
@@ -105,8 +106,8 @@ class Served:
             curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
             people=record.people,
             statement=f"No population within {record.gamma:g} of the {len(record.weights):,} audited individuals has a "
-            f"mean violation above {record.upper:.4f}"
-            + (f"; an explicit one reaches {record.lower:.4f}." if record.lower > 0 else "."),
+            f"mean violation above {at_most(record.upper)}"
+            + (f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."),
             identity=hashlib.sha256(record.path.read_bytes()).hexdigest(),
             confidence=record.confidence,
             lower=record.lower,
