@@ -162,6 +162,13 @@ def _score(margins: Tensor, ends: Ends, target: int) -> Tensor:
     return margins[:, target]
 
 
+def search_precision(graph: Graph, x: Tensor) -> torch.dtype:
+    """Gradients in float32 lead a search just as well, at half the price, unless the network's numbers do not fit."""
+    with torch.no_grad():
+        fine, coarse = graph.evaluate(x), graph.evaluate(x, torch.float32).double()
+    return torch.float32 if bool((coarse - fine).norm() <= 1e-4 * fine.norm()) else torch.float64
+
+
 def find_anchors(regions: Regions) -> tuple[Tensor, NDArray[np.bool_]]:
     """A move inside each region, to which steps are led back; and for which regions one was found."""
     sets = regions.sets
@@ -211,9 +218,10 @@ def _ascend(
         share = torch.rand(len(moves), 1, generator=generator, dtype=torch.float64)
         moves = led_back(sets, anchors, anchors + share * (noise @ shape) / length)
     best, top = moves.clone(), torch.full((len(moves),), -torch.inf, dtype=torch.float64)
+    precision = search_precision(graph, regions.centre + moves)
     for step in range(effort.steps + 1):
         moves.requires_grad_(True)
-        score = sign * _score(graph.evaluate(regions.centre + moves), ends, target)
+        score = sign * _score(graph.evaluate(regions.centre + moves, precision).double(), ends, target)
         (gradient,) = torch.autograd.grad(score.sum(), moves)
         moves, score = moves.detach(), score.detach()
         better = score > top

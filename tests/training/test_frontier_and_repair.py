@@ -85,3 +85,14 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
         repair(bent, german, 0.1)
     with pytest.raises(ParameterError, match="'epsilon'"):
         repair(bent, german, 0.0)
+
+
+def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population) -> None:
+    plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
+    hasty = {"alpha": 100.0, "learning_rate": 5e-3, "batch_size": 32, "rounds": 1, "progress": None}
+    with pytest.warns(UserWarning, match="gives all 30 rows .* the same class"):
+        found = repair(
+            plain.network_, german, 1e-4, metric=metric, delta=0.5, judged_on=german.test[:30], **hasty
+        )  # fmt: skip
+    assert found.reached and found.collapsed
+    assert len(np.unique(found.network(german.test[:30].x).argmax(axis=1))) == 1

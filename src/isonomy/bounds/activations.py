@@ -110,20 +110,12 @@ def chord_slopes(
     """
     low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # chords begin at the point itself
     room = error + (4 * UNIT) * (point.abs() + low.abs() + high.abs()) + TINY
-    least, most = slopes(activation, point + low - room, point + high + room)
     if activation.kind != "relu":
-        return least, most
-    bottom, down, top, up = (
-        point - room,
-        (low - 2 * room).clamp(max=0.0),
-        point + room,
-        (high + 2 * room).clamp(min=0.0),
-    )
+        return slopes(activation, point + low - room, point + high + room)
     # From p > 0 the longest way down is the flattest chord, from p < 0 the longest way up is the steepest one.
-    flat = torch.where((bottom > 0) & (down < 0), (bottom / -down).clamp(0.0, 1.0) * (1 - 8 * UNIT), 0.0)
-    steep = torch.where((top < 0) & (up > 0), ((top + up) / up).clamp(0.0, 1.0) * (1 + 8 * UNIT), 1.0)
-    open_ = most > least
-    return torch.where(open_, flat, least), torch.where(open_, steep.clamp(max=1.0), most)
+    flat = ((point - room) / (2 * room - low)).clamp(0.0, 1.0) * (1 - 8 * UNIT)
+    steep = (1 + (point + room) / (high + 2 * room) + 8 * UNIT).clamp(0.0, 1.0)
+    return torch.where(point + low >= room, 1.0, flat), torch.where(point + high <= -room, 0.0, steep)
 
 
 def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,10 +125,11 @@ def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, T
     exact. Smooth ones: the derivative at the ends of ``GRID`` cells (and at a kink), widened by how much it can change
     over one cell.
     """
+    if activation.kind == "relu":
+        return ((low >= 0) & (high > 0)).to(low.dtype), (high > 0).to(low.dtype)
     zero, one = torch.zeros_like(low), torch.ones_like(low)
-    if activation.kind in ("relu", "leaky_relu", "prelu"):
-        slope = low.new_tensor(activation.parameters) if activation.parameters else low.new_zeros(1)
-        slope = slope.expand(low.shape)
+    if activation.kind in ("leaky_relu", "prelu"):
+        slope = low.new_tensor(activation.parameters).expand(low.shape)
         left, right = torch.where(high <= 0, slope, one), torch.where(low >= 0, one, slope)
         return torch.minimum(left, right), torch.maximum(left, right)
     if activation.kind == "clip":

@@ -32,6 +32,9 @@ SQUARES = 4
 FLOOR = 2.0**-110
 """More than a product of float32 matrices of norm 1 can lose by underflow, for each column of the first."""
 
+LEAST = 2.0**-50
+"""Squares of numbers above this, and below its inverse, are far from what underflows or overflows in float32."""
+
 
 @dataclass(frozen=True)
 class Cover:
@@ -64,7 +67,7 @@ class Cover:
         if len(root) < root.shape[1]:
             return None
         terms = 2 * gamma(sum(sets.root.shape) + 8)
-        inverse = torch.linalg.pinv(root)
+        inverse = sets.inverse if bool(free.all()) else torch.linalg.pinv(root)
         length = norm_upper(inverse.reshape(1, -1), 2)
         radius = sets.radius * (1.0 if sets.order <= 2 else len(root) ** 0.5) * (1 + 4 * UNIT)
         offset = sets.offset + still @ sets.root.T
@@ -104,7 +107,13 @@ class _Seen:
     @property
     def product(self) -> Tensor:
         """The factor, multiplied out."""
-        return self.factor if self.slope is None else self.factor * self.slope[..., None].to(self.factor.dtype)
+        return self.columns.transpose(0, 1)
+
+    @property
+    def columns(self) -> Tensor:
+        """The same with neurons first."""
+        factor = self.factor.transpose(0, 1)
+        return factor if self.slope is None else factor * self.slope.T[..., None].to(factor.dtype)
 
 
 class Joint:
@@ -155,9 +164,7 @@ class Joint:
 
     def lines(self, k: int, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
         """``s`` and ``t`` of activation ``k`` for slopes between ``least`` and ``most``, as in the step or closer."""
-        straight = least == most
-        slope, half = (least + most) / 2, (most - least) / 2 + self.room[k]
-        return torch.where(straight, least, slope), torch.where(straight, 0.0, half)
+        return (least + most) / 2, torch.where(least == most, 0.0, (most - least) / 2 + self.room[k])
 
     def limits(self, i: int) -> tuple[Tensor, Tensor]:
         """The difference of each neuron of node ``i``: middles and half widths, (rows, width)."""
@@ -211,9 +218,8 @@ class Joint:
             each = each + below.rough[:, None] * (squares.sqrt() * (1 + 4 * UNIT))
         each = (each + rounding[:, None]) * (1 + gamma(16))
         error = (norm * below.total + rounding) * (1 + gamma(8))
-        rows, width, q = below.factor.shape if below.slope is None else (self.rows, *below.factor.shape[1:])
-        flat = below.product.transpose(0, 1).reshape(width, rows * q)
-        factor = (weight.to(self.working) @ flat).reshape(-1, rows, q).transpose(0, 1)
+        flat = below.columns  # (width, rows or 1, q): one product for all rows, and nothing to copy
+        factor = (weight.to(self.working) @ flat.flatten(1)).reshape(-1, *flat.shape[1:]).transpose(0, 1)
         norm = (torch.minimum(norm, frobenius[0]) * below.norm + coarse) * (1 + gamma(8))
         return _Seen(below.middle @ weight.T, factor, norm, error, torch.zeros_like(error), each=each)
 
@@ -221,10 +227,10 @@ class Joint:
         self.room[k] = (16 * UNIT) * (least.abs() + most.abs() + 1)
         slope, half = self.slope[k], self.half[k] = self.lines(k, least, most)
         steep, open_ = slope.abs().amax(1), half.amax(1)
-        part = below.product * half[..., None].to(self.working)
-        gram = part.transpose(1, 2) @ part
+        _, width, q = below.factor.shape
+        gram = self._gram(below, half.to(self.working))
         trace = gram.diagonal(dim1=1, dim2=2).sum(1).double()
-        doubt = trace * (4 * gamma(part.shape[1] + part.shape[2] + 8, self.unit)) + FLOOR * part.shape[1]
+        doubt = trace * (4 * gamma(width + q + 8, self.unit)) + FLOOR * (width + below.norm.square())
         root = (top(gram) + doubt).sqrt() + below.norm * open_ * (4 * self.unit) + FLOOR
         spread = self.spread[k] = (root * self.cover.size * (1 + gamma(8)) + TINY).expand(self.rows)
         left = open_ * below.total
@@ -235,6 +241,15 @@ class Joint:
         coarse = norm * (4 * self.unit) + FLOOR
         error = steep * below.total + norm_upper(middle, 2) * (4 * UNIT) + coarse * self.cover.size + extra + TINY
         return _Seen(middle, below.factor, norm, error * (1 + gamma(8)), rough, slope, half > 0)
+
+    def _gram(self, below: _Seen, half: Tensor) -> Tensor:
+        """``Aᵀ diag(t²) A`` for every region: ``Σ t_i² a_i a_iᵀ``, one product where all regions have the same ``A``."""
+        (factor,) = below.factor[:1]
+        if below.slope is None and len(below.factor) == 1 and LEAST < float(factor.abs().max()) < 1 / LEAST:
+            outer = (factor[:, :, None] * factor[:, None, :]).flatten(1)
+            return torch.mm(half.square(), outer).reshape(len(half), factor.shape[1], factor.shape[1])
+        part = below.product * half[..., None]
+        return part.transpose(1, 2) @ part
 
     def _sum(self, parts: list[_Seen], extra: Tensor) -> _Seen:
         middle, factor = parts[0].middle, parts[0].product

@@ -33,6 +33,9 @@ FINE = 2
 RUNGS = 12
 """The longest ladder."""
 
+WORSE = 1.1
+"""The ladder ends where a rung alone gives this many times the best bound of one."""
+
 IntArray = NDArray[np.int64]
 
 
@@ -219,21 +222,23 @@ class _Known:
 
 
 def subradii(rung: float, gamma: float) -> list[float]:
-    """The radii of the grid that a pass at a rung is read at: fine ones below it, a few coarse ones further down.
+    """The radii of the grid that a pass at a rung is read at: fine ones below it, coarser ones further down.
 
     Always the same numbers for the same γ, so that passes meet on them.
     """
     last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
-    steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
+    steps = [*range(last - FINE, last + 1), last - 2 * FINE, last - 3 * FINE]
     return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
 
 
 def _try(known: _Known, pilot: IntArray, anybody: float) -> list[float]:
-    """Climb the ladder with the pilot group until bounds say no more than what is true of anybody."""
-    moving, tried = known.moving, []
+    """Climb the ladder with the pilot group until rungs are clearly worse than the best, or bounds say nothing."""
+    moving, tried, uppers = known.moving, [], []
     for rung in _ladder(known.gamma, moving.first_flip, moving.diameter):
         tried.append(rung)
-        if known.compute(pilot, rung)[:, -1].mean() >= 0.97 * anybody:
+        reached = known.compute(pilot, rung)[:, -1].mean()
+        uppers.append(known.upper(pilot, rung))
+        if reached >= 0.97 * anybody or uppers[-1] > WORSE * min(uppers):
             break
     return tried
 

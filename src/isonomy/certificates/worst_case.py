@@ -25,16 +25,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down
-from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back, targets
+from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back, search_precision, targets
 from isonomy.bounds.ends import Ends
 from isonomy.certificates.dual import allocate, power_lower, power_upper
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
+from isonomy.parallel import in_parallel
 from isonomy.similarity.regions import Regions
 
 IntArray = NDArray[np.int64]
 
-ROWS = 4096
+ROWS = 512
 """Pairs searched at once."""
 
 BRANCHES = 3
@@ -120,18 +121,22 @@ def search(
     """Attainable points of everybody: the individual itself with what is known of it, and people at the ``radii``."""
     question, ends = moving.question, moving.ends
     x, everybody = question.x, np.arange(len(question.x))
-    found = [Points(everybody, np.array(x), counterpart, np.zeros(len(x)), lower)]
-    for radius in radii:
-        for start in range(0, len(x), ROWS):
-            rows = everybody[start : start + ROWS]
-            person = _surroundings(moving, rows, radius, effort)
-            moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
-            if not len(moved):
-                continue
-            rows, person = rows[moved], person[moved]
-            finds = attack(question.network.margins, ends, question.similarity, person, effort)
-            cost = moving.ground.distance_upper(x[rows], person)
-            found.append(Points(rows, person, finds.counterpart, cost, finds.lower))
+
+    def around(job: tuple[float, int]) -> Points | None:
+        radius, start = job
+        rows = everybody[start : start + ROWS]
+        person = _surroundings(moving, rows, radius, effort)
+        moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
+        if not len(moved):
+            return None
+        rows, person = rows[moved], person[moved]
+        finds = attack(question.network.margins, ends, question.similarity, person, effort)
+        cost = moving.ground.distance_upper(x[rows], person)
+        return Points(rows, person, finds.counterpart, cost, finds.lower)
+
+    still = Points(everybody, np.array(x), counterpart, np.zeros(len(x)), lower)
+    jobs = list(itertools.product(radii, range(0, len(x), ROWS)))
+    found = [still, *(some for some in in_parallel(around, jobs) if some is not None)]
     parts = ("owner", "person", "counterpart", "cost", "value")
     return Points(*(np.concatenate([getattr(some, part) for some in found]) for part in parts))
 
@@ -205,10 +210,12 @@ def _ascend(
     )
     v = led_back(near.sets, anchors, anchors + noise)
     best, top = v.clone(), torch.full((len(v),), -torch.inf, dtype=torch.float64)
+    precision = search_precision(graph, near.centre + v)
     for step in range(effort.steps + 1):
         v.requires_grad_(), d.requires_grad_()
         z = near.centre + v
-        one, other = (_value(graph.evaluate(place), ends, target) for place in (z, z + change + d))
+        places = z, z + change + d
+        one, other = (_value(graph.evaluate(place, precision).double(), ends, target) for place in places)
         rise = sign * (other - one)
         by_v, by_d = torch.autograd.grad(rise.sum(), (v, d))
         v, d, rise = v.detach(), d.detach(), rise.detach()

@@ -10,7 +10,7 @@ import typer
 from isonomy.cli import learning
 from isonomy.cli import options as o
 from isonomy.cli.bars import bars
-from isonomy.cli.talk import answer
+from isonomy.cli.talk import answer, remark
 
 
 def repair(
@@ -63,8 +63,10 @@ def repair(
     write_onnx(found.network, out)
     facts = {
         "model": str(out), "reached": found.reached, "epsilon": epsilon, "upper": found.certificate.mean_upper,
-        "agreement": found.agreement, "change": found.change,
+        "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
     }  # fmt: skip
+    if found.collapsed:
+        remark(f"- {out} gives everybody the same class: allow a larger epsilon.")
     if json:
         answer(facts)
     else:

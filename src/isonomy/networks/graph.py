@@ -175,8 +175,8 @@ class Graph:
                 found[j].append(i)
         return tuple(map(tuple, found))
 
-    def evaluate(self, x: Tensor) -> Tensor:
-        """The outputs (n, c) at individuals (n, m), differentiable, in float64."""
+    def evaluate(self, x: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
+        """The outputs (n, c) at individuals (n, m), differentiable, in float64 unless a lower precision will do."""
         if x.ndim != 2 or x.shape[1] != self.input_width:
             expected = f"a table of {self.input_width} columns"
             raise NetworkError(template("x", expected, tuple(x.shape)))
@@ -185,9 +185,9 @@ class Graph:
             read = [values[j] for j in node.inputs]
             match node.op:
                 case Input():
-                    values.append(x.to(torch.float64))
+                    values.append(x.to(precision))
                 case Affine(weight=weight, bias=bias):
-                    values.append(torch.addmm(bias, read[0], weight.T))
+                    values.append(torch.addmm(bias.to(precision), read[0], weight.T.to(precision)))
                 case Activation():
                     values.append(node.op(read[0]))
                 case Add():

@@ -11,6 +11,7 @@ alpha go on from the last weights; the first round whose network is certified en
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,6 +45,8 @@ class Repair:
 
     ``agreement`` is the share of these rows that keep their decision, ``change`` the mean largest change of what they
     receive. ``reached`` says whether the certificate is at most epsilon; otherwise this is the fairest network found.
+    ``collapsed`` says that the repaired network gives all of these rows one class, which the original did not:
+    ``repair`` warns of it.
     """
 
     network: Network
@@ -52,6 +55,7 @@ class Repair:
     agreement: float
     change: float
     alpha: float
+    collapsed: bool = False
 
     @property
     def reached(self) -> bool:
@@ -146,6 +150,12 @@ def repair(
             Trainer(perceptron, plan, setting, generator, extra=drift).fit(table)
             best = tried(best, strength)
             tick(step + 1, rounds)
+    if best.collapsed:
+        warnings.warn(
+            f"The repaired network gives all {len(judged)} rows that it is judged on the same class: it is fair because "
+            "it decides nothing. Allow a larger 'epsilon', or go there in smaller steps: a smaller 'growth' and more 'rounds'.",
+            stacklevel=2,
+        )
     return best
 
 
@@ -157,7 +167,9 @@ def _result(
     weights = judged.weights
     agreement = float(np.average(same, weights=weights))
     change = float(np.average(np.abs(old - new).max(axis=1), weights=weights))
-    return Repair(after, certificate, epsilon, agreement, change, alpha)
+    given = [len(np.unique(outputs.argmax(axis=1))) for outputs in (old, new)]
+    collapsed = before.head != "regression" and given[1] == 1 < given[0]
+    return Repair(after, certificate, epsilon, agreement, change, alpha, collapsed)
 
 
 def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
