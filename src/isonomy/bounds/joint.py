@@ -243,7 +243,7 @@ class Joint:
         return _Seen(middle, below.factor, norm, error * (1 + gamma(8)), rough, slope, half > 0)
 
     def _gram(self, below: _Seen, half: Tensor) -> Tensor:
-        """``Aᵀ diag(t²) A`` for every region: ``Σ t_i² a_i a_iᵀ``, one product where all regions have the same ``A``."""
+        """``Aᵀ diag(t²) A`` for every region: ``Σ t_i² a_i a_iᵀ``, one product where all have the same ``A``."""
         (factor,) = below.factor[:1]
         if below.slope is None and len(below.factor) == 1 and LEAST < float(factor.abs().max()) < 1 / LEAST:
             outer = (factor[:, :, None] * factor[:, None, :]).flatten(1)

@@ -152,8 +152,8 @@ def repair(
             tick(step + 1, rounds)
     if best.collapsed:
         warnings.warn(
-            f"The repaired network gives all {len(judged)} rows that it is judged on the same class: it is fair because "
-            "it decides nothing. Allow a larger 'epsilon', or go there in smaller steps: a smaller 'growth' and more 'rounds'.",
+            f"The repaired network gives all {len(judged)} rows that it is judged on the same class: it is fair "
+            "because it decides nothing. Allow a larger 'epsilon', or give a smaller 'growth' and more 'rounds'.",
             stacklevel=2,
         )
     return best
