@@ -34,6 +34,7 @@ ORDER = [
     "records",
     "report",
     "audit",
+    "reproduce",
     "monitor",
     "service",
     "cli",

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
-from types import ModuleType
 
 import mpmath
 import numpy as np
@@ -29,20 +25,11 @@ from isonomy.certificates.dual import (
     price_upper,
 )
 from isonomy.errors import ParameterError
+from isonomy.reproduce import solvers
 
 quick = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 GAMMAS = [0.0, 1e-6, 0.01, 0.1, 0.3, 0.9, 2.0, 50.0, math.inf]
-
-
-def solvers() -> ModuleType:
-    path = Path(__file__).parents[2] / "experiments" / "paper_solvers.py"
-    spec = importlib.util.spec_from_file_location("paper_solvers", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["paper_solvers"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def random_weights(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -267,7 +254,7 @@ def test_knapsack_inequality(seed: int, order: float) -> None:
     gamma = float(rng.choice([0.05, 0.3, 0.8]))
     costs = np.append(radii, radii[-1]) ** order
     items = np.hstack([values, np.ones((n, 1))])
-    oracle = solvers().knapsack(costs, items, gamma**order).value
+    oracle = solvers.knapsack(costs, items, gamma**order).value
     dual = Dual(Cells.from_profiles(radii, values, 1.0), order)
     upper = dual.bound(gamma).upper
     jump = max(_largest_jump(costs, row) for row in items)
@@ -370,16 +357,15 @@ def test_the_upper_bound_meets_what_an_allocation_attains() -> None:
 
 def test_an_explicit_assignment_above_the_ascent_is_not_above_the_bound() -> None:
     """Flat, then a jump: the gradient vanishes, so both ascents of the paper stay where they began."""
-    paper = solvers()
     radii = np.array([0.0, 0.4, 0.5, 1.0])
     values = np.array([0.1, 0.1, 0.9, 0.9]) * np.ones((50, 1))
     gamma, n = 0.1, 50
-    profile = paper.interpolated(radii, values)
+    profile = solvers.interpolated(radii, values)
     phi = np.where(np.arange(n) < 10, 0.5, 0.0)
     assert phi.mean() <= gamma
     explicit = profile(phi)[0].mean()
     upper = Dual(Cells.from_profiles(radii, values, 1.0), 1).bound(gamma).upper
-    for found in (paper.quasi_subgradient(profile, n, gamma), paper.rescaled_gradient(profile, n, gamma)):
+    for found in (solvers.quasi_subgradient(profile, n, gamma), solvers.rescaled_gradient(profile, n, gamma)):
         assert found.phi.mean() <= gamma * (1 + 1e-12)
         assert found.value < explicit - 0.1
     assert upper >= explicit

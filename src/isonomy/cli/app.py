@@ -35,6 +35,7 @@ app.command("repair")(repair.repair)
 app.add_typer(datasets.app, name="datasets")
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("serve", context_settings=passed_on)(others.serve)
+app.command("reproduce", context_settings=passed_on)(others.reproduce)
 
 
 def _version(wanted: bool) -> None:

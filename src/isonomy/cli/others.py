@@ -15,6 +15,11 @@ def serve(context: typer.Context) -> None:
     _pass_on("isonomy.service", "serve", context)
 
 
+def reproduce(context: typer.Context) -> None:
+    """Repeat the experiments of the paper. Options are those of 'isonomy reproduce --help'."""
+    _pass_on("isonomy.reproduce", "reproduce", context)
+
+
 def _pass_on(module: str, extra: str, context: typer.Context) -> None:
     """Run the command of a part: a function of the same name as the command, in its module ``command``."""
     advice = f"This command needs a part that is not installed: pip install isonomy[{extra}]."

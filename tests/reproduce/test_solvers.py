@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isonomy.reproduce import solvers as paper
 
-def load() -> ModuleType:
-    path = Path(__file__).parents[2] / "experiments" / "paper_solvers.py"
-    spec = importlib.util.spec_from_file_location("paper_solvers", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["paper_solvers"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-paper = load()
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 

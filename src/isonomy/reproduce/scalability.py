@@ -1,0 +1,266 @@
+"""What size costs: the time of training by width, and time and value of certificates by width and depth."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from isonomy.arithmetic import at_most
+from isonomy.certificates import certify
+from isonomy.reproduce import paper, style
+from isonomy.reproduce.models import ADULT, BOUNDED, UCI, Case, Dataset, Size, Way, cases
+from isonomy.reproduce.page import Result
+from isonomy.reproduce.setting import Setting
+from isonomy.reproduce.steps import Step, taken
+from isonomy.reproduce.store import Store
+from isonomy.training import FairClassifier
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LONGER = {"german": 20}
+"""Times as many epochs on a small table, so that there are 600 steps, as in the estimators' own default."""
+JUDGED = (Way("sgd"), *BOUNDED)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The widths of one hidden layer, the depths at one width, and how much of everything else."""
+
+    widths: tuple[int, ...] = (8, 16, 32, 64, 256, 1024, 4096)
+    depths: tuple[int, ...] = (1, 2, 3, 4, 6)
+    deep: int = 64
+    epochs: int = 10
+    rows: int | None = None
+    people: int = 200
+
+    @classmethod
+    def of(cls, setting: Setting) -> Sizes:
+        """The whole experiment, or its quick form."""
+        return cls((8, 64), (1, 2), 8, 5, 1000, 20) if setting.quick else cls()
+
+    def size(self, dataset: Dataset, hidden: tuple[int, ...]) -> Size:
+        """Networks of one shape."""
+        return Size(self.rows, self.epochs * LONGER.get(dataset.name, 1), hidden, self.people)
+
+
+def run(
+    setting: Setting, store: Store, *, datasets: Sequence[Dataset] = UCI, judged: Dataset = ADULT,
+    sizes: Sizes | None = None,
+) -> Result:  # fmt: skip
+    """One seed: times hardly depend on it."""
+    sizes = sizes or Sizes.of(setting)
+    shapes = [(width,) for width in sizes.widths]
+    deeper = [(sizes.deep,) * depth for depth in sizes.depths if (sizes.deep,) * depth not in shapes]
+    steps = [
+        _training(dataset, way, shape, sizes, setting) for shape in shapes for dataset in datasets for way in BOUNDED
+    ]
+    steps += [_certificate(judged, way, shape, sizes, setting) for shape in (*shapes, *deeper) for way in JUDGED]
+    found = taken(steps, setting, store)
+    lines = pd.DataFrame([_row(line) for line in found.lines])
+    for name in ("cpu_seconds", "upper", "local", "accuracy"):
+        lines[name] = lines.get(name, pd.Series(np.nan, lines.index))
+    trained, bounds = (lines[lines["what"] == what] for what in ("training time", "certificate"))
+    return Result(
+        name="scalability",
+        title="What size costs",
+        story=(
+            f"**Training.** One hidden layer of {sizes.widths[0]} to {sizes.widths[-1]} neurons, {sizes.epochs} "
+            f"epoch{'s' * (sizes.epochs > 1)} (German, which is small: {sizes.epochs * LONGER['german']}) with the "
+            "paper's learning rate, delta and gamma: minutes of one processor core. Beside them stand the minutes that training by mixed-integer programming took for the "
+            "same widths on several GPUs (Benussi et al. 2022), which the paper plots as well. "
+            f"{_fifty(trained)}",
+            f"**Certificates.** {judged.title}: upper bounds for every population within gamma of {sizes.people} test "
+            "individuals, and the seconds of one core that they take (without the search for a worst population), by "
+            f"width, and by depth with {sizes.deep} neurons in each layer.",
+            *_growth(bounds, sizes),
+            "**What is better, and why.** The paper's bounds grow with width because every layer forgets how its "
+            "neurons depend on each other; here the first layer is exact, so one hidden layer loses little at any "
+            "width, and what the bounds train away does not grow either.",
+            "**What is not.** With depth the bounds of a plainly trained network still grow faster than the network "
+            "does, and the time grows with the square of the width. The mixed-integer program proves a statement about "
+            "the whole domain, which takes more than a bound around the people at hand.",
+            *found.words(),
+        ),
+        tables=(
+            ("Minutes of training, one core; literature: minutes on several GPUs.", _times(trained, datasets, sizes)),
+            (f"Certificates by width, one hidden layer, {judged.title}.", _bounds(bounds, [*shapes])),
+            (
+                f"Certificates by depth, {sizes.deep} neurons in each layer, {judged.title}.",
+                _bounds(bounds, [(sizes.deep,) * depth for depth in sizes.depths]),
+            ),
+        ),
+        data=lines,
+        draw=lambda drawn: _draw(drawn, trained, bounds, datasets, sizes),
+        size=(7.2, 5.4),
+        alt="Four panels: minutes of training by width beside those of mixed-integer programming; upper bounds by "
+        "width; upper bounds by depth; seconds of a certificate by width.",
+    )
+
+
+def _training(dataset: Dataset, way: Way, shape: tuple[int, ...], sizes: Sizes, setting: Setting) -> Step:
+    case = cases((dataset,), sizes.size(dataset, shape), setting)[0]
+    key = {"what": "training time", **case.key(way, 0)}
+
+    def compute() -> dict[str, Any]:
+        _warm_up(case)
+        facts = case.network(way, 0).facts
+        return {name: facts[name] for name in ("cpu_seconds", "accuracy", "classes")}
+
+    return Step(dataset.title, key, compute)
+
+
+def _warm_up(case: Case) -> None:
+    """Train something first, so that no time holds what a process does once."""
+    model = FairClassifier(
+        "u-dif", alpha=1.0, hidden=(2,), metric=case.metric, domain="unbounded", epochs=1, random_state=0, progress=None
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(case.train.sample(64))
+
+
+def _certificate(dataset: Dataset, way: Way, shape: tuple[int, ...], sizes: Sizes, setting: Setting) -> Step:
+    case = cases((dataset,), sizes.size(dataset, shape), setting)[0]
+    key = {"what": "certificate", **case.key(way, 0), "people": sizes.people}
+
+    def compute() -> dict[str, Any]:
+        trained = case.network(way, 0)
+        people, metric = case.some, case.metric
+        started = time.process_time()
+        found = certify(trained.network, people, metric, dataset.delta, dataset.gamma, attack=False, progress=None)
+        upper = found.upper
+        seconds = time.process_time() - started
+        return {"cpu_seconds": seconds, "upper": upper, "local": found.local.mean_upper} | {
+            name: trained.facts[name] for name in ("accuracy", "classes")
+        }
+
+    return Step(dataset.title, key, compute)
+
+
+def _row(line: dict[str, Any]) -> dict[str, Any]:
+    hidden = line["hidden"]
+    return {"width": hidden[0], "depth": len(hidden)} | {
+        name: value for name, value in line.items() if name not in ("load", "hidden", "box", "rows")
+    }
+
+
+def _pick(lines: pd.DataFrame, name: str, **wanted: Any) -> float:
+    """One number, NaN where it was not computed."""
+    for column, value in wanted.items():
+        lines = lines[lines[column] == value]
+    return float(lines[name].iloc[0]) if len(lines) else float("nan")
+
+
+def _times(trained: pd.DataFrame, datasets: Sequence[Dataset], sizes: Sizes) -> pd.DataFrame:
+    rows = []
+    for dataset in datasets:
+        told = dict(zip(paper.MILP_WIDTHS, paper.MILP_MINUTES.get(dataset.name, ()), strict=False))
+        for width in sizes.widths:
+            cells: dict[str, Any] = {"table": dataset.title, "width": width}
+            for way in BOUNDED:
+                seconds = _pick(trained, "cpu_seconds", dataset=dataset.name, width=width, method=way.method)
+                cells[way.name] = f"{seconds / 60:.2g}" if np.isfinite(seconds) else None
+            rows.append(cells | {"MILP, literature": str(told.get(width, ""))})
+    return pd.DataFrame(rows)
+
+
+def _bounds(bounds: pd.DataFrame, shapes: Sequence[tuple[int, ...]]) -> pd.DataFrame:
+    rows = []
+    for shape in shapes:
+        cells: dict[str, Any] = {"hidden layers": f"{len(shape)}x{shape[0]}"}
+        for way in JUDGED:
+            asked = {"width": shape[0], "depth": len(shape), "method": way.method}
+            upper, seconds = _pick(bounds, "upper", **asked), _pick(bounds, "cpu_seconds", **asked)
+            accuracy = _pick(bounds, "accuracy", **asked)
+            known = np.isfinite(upper)
+            cells[f"{way.name}: accuracy, upper, seconds"] = (
+                f"{accuracy:.4f}, {at_most(upper)}, {seconds:.1f}" if known else None
+            )
+        rows.append(cells)
+    return pd.DataFrame(rows)
+
+
+def _fifty(trained: pd.DataFrame) -> str:
+    """The longest training, and what it would be for the paper's epochs: time is in proportion to epochs."""
+    known = trained[np.isfinite(trained["cpu_seconds"])]
+    if known.empty:
+        return ""
+    worst = known.loc[known["cpu_seconds"].idxmax()]
+    epochs = paper.PARAMETERS["adult"].epochs
+    minutes = worst["cpu_seconds"] / 60
+    return (
+        f"The longest training here takes {minutes:.1f} minutes ({worst['method'].upper()}, {worst['dataset']}, width "
+        f"{worst['width']}); with the paper's {epochs} epochs it would be {minutes * epochs / worst['epochs']:.0f}."
+    )
+
+
+def _growth(bounds: pd.DataFrame, sizes: Sizes) -> list[str]:
+    """How the bound grows from the smallest to the largest network, by method."""
+    said = []
+    for way in JUDGED:
+        first, last = (
+            _pick(bounds, "upper", width=width, depth=1, method=way.method)
+            for width in (sizes.widths[0], sizes.widths[-1])
+        )
+        shallow, deep = (
+            _pick(bounds, "upper", width=sizes.deep, depth=depth, method=way.method)
+            for depth in (sizes.depths[0], sizes.depths[-1])
+        )
+        if np.isfinite([first, last, shallow, deep]).all():
+            said.append(
+                f"{way.name} from {at_most(first)} at width {sizes.widths[0]} to {at_most(last)} at "
+                f"{sizes.widths[-1]}, and from {at_most(shallow)} at depth {sizes.depths[0]} to {at_most(deep)} at "
+                f"{sizes.depths[-1]}"
+            )
+    return [f"The upper bound goes {'; '.join(said)}."] if said else []
+
+
+def _draw(
+    drawn: Figure, trained: pd.DataFrame, bounds: pd.DataFrame, datasets: Sequence[Dataset], sizes: Sizes
+) -> None:
+    panels = drawn.subplots(2, 2)
+    times, by_width, by_depth, costs = panels.flat
+    for number, dataset in enumerate(datasets):
+        slowest = [
+            max(_pick(trained, "cpu_seconds", dataset=dataset.name, width=w, method=way.method) for way in BOUNDED)
+            for w in sizes.widths
+        ]
+        look = style.line(number)
+        times.plot(sizes.widths, np.array(slowest) / 60, **look, label=f"{dataset.title}, the slowest of ours")
+        told = paper.MILP_MINUTES.get(dataset.name, ())
+        literature = _starred(look)
+        times.plot(paper.MILP_WIDTHS[: len(told)], told, **literature, label=f"{dataset.title}, MILP (literature)")
+    _by_width(times, sizes, "minutes of training")
+    times.legend(fontsize=6.5)
+    for number, way in enumerate(JUDGED):
+        look = style.line(number)
+        for axes, column in ((by_width, "upper"), (costs, "cpu_seconds")):
+            values = [_pick(bounds, column, width=w, depth=1, method=way.method) for w in sizes.widths]
+            axes.plot(sizes.widths, values, **look, label=way.name)
+        deep = [_pick(bounds, "upper", width=sizes.deep, depth=d, method=way.method) for d in sizes.depths]
+        by_depth.plot(sizes.depths, deep, **look)
+    _by_width(by_width, sizes, "upper bound")
+    _by_width(costs, sizes, "seconds of a certificate")
+    by_depth.set(xticks=sizes.depths, xlabel=f"hidden layers of {sizes.deep} neurons", ylabel="upper bound")
+    style.logarithmic(by_depth, "y")
+    by_width.legend()
+
+
+def _starred(look: dict[str, Any]) -> dict[str, Any]:
+    """The same colour as stars: figures of the literature."""
+    return look | {"marker": "*", "linestyle": "none", "markersize": 7}
+
+
+def _by_width(axes: Axes, sizes: Sizes, upwards: str) -> None:
+    axes.set(xlabel="neurons in the hidden layer", ylabel=upwards)
+    style.logarithmic(axes)
+    axes.set_xticks(sizes.widths, [str(width) for width in sizes.widths])
+    axes.set_xticks([], minor=True)

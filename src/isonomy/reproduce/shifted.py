@@ -1,0 +1,193 @@
+"""Networks and the other populations that they meet: how far those are, what is observed there, what is proved.
+
+For each network there is one certificate of a sample of people, and for each other state or year a sample of its
+people. The Wasserstein distance of the two samples is computed exactly, beside what two samples of one population are
+apart; so each of them is a population at a known distance, and what its people are shown to suffer must not exceed the
+certificate's bound at that distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from isonomy.attacks import Effort
+from isonomy.certificates import certify, certify_local
+from isonomy.datasets import describe
+from isonomy.population import Population
+from isonomy.reproduce import paper
+from isonomy.reproduce.models import Case, Dataset, Size, Way, cases
+from isonomy.reproduce.setting import Setting
+from isonomy.reproduce.shifts import constructed, costs_between
+from isonomy.reproduce.steps import Found, Line, Step, known, taken
+from isonomy.reproduce.store import Store
+from isonomy.shift import wasserstein
+from isonomy.similarity.ground import ground_metric
+
+WAYS = (Way("sgd"), Way("f-ibp"), Way("l-dif"), Way("u-dif"))
+PRINTED = {"employ": 0.15, "coverage": 0.4}
+"""The gammas that the paper prints (section 5.3); for Income it prints none."""
+EFFORT = Effort(steps=15, restarts=0)
+BUILT = 5
+"""Places whose people are used to build shifts; there are five shifts for each."""
+Draw = Callable[[], list[tuple[str, Population]]]
+"""Gives samples of people of other places."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which other populations of a dataset are looked at, and how often each is sampled."""
+
+    years: bool
+    samples: int = 1
+
+    def of(self, dataset: Dataset, size: Size) -> list[str]:
+        """Names such as ``NY 2018``: other states of the same year, or other years of the same state."""
+        (state,), (year,) = dataset.load["states"], dataset.load["years"]
+        found = []
+        for place in describe(dataset.source).here:
+            here, when = place.split()
+            if place != f"{state} {year}" and ((here == state) if self.years else (when == str(year))):
+                found.append(place)
+        return found[: size.others]
+
+
+def sized(setting: Setting) -> Size:
+    """Fewer people than elsewhere: everybody's distance to everybody is computed."""
+    small = Size.of(setting)
+    return replace(small, people=30, others=3) if setting.quick else replace(small, people=500)
+
+
+def ways_of(setting: Setting) -> tuple[Way, ...]:
+    """The ways of training that are compared."""
+    return WAYS[::3] if setting.quick else WAYS
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """What was found: a line of distances for each dataset, and a line for each network."""
+
+    datasets: list[Dataset]
+    distances: dict[str, Line]
+    networks: list[Line]
+    words: list[str]
+
+    def of(self, dataset: Dataset) -> list[Line]:
+        """The networks of one dataset."""
+        return [line for line in self.networks if line["dataset"] == dataset.name and line["load"] == dataset.load]
+
+    def data(self) -> pd.DataFrame:
+        """A row for each network and place, and for each constructed shift."""
+        rows = []
+        for dataset in self.datasets:
+            for line in self.of(dataset):
+                common = {"dataset": dataset.name, "trained_on": dataset.words, "method": line["method"],
+                          "seed": line["seed"]}  # fmt: skip
+                rows += [common | row for row in (*line["places"], *line["built"])]
+        return pd.DataFrame(rows)
+
+
+def measured(
+    setting: Setting, store: Store, datasets: Sequence[Dataset], size: Size, places: Places, ways: Sequence[Way]
+) -> Shifted:
+    """Distances first, then the networks, seeds outermost."""
+    tried = cases(tuple(datasets), size, setting)
+    draws: list[Draw] = [cache(partial(samples, case, places)) for case in tried]  # read once, and only when needed
+    first = taken(
+        [
+            Step(_title(case), {"what": "distances", **_key(case, places)}, partial(distances, case, draw))
+            for case, draw in zip(tried, draws, strict=True)
+        ],
+        replace(setting, progress=None),
+        store,
+    )
+    there = {_title(case): line for case, line in zip(tried, first.lines, strict=True) if known(line, "places")}
+    steps = [
+        Step(
+            _title(case),
+            {"what": "network", **case.key(way, seed), **_key(case, places)},
+            partial(judged, case, way, seed, draw, there[_title(case)]),
+        )
+        for seed in range(setting.seeds)
+        for case, draw in zip(tried, draws, strict=True)
+        if _title(case) in there
+        for way in ways
+    ]
+    second = taken(steps, setting, store) if steps else Found([], {})
+    return Shifted(
+        [case.dataset for case in tried if _title(case) in there],
+        there,
+        [line for line in second.lines if known(line, "places")],
+        first.words(),
+    )
+
+
+def _title(case: Case) -> str:
+    return f"{case.dataset.title}, {case.dataset.words}"
+
+
+def _key(case: Case, places: Places) -> dict[str, Any]:
+    return {
+        "dataset": case.dataset.name, "load": dict(case.dataset.load), "people": case.size.people,
+        "others": case.size.others, "years": places.years, "samples": places.samples,
+    }  # fmt: skip
+
+
+def samples(case: Case, places: Places) -> list[tuple[str, Population]]:
+    """Disjoint samples of people of the other places, by name; fewer where a place has too few people."""
+    found = []
+    for place in places.of(case.dataset, case.size):
+        state, year = place.split()
+        people = replace(case.dataset, load={**case.dataset.load, "states": [state], "years": [int(year)]}).people()
+        mixed = people.sample(min(len(people), places.samples * case.size.people))
+        for k in range(places.samples):
+            some = mixed[k * case.size.people : (k + 1) * case.size.people]
+            if len(some) == case.size.people or k == 0:
+                found.append((place, some))
+    return found
+
+
+def distances(case: Case, draw: Draw) -> dict[str, Any]:
+    """How far the very samples are apart that are certified and attacked, beside the floor."""
+    found = []
+    for place, some in draw():
+        apart = wasserstein(case.some, some, sample=case.size.people, repeats=2)
+        found.append({"place": place, "distance": apart.estimate, "floor": apart.floor, "at_least": apart.lower})
+    return {"places": found}
+
+
+def gamma_of(dataset: Dataset) -> float:
+    """The gamma of the certificate: the paper's where it prints one."""
+    return PRINTED.get(dataset.name, paper.GAMMA)
+
+
+def judged(case: Case, way: Way, seed: int, draw: Draw, apart: Mapping[str, Any]) -> dict[str, Any]:
+    """One network: its certificate, what is observed elsewhere, and constructed shifts."""
+    network, metric, some = case.network(way, seed).network, case.metric, case.some
+    delta, gamma = case.dataset.delta, gamma_of(case.dataset)
+    found = certify(network, some, metric, delta, gamma, effort=EFFORT, progress=None)
+    curve = found.curve([gamma, *(each["distance"] for each in apart["places"])])
+    others, rows, built = draw(), [], []
+    chosen = {round(k) for k in np.linspace(0, len(others) - 1, min(BUILT, len(others)))}
+    for k, ((place, people), each) in enumerate(zip(others, apart["places"], strict=True)):
+        local = certify_local(network, people, metric, delta, effort=EFFORT, predict=False, progress=None)
+        bound = curve.iloc[k + 1]
+        rows.append(each | {
+            "observed": float(local.lower.mean()), "lfc": float(local.upper.mean()),
+            "upper": float(bound["upper"]), "lower": float(bound["lower"]),
+        })  # fmt: skip
+        if k in chosen:
+            costs = costs_between(np.array(some.x), np.array(people.x), ground_metric("l2", some.x.shape[1]))
+            for shift in constructed(costs, found.local.lower, local.lower, gamma, seed=k):
+                observed = shift.mean(found.local.lower, local.lower)
+                built.append({"place": place, "shift": shift.words, "cost": shift.cost, "gamma": gamma,
+                              "observed": observed, "upper": found.upper})  # fmt: skip
+    return {
+        "gamma": gamma, "upper": found.upper, "lower": found.lower, "here": found.local.mean_lower,
+        "places": rows, "built": built,
+    }  # fmt: skip

@@ -1,0 +1,58 @@
+"""An experiment as a list of steps: each is found in the store or computed, and tables that are absent are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from isonomy.errors import FileError
+from isonomy.reproduce.setting import Setting
+from isonomy.reproduce.store import Store
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to compute about the people of a table, known by its key; ``table`` is what they are called."""
+
+    table: str
+    key: Mapping[str, Any]
+    compute: Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A line for each step, only its key where nothing was computed; and why tables could not be read."""
+
+    lines: list[Line]
+    absent: dict[str, str]
+
+    def words(self) -> list[str]:
+        """A paragraph for each table that could not be read."""
+        return [f"**Not run:** {table}. {why}" for table, why in self.absent.items()]
+
+
+def taken(steps: Sequence[Step], setting: Setting, store: Store) -> Found:
+    """All steps in their order. Where no table at all can be read, the reason is raised."""
+    lines: list[Line] = []
+    absent: dict[str, str] = {}
+    for done, step in enumerate(steps, 1):
+        line = dict(step.key)
+        if step.table not in absent:
+            try:
+                line = store.once(step.key, step.compute)
+            except FileError as error:
+                absent[step.table] = str(error)
+                if absent.keys() >= {each.table for each in steps}:
+                    raise
+        lines.append(line)
+        if setting.progress is not None:
+            setting.progress(done, len(steps))
+    return Found(lines, absent)
+
+
+def known(line: Mapping[str, Any], name: str) -> bool:
+    """Whether this was computed."""
+    return line.get(name) is not None

@@ -1,0 +1,76 @@
+"""The table of the first experiment on Adult, Credit and German, with the paper's table of hyper-parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from isonomy.arithmetic import at_most
+from isonomy.reproduce.measures import averaged, measured, row_of, table
+from isonomy.reproduce.models import RIDGE, UCI, Case, Dataset, Size, Way, cases
+from isonomy.reproduce.page import Result
+from isonomy.reproduce.setting import Setting
+from isonomy.reproduce.store import Store
+from isonomy.reproduce.training import draw, forms
+
+
+def run(setting: Setting, store: Store, *, datasets: Sequence[Dataset] = UCI, size: Size | None = None) -> Result:
+    """Adult, Credit and German."""
+    size = size or Size.of(setting)
+    tried = cases(tuple(datasets), size, setting)
+    data, found = measured(tried, setting, store)
+    means = averaged(data)
+    return Result(
+        name="uci",
+        title="Ways of training on Adult, Credit and German",
+        story=(
+            f"Networks {size.shape} with the paper's hyper-parameters (depth, width, learning "
+            f"rate, epochs, delta, gamma), trained in every way; certificates of up to {size.people:,} test "
+            f"individuals, {setting.seeds} seed{'s' * (setting.seeds > 1)}. **LFC** is the mean local violation that "
+            "is proved, **A-DFC** the largest mean violation of any population within gamma: none exceeds *upper*, "
+            "and an explicit one attains *lower*. The paper uses these tables for its timings and prints no accuracies "
+            "or bounds for them, so nothing stands in brackets; the tables have no states or years, so there is no "
+            "E-DFC.",
+            *_gains(means, tried),
+            *forms(means, tried),
+            "*LFC by the box* is the paper's bound for the same network, the width of an interval that was propagated "
+            "from the box around the similar set. The networks trained in box form are the paper's methods.",
+            f"The metric is the sensitive subspace with ridge {RIDGE:g}, fitted on the training split, the domain "
+            "unbounded. Protected are race and sex in Adult, marital status with sex, age and foreign workers in "
+            "German, sex in Credit (in the paper's columns, where no network sees it: FTU is SGD there); the paper "
+            "protects sex alone. Alpha is 0.5 unless it was chosen on people set aside, which was done for German at a "
+            "larger delta and gamma.",
+            *found.words(),
+        ),
+        tables=tuple((_caption(case), table(means, case, {})) for case in tried),
+        data=data,
+        draw=lambda drawn: draw(drawn, means, tried, {}),
+        size=(7.2, 3.6),
+        alt="Accuracy against the mean violation under every shift within gamma, a panel for each dataset and a mark "
+        "for each way of training; a line leads from what is attained to what is proved.",
+    )
+
+
+def _caption(case: Case) -> str:
+    dataset = case.dataset
+    epochs = case.size.epochs or dataset.epochs
+    return (
+        f"**{dataset.title}** ({dataset.words}), delta {dataset.delta:g}, gamma {dataset.gamma:g}, {epochs} epochs, "
+        f"learning rate {dataset.learning_rate:g}; means of the seeds."
+    )
+
+
+def _gains(means: pd.DataFrame, tried: Sequence[Case]) -> list[str]:
+    """What the strongest method costs and gives, in our form and in the box form."""
+    told = []
+    for case in tried:
+        plain, ours, box = (row_of(means, case, way) for way in (Way("sgd"), Way("u-dif"), Way("u-dif", box=True)))
+        if np.isfinite([plain["a_dfc_upper"], ours["a_dfc_upper"], box["a_dfc_upper"]]).all():
+            told.append(
+                f"{case.dataset.title}: accuracy {ours['accuracy']:.4f} with A-DFC at most "
+                f"{at_most(ours['a_dfc_upper'])}, in box form {box['accuracy']:.4f} with "
+                f"{at_most(box['a_dfc_upper'])}, plain {plain['accuracy']:.4f} with {at_most(plain['a_dfc_upper'])}"
+            )
+    return [f"**U-DIF.** {'; '.join(told)}."] if told else []

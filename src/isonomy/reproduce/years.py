@@ -1,0 +1,50 @@
+"""Real shifts in time: the same state some years earlier. The code is that of :mod:`isonomy.reproduce.states`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from isonomy.reproduce.models import COVERAGE, EMPLOY, INCOME, Dataset, Size, Way
+from isonomy.reproduce.page import Result
+from isonomy.reproduce.setting import Setting
+from isonomy.reproduce.shifted import Places, measured, sized, ways_of
+from isonomy.reproduce.states import draw, story, tables
+from isonomy.reproduce.store import Store
+
+HAWAII = tuple(
+    replace(dataset, load={**dataset.load, "states": ["HI"]}, words="Hawaii 2018")
+    for dataset in (EMPLOY, INCOME, COVERAGE)
+)
+"""The only state whose whole survey of another year is at hand."""
+SAMPLES = 5
+"""Samples of each year: there are few years."""
+
+
+def run(
+    setting: Setting,
+    store: Store,
+    *,
+    datasets: Sequence[Dataset] = (EMPLOY, *HAWAII),
+    size: Size | None = None,
+    ways: Sequence[Way] | None = None,
+) -> Result:
+    """Employ in Massachusetts from 2015 on; all three tables in Hawaii, 2015."""
+    size = size or sized(setting)
+    places = Places(years=True, samples=2 if setting.quick else SAMPLES)
+    found = measured(setting, store, datasets, size, places, ways or ways_of(setting))
+    return Result(
+        name="years",
+        title="Other years: real shifts, and shifts within gamma by construction",
+        story=(
+            *story(found, size, "years", "one year of a state"),
+            "Years at hand are 2015 to 2018 for Employ in Massachusetts and 2015 for Hawaii (the paper: California, "
+            "2015 to 2021), so each year is sampled several times.",
+        ),
+        tables=tables(found),
+        data=found.data(),
+        draw=lambda drawn: draw(drawn, found),
+        size=(9.0, 2.7 * max(1, len(found.datasets))),
+        alt="For each table: distances of other years' samples, hardly above the floor of one population, and for each "
+        "way of training a box plot of the mean violations in other years, below the triangles of our upper bounds.",
+    )

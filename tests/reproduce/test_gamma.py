@@ -1,0 +1,66 @@
+"""Brackets by gamma: no explicit population gets out of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isonomy import SensitiveSubspace, certify, certify_local, load_population
+from isonomy.attacks import Effort
+from isonomy.networks import Network
+from isonomy.reproduce import Setting, Store, gamma, write
+from isonomy.reproduce.models import GERMAN, Size
+
+TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=6)
+LITTLE = Effort(steps=5, restarts=0)
+
+
+def network(width: int) -> Network:
+    """Steep enough that shifts matter."""
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=(8, width)), rng.normal(size=(8, 8)), rng.normal(size=(2, 8))]
+    return Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], head="softmax")
+
+
+def test_more_radii_and_points_only_tighten_and_populations_stay_inside() -> None:
+    people = load_population("german", domain="unbounded")
+    metric = SensitiveSubspace.fit(people.train, ridge=1.0)
+    some, f = people.test[:8], network(people.x.shape[1])
+    found = certify(f, some, metric, 0.05, 0.2, ground=metric, rounds=0, effort=LITTLE, progress=None)
+    dual, points = gamma.refined(found, 12), gamma.searched(found, 0.05, LITTLE)
+    assert dual.bound(0.2).upper <= found.upper
+    assert points.worst(found.question, 0.05, 1.0).value >= found.points.worst(found.question, 0.05, 1.0).value
+    rng = np.random.default_rng(1)
+    for shift in (0.05, 0.1, 0.2):
+        lower, upper = points.worst(found.question, shift, 1.0).value, dual.bound(shift).upper
+        assert lower <= upper
+        for _ in range(5):  # everybody moves somewhere, by shares of the budget
+            moves = rng.normal(size=some.x.shape) * rng.exponential(size=(8, 1))
+            cost = metric.distance(np.zeros_like(moves), moves).mean()
+            moved = some.x + moves * (shift / cost * (1 - 1e-9))
+            reached = certify_local(f, moved, metric, 0.05, domain="unbounded", effort=LITTLE, progress=None).mean_lower
+            assert reached <= upper
+
+
+def test_a_run(tmp_path: Path) -> None:
+    setting, store = Setting(True, tmp_path / "gamma.work", None, 1), Store(tmp_path / "lines.jsonl")
+    result = gamma.run(setting, store, datasets=[GERMAN], size=TINY, senses=gamma.SENSES[:1], radii=6)
+    data = result.data
+    assert len(data) == 2 * len(gamma.GAMMAS)
+    assert (data["lower"] <= data["upper"]).all() and (data["upper"] <= data["box"] + 1e-9).all()
+    for _, group in data.groupby("method"):
+        assert group["upper"].is_monotonic_increasing and group["lower"].is_monotonic_increasing
+    page = write(result, tmp_path, "isonomy reproduce gamma --quick")[-1].read_text(encoding="utf-8")
+    assert "| German | SGD |" in page and "at gamma 0.2." in page
+    nothing = Store(tmp_path / "none.jsonl", only_known=True)
+    write(gamma.run(setting, nothing, datasets=[GERMAN], size=TINY), tmp_path, "")
+
+
+@pytest.mark.slow
+def test_both_senses(tmp_path: Path) -> None:
+    setting, store = Setting(True, tmp_path / "gamma.work", None, 1), Store(tmp_path / "lines.jsonl")
+    data = gamma.run(setting, store, datasets=[GERMAN], size=TINY, radii=6).data
+    assert set(data["sense"]) == {"paper", "default"}
+    assert (data["lower"] <= data["upper"]).all()

@@ -1,0 +1,50 @@
+"""Times and bounds by size; no test says how long anything takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isonomy.reproduce import Setting, Store, scalability, write
+from isonomy.reproduce.models import GERMAN, Way
+from isonomy.reproduce.scalability import Sizes
+
+TINY = Sizes(widths=(8,), depths=(1, 2), deep=8, epochs=1, rows=60, people=4)
+
+
+def run(tmp_path: Path, **options: bool) -> scalability.Result:
+    setting = Setting(True, tmp_path / "scalability.work", None, 1)
+    store = Store(setting.work / "lines.jsonl", **options)
+    return scalability.run(setting, store, datasets=[GERMAN], judged=GERMAN, sizes=TINY)
+
+
+def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalability, "JUDGED", (Way("sgd"), Way("u-dif")))
+    result = run(tmp_path)
+    data = result.data
+    assert len(data[data["what"] == "training time"]) == 3  # methods
+    assert len(data[data["what"] == "certificate"]) == 2 * 2  # 8 and 8x8 times ways
+    assert np.isfinite(data["cpu_seconds"]).all() and (data["cpu_seconds"] > 0).all()
+    bounds = data[data["what"] == "certificate"]
+    assert (bounds["upper"] >= bounds["local"] - 1e-12).all()
+    times, widths, depths = (table for _, table in result.tables)
+    assert list(times["MILP, literature"]) == ["12"]
+    assert list(widths["hidden layers"]) == ["1x8"] and list(depths["hidden layers"]) == ["1x8", "2x8"]
+    assert not any(table.isna().to_numpy().any() for _, table in result.tables)
+    assert [path.suffix for path in write(result, tmp_path, "command")] == [".png", ".csv", ".md"]
+    again = run(tmp_path, only_known=True)
+    assert again.data.equals(data)
+
+
+def test_a_page_of_nothing(tmp_path: Path) -> None:
+    result = run(tmp_path, only_known=True)
+    text = write(result, tmp_path, "command")[-1].read_text(encoding="utf-8")
+    assert text.count("not run") == 3 + 3 * 4
+    assert "nan" not in text.lower().replace("finance", "")
+
+
+@pytest.mark.parametrize("name", ["adult", "credit", "german"])
+def test_the_literature_has_a_time_for_each_width(name: str) -> None:
+    assert len(scalability.paper.MILP_MINUTES[name]) == len(scalability.paper.MILP_WIDTHS) == 4
