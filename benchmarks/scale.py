@@ -1,12 +1,13 @@
 """Audits of large datasets: rows per second, peak memory, and what a second Dask worker brings.
 
     python benchmarks/scale.py [--sizes 10000 100000 1000000] [--tier interval] [--domain unbounded] [--attack]
-                               [--workers-at 100000] [--out docs/results_scale.md]
+                               [--workers-at 100000] [--out docs/results_scale.md] [--quick]
 
 Rows are drawn with replacement from ACS Income (California 2018, the paper's encoding) where the data folder is there
 (``ISONOMY_DATA``), from Adult otherwise, and written as a folder of Parquet files. Every measurement is a process of
 its own, so that its peak memory is its own too; the embedded engine has one thread, and Dask workers have one each. The
-row for 10^8 is extrapolated from the largest size measured, and says so.
+row for 10^8 is extrapolated from the largest size measured, and says so. ``--quick`` takes a few thousand rows, to see
+that everything works; its numbers say little.
 """
 
 from __future__ import annotations
@@ -108,9 +109,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--chunk", type=int, default=16_384)
     parser.add_argument("--workers-at", type=int, default=100_000, help="rows for one and two workers; 0: leave out")
     parser.add_argument("--out", type=Path, help="write the page here as well")
+    parser.add_argument("--quick", action="store_true", help="1,000 and 4,000 rows, one epoch")
     for name in ("--child", "--rows", "--workers"):
         parser.add_argument(name, type=str if name == "--child" else int, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.quick:
+        options.sizes, options.workers_at, options.epochs, options.chunk = [1000, 4000], 4000, 1, 1000
+    return options
 
 
 def main() -> None:

@@ -158,3 +158,17 @@ def test_threads_do_not_disturb_each_other() -> None:
     alone = [ask(x) for x in tables]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ask, tables)) == alone
+
+
+@pytest.mark.parametrize("kind", ["realizable", "relaxed", "unbounded"])
+def test_bounds_and_searches_in_any_order_and_thread(kind: DomainKind) -> None:
+    """Bounds run without gradients, the search needs them: what one keeps must not be in the way of the other."""
+    here = domains()[kind]
+    certifier, x = Certifier(here), population(rows(4, seed=5)).x
+    alone = certifier(np.array(x))
+    searched = certifier(np.array(x), counterparts=True)
+    assert np.array_equal(searched.upper, alone.upper) and (searched.lower <= searched.upper).all()
+    with ThreadPoolExecutor(1) as pool:
+        assert np.array_equal(pool.submit(certifier, np.array(x), counterparts=True).result().lower, searched.lower)
+        assert (pool.submit(certifier.tighten, np.array(x)).result() <= 1).all()
+    assert np.array_equal(certifier(np.array(x), counterparts=True).lower, searched.lower)

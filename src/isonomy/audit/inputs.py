@@ -96,10 +96,14 @@ def read_ground(name: str, metric: Metric | None) -> Ground:
     return load_metric(name)
 
 
+def part_of(plan: Plan, known: bool) -> str:
+    """Which part of the table is audited: ``known`` says whether the table has a test part of its own."""
+    return ("test" if known and not plan.held_out else "all") if plan.split == "auto" else plan.split
+
+
 def _chosen(plan: Plan, people: Population) -> Population:
     """The individuals that are audited: a part of the table, or a sample of it."""
-    known = people.schema.split is not None or is_catalogue(plan.data)
-    part = ("test" if known and not plan.held_out else "all") if plan.split == "auto" else plan.split
+    part = part_of(plan, people.schema.split is not None or is_catalogue(plan.data))
     if part != "all":
         people = people.train if part == "train" else people.test
     if plan.held_out:

@@ -18,6 +18,9 @@ from isonomy.report.findings import Findings
 OWN = frozenset({"report.html", "certificate.json", "evidence", "individuals.parquet", "summary.md", "junit.xml"})
 """What an audit writes."""
 
+LARGE = frozenset({"individuals", "parts", "plan.json"})
+"""What an audit larger than memory writes besides."""
+
 
 def write(findings: Findings, directory: str | Path, *, key: str | Path | None = None) -> Path:
     """Write report, certificate, evidence, individuals and summaries; ``key`` signs the certificate."""
@@ -36,7 +39,7 @@ def write(findings: Findings, directory: str | Path, *, key: str | Path | None =
         (staging / "report.html").write_text(render(findings), encoding="utf-8")
         (staging / "summary.md").write_text(markdown(findings), encoding="utf-8")
         (staging / "junit.xml").write_text(junit(findings), encoding="utf-8")
-        _take_place(staging, target)
+        take_place(staging, target)
     except OSError as error:
         raise FileError(f"'out' cannot be written: {target}: {error.strerror or error}.") from error
     finally:
@@ -54,7 +57,7 @@ def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
     if target.exists() and not target.is_dir():
         raise FileError(f"'out' must be a directory. Got {target}, which is a file.")
     if target.is_dir():
-        strange = sorted(each.name for each in target.iterdir() if each.name not in OWN)
+        strange = sorted(each.name for each in target.iterdir() if each.name not in OWN | LARGE)
         if strange:
             raise FileError(
                 f"'out' must be a new directory or one of an earlier audit. {target} holds {strange[0]!r}, which no "
@@ -66,7 +69,8 @@ def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
     return target
 
 
-def _take_place(staging: Path, target: Path) -> None:
+def take_place(staging: Path, target: Path) -> None:
+    """Give a finished directory its final name; an earlier audit of that name goes away."""
     if not target.exists():
         staging.rename(target)
         return

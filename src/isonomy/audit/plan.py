@@ -33,6 +33,9 @@ from isonomy.population import DomainKind
 PATHS = ("data", "schema", "model", "metric", "ground", "against", "out", "key")
 """Keys that may name files."""
 
+IN_MEMORY = ("confidence", "limit", "against", "separator", "encoding", "decimal", "key")
+"""Keys of audits whose people are all in memory; a stream has no use for them."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -49,6 +52,9 @@ class Plan:
     * ``separator``, ``encoding``, ``decimal``: how a CSV file is written.
     * ``head``, ``output``, ``activation``, ``reads``: what a model file does not say itself.
     * ``out``: the directory to write. ``redact`` keeps people's rows out of it. ``key`` signs the certificate.
+    * ``engine``: for a dataset larger than memory, ``"local"`` streams it through this process and ``"dask"`` spreads
+      it over a cluster, the one at ``scheduler`` or a new one on this machine; ``chunk`` rows are worked on at a time;
+      ``no_search`` leaves ``lower`` at 0 and is several times faster.
     """
 
     name: str = ""
@@ -80,6 +86,10 @@ class Plan:
     out: str | None = None
     redact: bool = False
     key: str | None = None
+    engine: str | None = None
+    scheduler: str | None = None
+    chunk: int | None = None
+    no_search: bool = False
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -90,6 +100,7 @@ class Plan:
                     raise ParameterError(template(item.name, right, value))
         if self.held_out and self.split == "train":
             raise ParameterError("'held_out' says that nothing was fitted on these rows: 'split' cannot be 'train'.")
+        self._check_engine()
 
     @classmethod
     def of(cls, options: Mapping[str, Any], file: str | Path | None = None) -> Plan:
@@ -116,6 +127,22 @@ class Plan:
                 for each in value if isinstance(value, tuple) else (value,):
                     words += [option, shlex.quote(str(each))]
         return " ".join(words)
+
+    def _check_engine(self) -> None:
+        """Options of one kind of audit are refused in the other, before anything is read."""
+        if self.scheduler is not None and self.engine != "dask":
+            raise ParameterError(template("scheduler", "left out unless 'engine' is dask", self.scheduler))
+        if self.engine is None:
+            for name, value in (("chunk", self.chunk), ("no_search", self.no_search or None)):
+                if value is not None:
+                    raise ParameterError(template(name, "left out unless 'engine' is given", value))
+            return
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in IN_MEMORY and value not in (item.default, None):
+                raise ParameterError(
+                    template(item.name, "left out when 'engine' is given (it is for tables in memory)", value)
+                )
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -178,7 +205,7 @@ _TEXTS: tuple[Callable[[Any], bool], str] = (
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("name", "data", "schema", "model", "metric", "ground", "out", "key"), _TEXT),
     **dict.fromkeys(("encoding", "output", "activation"), _TEXT),
-    **dict.fromkeys(("held_out", "redact"), _SWITCH),
+    **dict.fromkeys(("held_out", "redact", "no_search"), _SWITCH),
     **dict.fromkeys(("delta", "gamma", "epsilon"), _SIZE),
     "order": _number(lambda value: value >= 1, "a number from 1 to infinity"),
     "confidence": _SHARE,
@@ -193,4 +220,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "decimal": _choice(".", ","),
     "head": _choice("auto", "softmax", "sigmoid", "regression"),
     "reads": _choice("auto", "raw", "coordinates"),
+    "engine": _choice("local", "dask"),
+    "scheduler": _TEXT,
+    "chunk": _whole(1),
 }

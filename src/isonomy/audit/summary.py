@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 from xml.etree import ElementTree
@@ -10,6 +11,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from isonomy.arithmetic import at_least, at_most
+from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.engines import LargeCertificate
 from isonomy.errors import DataError
 from isonomy.report.findings import Findings
 
@@ -19,8 +22,12 @@ STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 
 def sentence(findings: Findings) -> str:
     """What was proved and what was found, in one sentence."""
-    found = findings.certificate
-    upper, lower, n = at_most(found.upper), at_least(found.lower), f"these {len(findings.people):,} individuals"
+    return sentence_of(findings.certificate, len(findings.people))
+
+
+def sentence_of(found: DistributionalCertificate | LargeCertificate, individuals: int) -> str:
+    """The sentence for a certificate of so many individuals."""
+    upper, lower, n = at_most(found.upper), at_least(found.lower), f"these {individuals:,} individuals"
     if found.gamma == 0:
         text = f"The mean violation over {n} is at most {upper}"
         return f"{text}; counterparts that were found reach {lower}." if found.lower > 0 else f"{text}."
@@ -86,10 +93,6 @@ def document(findings: Findings) -> dict[str, Any]:
 def markdown(findings: Findings) -> str:
     """A page for pull requests and CI logs."""
     facts = document(findings)
-    mark = {"certified": "✅ certified", "violated": "❌ violated", "undecided": "❓ undecided"}
-    lines = [f"# Audit: {findings.title}", "", sentence(findings), ""]
-    if facts["verdict"]:
-        lines += [f"**{mark[facts['verdict']]}** against ε = {facts['epsilon']:g}.", ""]
     rows = [
         ("mean violation within γ, proved", f"≤ {at_most(facts['upper'])}"),
         ("mean violation within γ, found", f"≥ {at_least(facts['lower'])}"),
@@ -105,26 +108,40 @@ def markdown(findings: Findings) -> str:
         rows.append(("the population behind the sample", text))
     if facts["accuracy"] is not None:
         rows.append(("accuracy", f"{facts['accuracy']:.3f} (balanced {facts['balanced_accuracy']:.3f})"))
-    if facts.get("largest_gamma") == "inf":
-        rows.append(("proved within ε for shifts up to", "any"))
-    elif facts.get("largest_gamma") is not None:
-        rows.append(("proved within ε for shifts up to", at_least(facts["largest_gamma"])))
+    if facts.get("largest_gamma") is not None:
+        rows.append(("proved within ε for shifts up to", reach(facts["largest_gamma"])))
     rows += [
         (f"distance to {shift['name']}", f"{shift['estimate']:.4g} (floor {shift['floor']:.4g})")
         for shift in facts["shifts"]
     ]
     rows += [(f"four-fifths rule, {name}", kind) for name, kind in (facts["four_fifths"] or {}).items()]
+    return markdown_of(facts, rows, "Checked again with `isonomy verify certificate.json`, run again with:")
+
+
+def markdown_of(facts: Mapping[str, Any], rows: Sequence[tuple[str, str]], again: str) -> str:
+    """The page: sentence, verdict, a table of these rows, and the command after the words ``again``."""
+    mark = {"certified": "✅ certified", "violated": "❌ violated", "undecided": "❓ undecided"}
+    lines = [f"# Audit: {facts['title']}", "", facts["sentence"], ""]
+    if facts["verdict"]:
+        lines += [f"**{mark[facts['verdict']]}** against ε = {facts['epsilon']:g}.", ""]
     lines += ["| | |", "|---|---|", *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows), ""]
-    lines += ["Checked again with `isonomy verify certificate.json`, run again with:", ""]
-    lines += ["```", findings.command, "```", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, again, "", "```", facts["command"], "```", ""])
+
+
+def reach(largest: float | str | None) -> str:
+    """Up to which shift ε is kept, rounded down; ``"inf"`` stands for every shift."""
+    return "any" if largest in ("inf", math.inf) else at_least(float(largest or 0.0))
 
 
 def junit(findings: Findings) -> str:
-    """One test case for the verdict, one for the decisions: what CI systems show beside other tests."""
-    facts = document(findings)
+    """The verdict as a test case: what CI systems show beside other tests."""
+    return junit_of(document(findings))
+
+
+def junit_of(facts: Mapping[str, Any]) -> str:
+    """The same from the facts of any audit."""
     suite = ElementTree.Element(
-        "testsuite", name=f"isonomy audit: {findings.title}", timestamp=findings.created.removesuffix("+00:00")
+        "testsuite", name=f"isonomy audit: {facts['title']}", timestamp=facts["created"].removesuffix("+00:00")
     )
     limit = "no epsilon" if facts["epsilon"] is None else f"epsilon {facts['epsilon']:g}"
     case = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"mean violation, {limit}")

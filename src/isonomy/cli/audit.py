@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,15 @@ if TYPE_CHECKING:
     from isonomy.audit import Plan, Stages
 
 _RESULT = "Verdict and results"
+_LARGE = "Larger than memory"
 _MANY = 2000  # individuals from which on a remark says how to see the cost
+
+
+class Engine(StrEnum):
+    """Where a dataset larger than memory is worked on."""
+
+    local = "local"
+    dask = "dask"
 
 
 def audit(
@@ -79,6 +88,40 @@ def audit(
     key: Annotated[
         str | None, typer.Option(help="A private key with which to sign the certificate.", rich_help_panel=_RESULT)
     ] = None,
+    engine: Annotated[
+        Engine | None,
+        typer.Option(
+            help="For a dataset larger than memory (a Parquet file, a folder of them, or a CSV file). local: stream it "
+            "through this process; dask: spread it over a cluster (pip install isonomy[dask]).",
+            rich_help_panel=_LARGE,
+            show_default=False,
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="The address of a Dask scheduler, such as tcp://10.0.0.1:8786. Default: a cluster on this machine.",
+            rich_help_panel=_LARGE,
+            show_default=False,
+        ),
+    ] = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option(
+            help="Rows worked on at a time with --engine: memory grows with them. Default: 16384.",
+            rich_help_panel=_LARGE,
+            show_default=False,
+        ),
+    ] = None,
+    no_search: Annotated[
+        bool | None,
+        typer.Option(
+            "--no-search",
+            help="With --engine: prove only, and search for no counterparts; several times faster.",
+            rich_help_panel=_LARGE,
+            show_default=False,
+        ),
+    ] = None,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Say what the audit will cost, and do no more.", rich_help_panel=_RESULT)
     ] = False,
@@ -96,8 +139,13 @@ def audit(
 
     isonomy audit --data people.parquet --schema schema.toml --model model.onnx --gamma 0.1 --out results
 
+    isonomy audit --engine dask --data census/ --schema schema.toml --model model.onnx --out census-audit
+
     Written are report.html, certificate.json with evidence/, individuals.parquet, summary.md and junit.xml. Ctrl-C
     leaves what is finished in OUT.partial, and the same command goes on from there.
+
+    With --engine the table never has to fit into memory. Then parts/ and individuals/ take the place of evidence/ and
+    individuals.parquet, the report has no single people, decisions or groups, and the work folder is OUT.work.
     """
     said = o.given(dict(locals()), "file", "estimate", "json")
     from isonomy.audit import Plan
@@ -105,20 +153,36 @@ def audit(
     plan = Plan.of(said, file)
     if estimate:
         _estimate(plan, json)
+    elif plan.engine is not None:
+        from isonomy.cli.audit_large import run_engine
+
+        raise typer.Exit(run_engine(plan, json))
     else:
         raise typer.Exit(_run(plan, json))
+
+
+def out_of(plan: Plan, schema: str) -> str:
+    """The directory to write; without one, named after the audit or the schema, as every file system takes it."""
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.name or schema).strip(".-")
+    return plan.out or f"audit-{name or 'people'}"
 
 
 def _estimate(plan: Plan, json: bool) -> None:
     from dataclasses import asdict
 
-    from isonomy.audit.cost import estimate
+    from isonomy.audit.cost import Cost, estimate
     from isonomy.audit.inputs import read_inputs
+    from isonomy.audit.large_cost import LargeCost, estimate_large
 
+    cost: Cost | LargeCost
     with bars() as shown:
-        inputs = read_inputs(plan)
-        shown.stage("Timing a sample")
-        cost = estimate(plan, inputs)
+        if plan.engine is not None:
+            shown.stage("Timing the first rows")
+            cost = estimate_large(plan)
+        else:
+            inputs = read_inputs(plan)
+            shown.stage("Timing a sample")
+            cost = estimate(plan, inputs)
     answer(asdict(cost)) if json else print(cost)
 
 
@@ -132,7 +196,7 @@ def _run(plan: Plan, json: bool) -> int:
     try:
         with bars() as shown:
             inputs = read_inputs(plan)
-            target = check_target(plan.out or f"audit-{_file_name(plan.name or inputs.people.schema.name)}", plan.key)
+            target = check_target(out_of(plan, inputs.people.schema.name), plan.key)
             # A redacted audit keeps nothing on the way: stages hold people's rows.
             stages = Stages(None if plan.redact else target.with_name(f"{target.name}.partial"), shown.stage)
             if len(inputs.people) > _MANY:
@@ -164,8 +228,3 @@ def _resume(stages: Stages, plan: Plan) -> str:
         f"Stopped; {kept} finished stage{'s' * (kept != 1)} kept in {stages.directory}. The same command goes on from "
         "there."
     )
-
-
-def _file_name(name: str) -> str:
-    """A name that every file system takes."""
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-") or "people"

@@ -105,6 +105,16 @@ class Job:
         """Where the part of a block is kept."""
         return self.work / "parts" / f"{block.index:08d}.parquet"
 
+    def part(self, block: Block) -> Part:
+        """The finished part of a block, checked."""
+        part = read_part(self.path(block), self.key(block))
+        if part is None:
+            raise FileError(
+                f"The part {self.path(block)} was changed after it was finished: run the same audit again, in a work "
+                "folder of its own."
+            )
+        return part
+
     def compute(self, people: People) -> Part:
         """Profiles and finds of some individuals."""
         n = len(people.x)
@@ -199,10 +209,4 @@ def finish(job: Job, block: Block) -> Receipt:
 def tally(job: Job, task: tuple[Block, Sequence[At]]) -> dict[At, Tally]:
     """What a finished part adds to the sums."""
     block, places = task
-    part = read_part(job.path(block), job.key(block))
-    if part is None:
-        raise FileError(
-            f"The part {job.path(block)} was changed after it was finished: run the same audit again, in a work folder "
-            "of its own."
-        )
-    return tallies(part, job.order, places)
+    return tallies(job.part(block), job.order, places)

@@ -77,6 +77,7 @@ class Source:
     split: SplitName
     copied: bool = False
     excluded: int = 0  # rows that the copy left out
+    files: tuple[tuple[str, str], ...] = ()  # what the caller named: each file and its SHA-256
 
     @classmethod
     def open(
@@ -93,10 +94,13 @@ class Source:
         else:
             raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
         if path.is_dir() or _has_middle(path):
-            return cls(_tables(files), schema, unknown, split)
-        copy = _copy(path, schema, chunk, work, unknown, split)
+            tables, root = _tables(files), path if path.is_dir() else path.parent
+            named = tuple((table.path.relative_to(root).as_posix(), table.sha256) for table in tables)
+            return cls(tables, schema, unknown, split, files=named)
+        copy, digest = _copy(path, schema, chunk, work, unknown, split)
         excluded = int(_opened(copy).metadata.metadata[_EXCLUDED])
-        return cls(_tables([copy]), schema, unknown, split, copied=True, excluded=excluded)
+        tables = _tables([copy])
+        return cls(tables, schema, unknown, split, copied=True, excluded=excluded, files=((path.name, digest),))
 
     @property
     def rows(self) -> int:
@@ -215,26 +219,30 @@ def _side(people: Population, split: SplitName) -> Population | None:
         return None
 
 
-def _copy(file: Path, schema: Schema, chunk: int, work: Path, unknown: Unknown, split: SplitName) -> Path:
-    """The individuals of a file as a Parquet file of fair coordinates, made once."""
+def _copy(file: Path, schema: Schema, chunk: int, work: Path, unknown: Unknown, split: SplitName) -> tuple[Path, str]:
+    """The individuals of a file as a Parquet file of fair coordinates, made once; and the SHA-256 of the file."""
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256")
+    original = digest.hexdigest()
     digest.update(f"{schema.hash()} {chunk} {unknown} {split}".encode())
     target = work / f"people-{digest.hexdigest()[:32]}.parquet"
     if target.exists():
-        return target
+        return target, original
     work.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.partial")
     types = (pa.list_(pa.float64(), schema.width), pa.float64(), pa.int64())
     kind = pa.schema(list(zip(_COPY, types, strict=True)))
     excluded = 0
-    with pq.ParquetWriter(partial, kind, write_page_checksum=True) as writer:
-        for people in stream(file, schema, chunk_rows=chunk, domain="unbounded", unknown=unknown):
-            excluded += people.excluded
-            side = _side(people, split)
-            if side is not None:
-                x = pa.FixedSizeListArray.from_arrays(pa.array(side.x.ravel()), schema.width)
-                writer.write_table(pa.table([x, pa.array(side.weights), pa.array(side.rows)], schema=kind))
-        writer.add_key_value_metadata({_EXCLUDED.decode(): str(excluded)})
-    partial.replace(target)
-    return target
+    try:
+        with pq.ParquetWriter(partial, kind, write_page_checksum=True) as writer:
+            for people in stream(file, schema, chunk_rows=chunk, domain="unbounded", unknown=unknown):
+                excluded += people.excluded
+                side = _side(people, split)
+                if side is not None:
+                    x = pa.FixedSizeListArray.from_arrays(pa.array(side.x.ravel()), schema.width)
+                    writer.write_table(pa.table([x, pa.array(side.weights), pa.array(side.rows)], schema=kind))
+            writer.add_key_value_metadata({_EXCLUDED.decode(): str(excluded)})
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target, original

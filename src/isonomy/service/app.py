@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -89,34 +89,47 @@ class Service:
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind != "application/json":
             raise HTTPException(415, "The body must be application/json.")
+        body: bytes | None = None
         try:
-            body = await asyncio.wait_for(self._body(request), self.settings.timeout)
+            async with asyncio.timeout(self.settings.timeout):
+                body = await self._body(request)
+                answered = await self._answered(body, caller, arrived)
         except TimeoutError:
-            raise HTTPException(408, "The body did not arrive in time.") from None
+            if body is None:
+                raise HTTPException(408, "The body did not arrive in time.") from None
+            raise HTTPException(503, "The answer took too long.", headers={"Retry-After": "1"}) from None
         except ClientDisconnect:
             raise HTTPException(400, "The body broke off.") from None  # nobody is left to hear it
-        if self.waiting >= self.settings.max_waiting:
-            raise HTTPException(503, "Too many requests wait; try again later.", headers={"Retry-After": "1"})
-        self.waiting += 1
-        self.metrics.waiting.set(self.waiting)
-        try:
-            left = self.settings.timeout - (time.monotonic() - arrived)
-            answered = await asyncio.wait_for(self._answered(body, caller, arrived), max(0.001, left))
-        except TimeoutError:
-            raise HTTPException(503, "The answer took too long.", headers={"Retry-After": "1"}) from None
-        finally:
-            self.waiting -= 1
-            self.metrics.waiting.set(self.waiting)
         self.metrics.answered(answered.answers)
         self.watch.add(answered.answers.x, answered.answers.upper)
         request.state.facts = {"request": answered.request, "caller": caller, "people": len(answered.answers)}
         return Response(answered.body, media_type="application/json")
 
     async def _answered(self, body: bytes, caller: str, arrived: float) -> Answered:
+        """Through a thread of the arithmetic and the log's own: the loop is woken once, when all is on disk."""
+        if self.waiting >= self.settings.max_waiting:
+            raise HTTPException(503, "Too many requests wait; try again later.", headers={"Retry-After": "1"})
         loop = asyncio.get_running_loop()
-        answered = await loop.run_in_executor(self.pool, self.answering, body, caller, arrived)
-        await asyncio.wrap_future(answered.logged)  # nothing is acknowledged that is not on disk
-        return answered
+        told: asyncio.Future[Answered] = loop.create_future()
+
+        def work() -> None:
+            try:
+                answered = self.answering(body, caller, arrived)
+            except Exception as error:
+                loop.call_soon_threadsafe(_settle, told, error)
+            else:  # nothing is acknowledged that is not on disk
+                answered.logged.add_done_callback(
+                    lambda logged: loop.call_soon_threadsafe(_settle, told, logged.exception() or answered)
+                )
+
+        self.waiting += 1
+        self.metrics.waiting.set(self.waiting)
+        try:
+            self.pool.submit(work)
+            return await told
+        finally:
+            self.waiting -= 1
+            self.metrics.waiting.set(self.waiting)
 
     async def _body(self, request: Request) -> bytes:
         """The body, given up as soon as it is too large."""
@@ -225,12 +238,29 @@ def _add_routes(app: FastAPI, service: Service) -> None:
         return Response(PAGE, media_type="text/html; charset=utf-8", headers=headers)
 
 
-def _authorised(service: Service) -> Callable[..., str]:
-    """Who asks: the name of a key, or nobody in particular where no key is needed."""
-    if not service.settings.keys:
-        return lambda: ""
+def _settle(told: asyncio.Future[Answered], answer: Answered | BaseException) -> None:
+    """Let whoever waits go on, if anybody still does."""
+    if told.done():
+        return
+    if isinstance(answer, BaseException):
+        told.set_exception(answer)
+    else:
+        told.set_result(answer)
 
-    def authorised(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> str:
+
+def _authorised(service: Service) -> Callable[..., Awaitable[str]]:
+    """Who asks: the name of a key, or nobody in particular where no key is needed.
+
+    Asynchronous, though nothing is waited for: other functions would be sent to another thread and back.
+    """
+
+    async def anybody() -> str:
+        return ""
+
+    if not service.settings.keys:
+        return anybody
+
+    async def authorised(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> str:
         name = None if given is None else who(given.credentials, service.settings.keys)
         if name is None:
             raise HTTPException(401, "A valid API key is needed.", headers={"WWW-Authenticate": "Bearer"})

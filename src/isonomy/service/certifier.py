@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
@@ -55,6 +56,8 @@ class Certifier:
 
     def __init__(self, served: Served) -> None:
         self.served, self.question = served, served.question()
+        # Bounds run without torch's bookkeeping for gradients, and keep tensors that the search could not use.
+        self._searched = served.question().similarity
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.question, "interval", None, float32_run)
         self.tight = Bounds(self.question, "tight", None, float32_run)
@@ -76,6 +79,18 @@ class Certifier:
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
         ends_at = time.monotonic() + seconds
+        with torch.inference_mode():
+            upper, kept, tier = self._bounded(x, ends_at)
+            outputs = self.question.network(x)
+        finds = self._search(x) if counterparts else None
+        return self._answers(x, outputs, upper, kept, tier, finds)
+
+    def tighten(self, x: FloatArray) -> FloatArray:
+        """Bounds of the tight tier, however long they take."""
+        with torch.inference_mode():
+            return self._chunks(self.tight, "tight", x)[0]
+
+    def _bounded(self, x: FloatArray, ends_at: float) -> tuple[FloatArray, BoolArray, NDArray[np.str_]]:
         upper, kept = self._chunks(self.interval, "interval", x)
         tier = np.full(len(x), "interval")
         undecided = np.flatnonzero(upper > self.served.epsilon)
@@ -87,23 +102,19 @@ class Certifier:
             better = bound < upper[some]
             upper[some[better]], tier[some[better]] = bound[better], "tight"
             kept[some] |= keeps
-        finds = self._search(x) if counterparts else None
-        return self._answers(x, upper, kept, tier, finds)
-
-    def tighten(self, x: FloatArray) -> FloatArray:
-        """Bounds of the tight tier, however long they take."""
-        return self._chunks(self.tight, "tight", x)[0]
+        return upper, kept, tier
 
     def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
         size = chunk_rows(self.graph, tier)
+        if len(x) <= size:
+            return bounds.chunk(0, np.array(x))
         parts = [bounds.chunk(start, np.array(x[start : start + size])) for start in range(0, len(x), size)]
         return np.concatenate([upper for upper, _ in parts]), np.concatenate([kept for _, kept in parts])
 
     def _search(self, x: FloatArray) -> Finds:
         size = chunk_rows(self.graph, "tight")
-        similarity = self.question.similarity
         parts = [
-            search(self.graph, self.ends, similarity, np.array(x[start : start + size]), Effort())
+            search(self.graph, self.ends, self._searched, np.array(x[start : start + size]), Effort())
             for start in range(0, len(x), size)
         ]
         fields = ("lower", "counterpart", "flips", "flip_counterpart")
@@ -111,14 +122,19 @@ class Certifier:
 
     def _timed(self, x: FloatArray) -> float:
         began = time.monotonic()
-        self.tight.chunk(0, x)
+        self.tighten(x)
         return time.monotonic() - began
 
     def _answers(
-        self, x: FloatArray, upper: FloatArray, kept: BoolArray, tier: NDArray[np.str_], finds: Finds | None
+        self,
+        x: FloatArray,
+        outputs: FloatArray,
+        upper: FloatArray,
+        kept: BoolArray,
+        tier: NDArray[np.str_],
+        finds: Finds | None,
     ) -> Answers:
         epsilon = self.served.epsilon
-        outputs = self.question.network(x)
         lower = np.zeros(len(x)) if finds is None else finds.lower
         verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
         flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips

@@ -10,8 +10,9 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,9 @@ class AuditLog:
     def __init__(self, address: str, *, waiting: int = 1024, noted: Callable[[float, int], None] | None = None) -> None:
         """``noted`` is told of every commit: its seconds and how many requests it held."""
         self.engine: Engine = open_database(address)
-        self._mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
+        mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
+        self._inserts = {table.name: _insert_text(table, mark) for table in (REQUESTS, PREDICTIONS, EVALUATIONS)}
+        self._kept: Any = None  # SQLite's connection of the thread that writes
         self._queue: queue.Queue[tuple[Any, Future[None]] | None] = queue.Queue(waiting)
         self._noted = noted or (lambda seconds, entries: None)
         self._trouble: str | None = None
@@ -73,6 +76,8 @@ class AuditLog:
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
+        if self._kept is not None:
+            self._kept.close()
         self.engine.dispose()
 
     # -- reading ---------------------------------------------------------------------------------------------
@@ -148,10 +153,14 @@ class AuditLog:
         entries = [item for item, _ in batch if isinstance(item, Entry)]
         looks = [item for item, _ in batch if not isinstance(item, Entry)]
         try:
-            with self.engine.begin() as connection:
-                self._insert(connection, REQUESTS, [entry.request for entry in entries])
-                self._insert(connection, PREDICTIONS, [row for entry in entries for row in entry.predictions])
-                self._insert(connection, EVALUATIONS, looks)
+            with self._transaction() as cursor:
+                for table, rows in (
+                    (REQUESTS, [entry.request for entry in entries]),
+                    (PREDICTIONS, [row for entry in entries for row in entry.predictions]),
+                    (EVALUATIONS, looks),
+                ):
+                    if rows:
+                        cursor.executemany(self._inserts[table.name], rows)
         except Exception as error:  # whatever it is, those who wait are told, and the thread goes on
             outage = isinstance(error, OperationalError | self.engine.dialect.loaded_dbapi.OperationalError)
             if len(batch) > 1 and not outage:
@@ -167,15 +176,28 @@ class AuditLog:
         for _, future in batch:
             future.set_result(None)
 
-    def _insert(self, connection: Connection, table: Table, rows: list[Row]) -> None:
-        if rows:
-            columns = ", ".join(f'"{column.name}"' for column in table.c)
-            marks = ", ".join([self._mark] * len(table.c))
-            cursor = (
-                connection.connection.cursor()
-            )  # the driver's own: a statement of SQLAlchemy costs more than the row
-            cursor.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", rows)
-            cursor.close()
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """A cursor of the driver, whose rows are on disk when the block ends.
+
+        Statements of SQLAlchemy cost more than the rows. The writer of SQLite keeps its connection besides, since
+        nobody closes it at the other end.
+        """
+        if self.engine.dialect.name != "sqlite":
+            with self.engine.begin() as pooled:
+                yield pooled.connection.cursor()
+            return
+        connection = self._kept = self._kept or self.engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            yield cursor
+            connection.commit()
+        except BaseException:
+            self._kept = None
+            connection.rollback()
+            connection.close()  # whatever is wrong with it, the next one may be better
+            raise
 
     def _each_turn(self, name: str) -> int:
         gone = 0
@@ -190,3 +212,8 @@ class AuditLog:
                 gone += connection.execute(delete(REQUESTS).where(before)).rowcount
             if last is None:
                 return gone
+
+
+def _insert_text(table: Table, mark: str) -> str:
+    columns = ", ".join(f'"{column.name}"' for column in table.c)
+    return f"INSERT INTO {table.name} ({columns}) VALUES ({', '.join([mark] * len(table.c))})"

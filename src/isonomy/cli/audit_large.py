@@ -1,0 +1,78 @@
+"""``isonomy audit --engine``: the same command for a dataset larger than memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from isonomy.cli.bars import bars
+from isonomy.cli.talk import answer, console, fail
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from isonomy.audit import Plan
+    from isonomy.audit.large import LargeFindings
+
+
+def run_engine(plan: Plan, json: bool) -> int:
+    """Audit, write, tell; the exit status is the verdict's."""
+    from isonomy.audit.large import open_work, parts_in, read_asked, run_large, work_of
+    from isonomy.audit.large_output import write_large
+    from isonomy.audit.output import check_target
+    from isonomy.audit.summary import STATUS
+    from isonomy.cli.audit import out_of
+
+    asked = read_asked(plan)
+    out = check_target(out_of(plan, asked.schema.name))
+    try:
+        with bars() as shown:
+            before = parts_in(open_work(out))
+            findings = run_large(plan, out, shown.tick, asked=asked, announce=shown.stage)
+            shown.stage("write")
+            facts = write_large(findings, out)
+    except KeyboardInterrupt:
+        return fail(_resume(work_of(out)), code="stopped", status=130, machine=False)
+    found = findings.certificate
+    if json:
+        told: dict[str, Any] = {"parts": len(found.parts), "computed": found.computed, "out": str(out)}
+        answer(facts | told)
+    else:
+        _show(findings, facts)
+        kept = len(found.parts) - found.computed
+        print(f"\n{len(found.parts):,} parts, {kept:,} of them kept from an earlier run." if before else "")
+        names = "report.html, certificate.json, individuals/, summary.md, junit.xml"
+        print(f"Written to {out}: {names}{'' if findings.redacted else ', parts/'}.")
+    return STATUS[facts["verdict"]]
+
+
+def _show(findings: LargeFindings, facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from isonomy.arithmetic import at_least, at_most
+    from isonomy.audit.large_summary import rows
+
+    page = console()
+    page.print(f"{facts['title']}: {facts['individuals']:,} individuals ({facts['split']} rows)", style="bold")
+    page.print()
+    page.print(facts["sentence"], style="bold")
+    if facts["verdict"] is not None:
+        page.print(f"{facts['verdict'].upper()} against ε = {facts['epsilon']:g}.")
+    curve = Table("shift γ", "proved, at most", "found, at least", title="Mean violation of populations within γ")
+    for gamma, upper, lower in findings.curve:
+        curve.add_row(f"{gamma:g}", at_most(upper), at_least(lower))
+    numbers = Table("", "", title="What it rests on", show_header=False)
+    for name, value in rows(findings, facts):
+        numbers.add_row(name, value)
+    for table in (curve, numbers):
+        page.print()
+        page.print(table)
+
+
+def _resume(work: Path) -> str:
+    """What to say after Ctrl-C."""
+    from isonomy.audit.large import parts_in
+
+    count = parts_in(work)
+    if not count:
+        return "Stopped; no part was finished."
+    return f"Stopped; {count} finished part{'s' * (count != 1)} kept in {work}. The same command goes on from there."

@@ -1,0 +1,50 @@
+"""The small dataset of the engines' tests as files, and the words of a command that audits it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import torch
+from tests.engines.people import METRIC, SCHEMA, network, table
+
+from isonomy.audit import Plan
+from isonomy.networks.affine import Affine
+from isonomy.similarity.files import save_metric
+
+FILES, ROWS, CHUNK = 2, 30, 20  # a chunk has rows of one file only: two in each
+
+
+def write_files(folder: Path) -> Path:
+    """``data/`` with several Parquet files, ``schema.toml``, ``metric.toml`` and ``model.pt``."""
+    (folder / "data").mkdir(parents=True)
+    for number in range(FILES):
+        table(ROWS, seed=number).to_parquet(folder / "data" / f"{number}.parquet")
+    (folder / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
+    save_metric(METRIC, folder / "metric.toml")
+    layers = [node.op for node in network().graph.nodes if isinstance(node.op, Affine)]
+    state = {f"{2 * i}.{name}": getattr(layer, name) for i, layer in enumerate(layers) for name in ("weight", "bias")}
+    torch.save(state, folder / "model.pt")
+    return folder
+
+
+def plan(folder: Path, **options: object) -> Plan:
+    """The audit of these files; options replace the usual ones."""
+    usual: dict[str, object] = {
+        "data": str(folder / "data"), "schema": str(folder / "schema.toml"), "model": str(folder / "model.pt"),
+        "metric": str(folder / "metric.toml"), "activation": "relu", "head": "softmax", "delta": 0.1, "gamma": 0.05,
+        "epsilon": 0.4, "tier": "interval", "domain": "unbounded", "split": "all", "engine": "local", "chunk": CHUNK,
+        "no_search": True, "out": str(folder / "out"),
+    }  # fmt: skip
+    return Plan(**(usual | options))  # type: ignore[arg-type]
+
+
+def words(asked: Plan) -> list[str]:
+    """The command line of a plan."""
+    return [*shlex.split(asked.command())[1:], "--out", str(asked.out)]
+
+
+def same(text: str) -> str:
+    """A certificate without the name of the engine and the time, which is all in which two may differ."""
+    return re.sub(r"--engine \w+|\s--scheduler \S+|\"created\": \S+", "", text)

@@ -1,0 +1,154 @@
+"""``isonomy audit --engine``: a real cluster of two worker processes, one process, and one that is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.audit.large import plan, same, words, write_files
+
+from isonomy.engines import runners
+
+from .conftest import Run
+
+Answered = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("engine"))
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> Path:
+    """The audit by one process, never disturbed."""
+    from isonomy.cli import main
+
+    asked = plan(folder, out=str(folder / "alone"), chunk=5)
+    assert main(words(asked)) == 0
+    return folder / "alone"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    if importlib.util.find_spec("distributed") is None:
+        pytest.skip("Dask distributed is not installed: pip install 'isonomy[dask]'")
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as workers:
+        yield workers
+
+
+def contents(out: Path) -> dict[str, Any]:
+    """All files of an audit but for the names of engine and time, and what is told of both."""
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    bare = {name: (out / name).read_bytes() for name in names if name.endswith(".parquet") or name == "plan.json"}
+    return {**bare, "certificate.json": same((out / "certificate.json").read_text())}
+
+
+def first_part(work: Path) -> None:
+    """Wait until a part is finished."""
+    for _ in range(6000):
+        if any(work.glob("parts/*.parquet")):
+            return
+        time.sleep(0.01)
+
+
+def test_two_workers_give_the_same_audit_though_one_is_killed(
+    answered: Answered, cluster: Any, folder: Path, alone: Path, tmp_path: Path
+) -> None:
+    from distributed import Client
+
+    with Client(cluster) as client:
+        doomed = min(client.run(os.getpid).values())
+    out = tmp_path / "spread"
+
+    def kill() -> None:
+        first_part(tmp_path / "spread.work")
+        os.kill(doomed, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    asked = plan(folder, out=str(out), chunk=5, engine="dask", scheduler=cluster.scheduler_address)
+    status, facts = answered(*words(asked))
+    killer.join()
+    assert status == 0 and facts["parts"] == 12 and facts["out"] == str(out)
+    with pytest.raises(ProcessLookupError):
+        os.kill(doomed, 0)
+    assert contents(out) == contents(alone) and not (tmp_path / "spread.work").exists()
+
+
+def test_killed_and_started_again(answered: Answered, folder: Path, alone: Path, tmp_path: Path) -> None:
+    out, work = tmp_path / "out", tmp_path / "out.work"
+    command = words(plan(folder, out=str(out), chunk=5))
+    with subprocess.Popen([sys.executable, "-m", "isonomy.cli", *command]) as run:
+        first_part(work)
+        run.kill()
+    assert run.returncode == -signal.SIGKILL and not out.exists()
+    kept = len(list(work.glob("parts/*.parquet")))
+    status, facts = answered(*command)
+    assert status == 0 and 0 < kept < 12 and facts["computed"] == 12 - kept
+    assert contents(out) == contents(alone)
+
+
+def test_what_stands_on_the_terminal_and_the_status(run: Run, folder: Path, tmp_path: Path) -> None:
+    """The parts of an earlier audit answer other epsilons at once."""
+    for epsilon, status, word in ((0.4, 0, "CERTIFIED"), (0.001, 3, "UNDECIDED")):
+        found, text, _ = run(*words(plan(folder, out=str(tmp_path / "out"), epsilon=epsilon)))
+        assert found == status and word in text and "individuals/" in text
+        assert "No population within 0.05 of these 60 individuals" in text
+    assert "4 parts, 4 of them kept from an earlier run." in text
+    status, _, err = run("verify", tmp_path / "out")
+    assert status == 2 and "another format" in err
+
+
+def test_ctrl_c_says_how_to_go_on(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from isonomy.engines import dataset
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dataset, "_known", stopped)  # all parts are there, the sums are not
+    asked = words(plan(folder, out=str(tmp_path / "out")))
+    status, _, err = run(*asked)
+    assert status == 130 and f"4 finished parts kept in {tmp_path / 'out.work'}" in err
+    assert "The same command goes on from there." in err and not (tmp_path / "out").exists()
+
+
+def test_one_sentence_and_status_2(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for options, says in (
+        ({"data": str(tmp_path / "nowhere")}, "there is no such file or folder"),
+        ({"data": str(folder / "model.pt")}, "model.pt"),
+        ({"unknown": "exclude", "tier": "tight", "chunk": 10**9}, "'chunk' must be a whole number from 1 to"),
+    ):
+        status, out, err = run(*words(plan(folder, **{"out": str(tmp_path / "out"), **options})))
+        assert status == 2 and says in err and err.count("\n") == 1 and not out
+    monkeypatch.setattr(runners, "import_module", _missing)
+    status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"), engine="dask")), "--json")
+    assert status == 2 and "pip install 'isonomy[dask]'" in json.loads(out)["error"]["message"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_audit_file_names_the_engine(answered: Answered, folder: Path, tmp_path: Path) -> None:
+    lines = [
+        f"{key} = {json.dumps(value)}"
+        for key, value in vars(plan(folder, data="data", schema="schema.toml", model="model.pt", out="toml")).items()
+        if value not in (None, "", ()) and key not in ("metric", "confidence")
+    ]
+    (folder / "audit.toml").write_text("\n".join([*lines, 'metric = "metric.toml"']), encoding="utf-8")
+    status, facts = answered("audit", folder / "audit.toml")
+    assert status == 0 and facts["computed"] == 4 and facts["individuals"] == 60
+
+
+def _missing(name: str) -> Any:
+    raise ImportError(name)
