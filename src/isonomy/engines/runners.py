@@ -6,9 +6,11 @@ for bit on the same kind of processor.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
@@ -17,6 +19,8 @@ from isonomy.parallel import in_parallel
 
 PATIENCE = 30.0
 """Seconds in which a scheduler must answer."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc
 
 EngineName = Literal["embedded", "dask"]
 
@@ -94,9 +98,25 @@ def _same(shared: Shared) -> Shared:
 
 def _alone(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
     """One chunk with one thread."""
+    _keep_memory()
     with _one_thread():
         (result,) = in_parallel(lambda some: work(shared, some), [item])
     return result
+
+
+@cache
+def _keep_memory() -> None:
+    """Let the C library keep the memory of large matrices for the next ones.
+
+    Dask tells its workers to give all memory back at once (MALLOC_TRIM_THRESHOLD_), so that every matrix would pay for
+    its pages anew: several times the arithmetic on it.
+    """
+    try:
+        allocator = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return  # another C library, with other habits
+    allocator(_MMAP_THRESHOLD, 2**25)
+    allocator(_TRIM_THRESHOLD, 2**28)
 
 
 def _client(scheduler: str | None, stack: ExitStack) -> Any:
