@@ -64,8 +64,10 @@ def test_a_run(tmp_path: Path) -> None:
     result = orthotope.run(setting, store, datasets=[GERMAN], size=TINY)
     found = result.data[result.data["paper"].notna()]
     assert len(found) == 4
-    order = found[["lower", "tight", "interval", "box", "paper"]].to_numpy(dtype=float)
+    order = found[["lower", "tight", "interval", "box_change", "paper"]].to_numpy(dtype=float)
     assert (np.diff(order, axis=1) >= -1e-9).all()
     page = write(result, tmp_path, "isonomy reproduce orthotope --quick")[-1].read_text(encoding="utf-8")
     assert "| German | U-DIF | 0.05 |" in page and "58 coordinates" in page
-    write(orthotope.run(setting, Store(tmp_path / "none", only_known=True), datasets=[GERMAN], size=TINY), tmp_path, "")
+    nothing = orthotope.run(setting, Store(tmp_path / "none", only_known=True), datasets=[GERMAN], size=TINY)
+    page = write(nothing, tmp_path, "")[-1].read_text(encoding="utf-8")
+    assert "| German | SGD | 0.05 | not run | not run | not run | not run | not run |" in page

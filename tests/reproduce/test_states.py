@@ -14,8 +14,8 @@ from tests.datasets.data_folder import FOLDER, needs_data
 from isonomy import FairClassifier, SensitiveSubspace, certify, certify_local, load_population
 from isonomy.attacks import Effort
 from isonomy.reproduce import Setting, Store, states, write, years
-from isonomy.reproduce.models import EMPLOY, INCOME, Size, Way
-from isonomy.reproduce.shifted import PRINTED, Places
+from isonomy.reproduce.models import EMPLOY, INCOME, Case, Size, Way
+from isonomy.reproduce.shifted import PRINTED, Places, samples
 from isonomy.reproduce.shifts import Shift, constructed, costs_between
 from isonomy.similarity.ground import ground_metric
 
@@ -103,6 +103,19 @@ def test_a_run_on_the_survey(
     assert "within gamma by construction" in page
     again = Store(tmp_path / "lines.jsonl", only_known=True)
     assert len(module.run(setting, again, datasets=[dataset], size=TINY, ways=(Way("sgd"),)).data) == len(result.data)
+
+
+@needs_data
+def test_samples_are_dealt_out_at_random_and_nobody_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISONOMY_DATA", str(FOLDER))
+    case = Case(years.HAWAII[1], Size(people=500, others=1), Path())
+    found = samples(case, Places(years=True, samples=5))
+    whole = load_population("acs-income", encoding="paper", states=["HI"], years=[2015], domain="unbounded")
+    assert [place for place, _ in found] == ["HI 2015"] * 5
+    rows = [index for _, some in found for index in some.frame.index]
+    assert len(set(rows)) == len(rows) == 2500
+    for _, some in found:  # each of them comes from all over the table
+        assert abs(whole.frame.index.get_indexer(some.frame.index).mean() / len(whole) - 0.5) < 0.06
 
 
 @needs_data

@@ -35,3 +35,11 @@ def test_without_any_table_the_reason_is_raised(tmp_path: Path) -> None:
     steps = [Step("one", {"a": 1}, absent), Step("other", {"a": 2}, absent)]
     with pytest.raises(FileError, match="not on this machine"):
         taken(steps, setting, Store(tmp_path / "lines.jsonl"))
+
+
+def test_what_is_left_is_told_of(tmp_path: Path) -> None:
+    setting, file = Setting(True, tmp_path, None, 1), tmp_path / "lines.jsonl"
+    first = Step("there", {"a": 1}, lambda: {"b": 2})
+    assert taken([first], setting, Store(file)).words() == []
+    found = taken([first, Step("there", {"a": 3}, dict)], setting, Store(file, only_known=True))
+    assert found.words() == ["**Not yet run:** 1 of 2 parts; the same command goes on with them."]

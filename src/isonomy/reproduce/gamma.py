@@ -258,8 +258,9 @@ def draw(drawn: Figure, mean: pd.DataFrame, datasets: Sequence[Dataset], sense: 
     panels[-1].set(xlabel="gamma", ylabel="upper divided by lower", title="Ratio")
     if len(some):
         panels[-1].set_ylim(bottom=1.0)
-    for axes, place in ((panels[0], "outside lower left"), (panels[-1], "outside lower right")):
-        drawn.legend(*axes.get_legend_handles_labels(), loc=place, ncols=3)
+    for axes, place in ((panels[0], "left"), (panels[-1], "right")):
+        handles, labels = axes.get_legend_handles_labels()
+        drawn.legend(handles, labels, loc=f"outside lower {place}", ncols=3)  # type: ignore[call-overload]
 
 
 def _bracket(axes: Axes, lines: Mapping[str, pd.DataFrame], title: str) -> None:

@@ -130,7 +130,7 @@ GERMAN = _small(
     "german", load={}, words="loan applicants", sex="personal_status",
     alphas={Way("f-ibp"): 2.0, Way("u-dif"): 2.0, Way("f-ibp", box=True): 0.5},
 )  # fmt: skip
-UCI = (ADULT, CREDIT, GERMAN)
+UCI = (GERMAN, CREDIT, ADULT)  # the smallest first
 
 
 @dataclass(frozen=True)

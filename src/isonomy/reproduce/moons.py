@@ -62,7 +62,8 @@ def run(setting: Setting, store: Store, *, scale: Scale | None = None) -> Result
         Step("moons", {"what": "notions", "method": method, "seed": 0, **vars(scale)}, partial(notions, method, scale))
         for method in METHODS
     ]
-    lines = [line for line in taken(steps, setting, store).lines if known(line, "map")]
+    found = taken(steps, setting, store)
+    lines = [line for line in found.lines if known(line, "map")]
     data = pd.DataFrame(
         [
             {"method": line["method"], "accuracy": line["accuracy"], "notion": notion, **line[notion]}
@@ -86,6 +87,7 @@ def run(setting: Setting, store: Store, *, scale: Scale | None = None) -> Result
             "network; the paper's figure is an illustration. The global one is found by branch and bound in two "
             "dimensions, where it is feasible. **What is not.** It is two dimensions: nothing here says how fast the "
             "global search becomes hopeless in more.",
+            *found.words(),
         ),
         tables=(("Mean violation (local, distributional) and largest violation (global).", table(lines)),),
         data=data,

@@ -39,11 +39,12 @@ DELTAS = (0.01, 0.02, 0.05, 0.1)
 WAYS = (Way("sgd"), Way("u-dif"))
 BOUNDS = {
     "paper": "box, whole width (the paper)",
-    "box": "box, change from the individual",
+    "box_change": "box, change from the individual",
     "interval": "support function, then intervals",
     "tight": "support function, then linear bounds",
     "lower": "attained",
 }
+COLUMNS = ("dataset", "method", "alpha", "seed", "judged_at", "people", *BOUNDS, "width", "filled")
 
 
 def run(
@@ -63,8 +64,7 @@ def run(
     found = taken(steps, setting, store)
     fills = pd.DataFrame(volumes(DIMENSIONS, MATRICES))
     data = pd.DataFrame(found.lines)
-    for name in (*BOUNDS, "filled", "width"):
-        data[name] = data.get(name, np.nan)
+    data = data.reindex(columns=list(COLUMNS))
     return Result(
         name="orthotope",
         title="The ellipsoid of similar people and its box",
@@ -87,7 +87,7 @@ def run(
         ),
         tables=(("Mean local upper bounds, means of the seeds.", table(data)),),
         data=pd.concat(
-            [fills.assign(what="share of the box"), data.drop(columns=["load", "hidden"], errors="ignore")],
+            [fills.assign(what="share of the box"), data.assign(what="bounds").reindex(columns=["what", *COLUMNS])],
             ignore_index=True,
         ),
         draw=lambda drawn: draw(drawn, fills, data, tried[0].dataset),
@@ -107,7 +107,7 @@ def bounds(case: Case, way: Way, seed: int, delta: float) -> dict[str, Any]:
     inside = judged(network, some, metric, delta, tier="tight", attack=True)
     return {
         "paper": judged(network, some, metric, delta, tier="paper").mean_upper,
-        "box": judged(network, some, box_metric(metric), delta, tier="interval").mean_upper,
+        "box_change": judged(network, some, box_metric(metric), delta, tier="interval").mean_upper,
         "interval": judged(network, some, metric, delta, tier="interval").mean_upper,
         "tight": inside.mean_upper,
         "lower": inside.mean_lower,

@@ -74,19 +74,20 @@ def run(
         story=(
             f"**Training.** One hidden layer of {sizes.widths[0]} to {sizes.widths[-1]} neurons, {sizes.epochs} "
             f"epoch{'s' * (sizes.epochs > 1)} (German, which is small: {sizes.epochs * LONGER['german']}) with the "
-            "paper's learning rate, delta and gamma: minutes of one processor core. Beside them stand the minutes that training by mixed-integer programming took for the "
-            "same widths on several GPUs (Benussi et al. 2022), which the paper plots as well. "
+            "paper's learning rate, delta and gamma: minutes of one processor core. Beside them stand the minutes that "
+            "training by mixed-integer programming took for the same widths on several GPUs (Benussi et al. 2022), "
+            "which the paper plots as well. "
             f"{_fifty(trained)}",
             f"**Certificates.** {judged.title}: upper bounds for every population within gamma of {sizes.people} test "
             "individuals, and the seconds of one core that they take (without the search for a worst population), by "
             f"width, and by depth with {sizes.deep} neurons in each layer.",
             *_growth(bounds, sizes),
-            "**What is better, and why.** The paper's bounds grow with width because every layer forgets how its "
-            "neurons depend on each other; here the first layer is exact, so one hidden layer loses little at any "
-            "width, and what the bounds train away does not grow either.",
-            "**What is not.** With depth the bounds of a plainly trained network still grow faster than the network "
-            "does, and the time grows with the square of the width. The mixed-integer program proves a statement about "
-            "the whole domain, which takes more than a bound around the people at hand.",
+            "**What is better, and why.** The paper's bounds grow with width because a box around the similar set and "
+            "intervals forget how neurons depend on each other. Here the first layer is exact, so that in a network of "
+            "one hidden layer only the kinks of its neurons are relaxed, and training keeps few of them near a person.",
+            "**What is not.** Bounds still grow with the size of a network, and upper bounds alone do not say how much "
+            "of that is the network's own doing. The mixed-integer program proves a statement about the whole domain, "
+            "which is more than a bound for populations near the people at hand.",
             *found.words(),
         ),
         tables=(

@@ -123,7 +123,7 @@ def measured(
         [case.dataset for case in tried if _title(case) in there],
         there,
         [line for line in second.lines if known(line, "places")],
-        first.words(),
+        [*first.words(), *second.words()],
     )
 
 
@@ -140,15 +140,14 @@ def _key(case: Case, places: Places) -> dict[str, Any]:
 
 def samples(case: Case, places: Places) -> list[tuple[str, Population]]:
     """Disjoint samples of people of the other places, by name; fewer where a place has too few people."""
-    found = []
+    found: list[tuple[str, Population]] = []
     for place in places.of(case.dataset, case.size):
         state, year = place.split()
         people = replace(case.dataset, load={**case.dataset.load, "states": [state], "years": [int(year)]}).people()
-        mixed = people.sample(min(len(people), places.samples * case.size.people))
-        for k in range(places.samples):
-            some = mixed[k * case.size.people : (k + 1) * case.size.people]
-            if len(some) == case.size.people or k == 0:
-                found.append((place, some))
+        count = min(places.samples, max(1, len(people) // case.size.people))
+        # Tables are ordered (whole households, institutions first), so people are shuffled before they are dealt out.
+        order = np.random.default_rng(0).permutation(len(people))[: count * case.size.people]
+        found += [(place, people[np.sort(some)]) for some in np.array_split(order, count)]
     return found
 
 

@@ -24,25 +24,32 @@ class Step:
 
 @dataclass(frozen=True)
 class Found:
-    """A line for each step, only its key where nothing was computed; and why tables could not be read."""
+    """A line for each step, only its key where nothing was computed; why tables could not be read; and how many steps
+    of the others are still to be taken."""
 
     lines: list[Line]
     absent: dict[str, str]
+    left: int = 0
 
     def words(self) -> list[str]:
-        """A paragraph for each table that could not be read."""
-        return [f"**Not run:** {table}. {why}" for table, why in self.absent.items()]
+        """A paragraph for each table that could not be read, and one for what is left."""
+        told = [f"**Not run:** {table}. {why}" for table, why in self.absent.items()]
+        if self.left:
+            told.append(f"**Not yet run:** {self.left} of {len(self.lines)} parts; the same command goes on with them.")
+        return told
 
 
 def taken(steps: Sequence[Step], setting: Setting, store: Store) -> Found:
     """All steps in their order. Where no table at all can be read, the reason is raised."""
     lines: list[Line] = []
     absent: dict[str, str] = {}
+    left = 0
     for done, step in enumerate(steps, 1):
         line = dict(step.key)
         if step.table not in absent:
             try:
                 line = store.once(step.key, step.compute)
+                left += line == dict(step.key)
             except FileError as error:
                 absent[step.table] = str(error)
                 if absent.keys() >= {each.table for each in steps}:
@@ -50,7 +57,7 @@ def taken(steps: Sequence[Step], setting: Setting, store: Store) -> Found:
         lines.append(line)
         if setting.progress is not None:
             setting.progress(done, len(steps))
-    return Found(lines, absent)
+    return Found(lines, absent, left)
 
 
 def known(line: Mapping[str, Any], name: str) -> bool:
