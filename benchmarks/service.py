@@ -194,6 +194,9 @@ def main() -> None:
         try:
             wait(options.port, process)
             pieces = regions(served(options.metric, options.domain))
+            say("# The service under load")
+            say()
+            say(f"Written by `python benchmarks/service.py --metric {options.metric} --domain {options.domain}`:")
             say(
                 f"{options.metric}, {options.domain} domain, {people().schema.name} ({pieces:.1f} regions for each "
                 "individual), 2 x 256, interval tier, SQLite with synchronous=FULL, each load held for "

@@ -12,7 +12,7 @@ import pytest
 import isonomy
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("results/*.md")])
 
 
 def anchors(path: Path) -> set[str]:
@@ -22,13 +22,15 @@ def anchors(path: Path) -> set[str]:
 
 
 def test_every_page_is_in_the_contents() -> None:
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", index, re.DOTALL | re.MULTILINE)
-    listed = [path.stem for tree in trees for line in tree.split("\n\n")[1].split() for path in DOCS.glob(f"{line}.md")]
-    assert sorted(listed) == sorted(path.stem for path in PAGES if path.stem != "index")
+    listed = []
+    for index in (DOCS / "index.md", DOCS / "results" / "index.md"):
+        trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", index.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+        lines = [line for tree in trees for line in tree.split("\n\n")[1].split()]
+        listed += [path for line in lines for path in index.parent.glob(f"{line}.md")]
+    assert sorted(listed) == [page for page in PAGES if page != DOCS / "index.md"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", text):
