@@ -104,6 +104,15 @@ class Moving:
         return bool(len(root)) and bool(np.isfinite(axis_reach(root, order, 1.0)[1]).all())
 
     @cached_property
+    def together(self) -> bool:
+        """May neurons be judged all together? Then every smaller radius costs about a backward pass of its own.
+
+        Neuron by neuron it costs no more than a support function. A guide to good radii, nothing more.
+        """
+        root, _ = self.question.metric.gauge()
+        return bool(len(root) >= root.shape[1])
+
+    @cached_property
     def first_flip(self) -> float:
         """About the smallest ground cost of changing a category; a guide to good radii, nothing more."""
         domain = self.question.domain

@@ -158,7 +158,9 @@ class _Known:
 
     def radii(self, rung: float) -> list[float]:
         """Where a pass is read."""
-        return subradii(rung, self.gamma) if self.tight else [rung]  # a forward pass says nothing of smaller radii
+        if not self.tight:
+            return [rung]  # a forward pass says nothing of smaller radii
+        return subradii(rung, self.gamma, fine=not self.moving.together)
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
         """Take note of bounds, the smaller of old and new."""
@@ -221,13 +223,16 @@ class _Known:
         return found
 
 
-def subradii(rung: float, gamma: float) -> list[float]:
+def subradii(rung: float, gamma: float, *, fine: bool) -> list[float]:
     """The radii of the grid that a pass at a rung is read at: fine ones below it, coarser ones further down.
 
-    Always the same numbers for the same γ, so that passes meet on them.
+    Always the same numbers for the same γ, so that passes meet on them. More of them where they cost next to nothing.
     """
     last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
-    steps = [*range(last - FINE, last + 1), last - 2 * FINE, last - 3 * FINE]
+    if fine:
+        steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
+    else:
+        steps = [*range(last - FINE, last + 1), last - 2 * FINE, last - 3 * FINE]
     return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
 
 
