@@ -113,8 +113,9 @@ def chord_slopes(
     if activation.kind != "relu":
         return slopes(activation, point + low - room, point + high + room)
     # From p > 0 the longest way down is the flattest chord, from p < 0 the longest way up is the steepest one.
-    flat = ((point - room) / (2 * room - low)).clamp(0.0, 1.0) * (1 - 8 * UNIT)
-    steep = (1 + (point + room) / (high + 2 * room) + 8 * UNIT).clamp(0.0, 1.0)
+    # Over a range without an end both are not a number, and rule nothing out.
+    flat = ((point - room) / (2 * room - low)).nan_to_num(0.0).clamp(0.0, 1.0) * (1 - 8 * UNIT)
+    steep = (1 + (point + room) / (high + 2 * room) + 8 * UNIT).nan_to_num(1.0).clamp(0.0, 1.0)
     return torch.where(point + low >= room, 1.0, flat), torch.where(point + high <= -room, 0.0, steep)
 
 
@@ -122,11 +123,12 @@ def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, T
     """The smallest and largest slope of any chord of the activation within ``[low, high]``.
 
     **Soundness.** Chords have slopes between the smallest and the largest derivative. Activations of straight pieces:
-    exact. Smooth ones: the derivative at the ends of ``GRID`` cells (and at a kink), widened by how much it can change
-    over one cell.
+    exact, and ends that are not a number rule nothing out. Smooth ones: the derivative at the ends of ``GRID`` cells
+    (and at a kink), widened by how much it can change over one cell.
     """
     if activation.kind == "relu":
-        return ((low >= 0) & (high > 0)).to(low.dtype), (high > 0).to(low.dtype)
+        alive = ~(high <= 0)
+        return ((low >= 0) & alive).to(low.dtype), alive.to(low.dtype)
     zero, one = torch.zeros_like(low), torch.ones_like(low)
     if activation.kind in ("leaky_relu", "prelu"):
         slope = low.new_tensor(activation.parameters).expand(low.shape)
@@ -134,9 +136,9 @@ def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, T
         return torch.minimum(left, right), torch.maximum(left, right)
     if activation.kind == "clip":
         bottom, top = activation.parameters
-        outside = (low < bottom) | (high > top)
-        inside = (high > bottom) & (low < top)
-        return torch.where(outside, zero, one), torch.where(inside, one, zero)
+        inside = ~(high <= bottom) & ~(low >= top)
+        within = inside & (low >= bottom) & (high <= top)
+        return torch.where(within, one, zero), torch.where(inside, one, zero)
     share = torch.linspace(0, 1, GRID + 1, dtype=torch.float64).reshape(-1, *[1] * low.ndim)
     derivative = _derivative(activation, low + share * (high - low))
     least, most = derivative.amin(0), derivative.amax(0)
