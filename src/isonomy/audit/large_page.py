@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
-
-import jinja2
-from markupsafe import Markup
 
 from isonomy.audit.large import LargeFindings
 from isonomy.audit.large_summary import AGAIN, rows
 from isonomy.report import figures
 from isonomy.report.numbers import Numbers, parameter
+from isonomy.report.page import fill
 from isonomy.report.shifted import Place
 from isonomy.report.words import MARKS
 
@@ -25,8 +20,6 @@ FILES = 50
 
 def render_large(findings: LargeFindings, facts: Mapping[str, Any]) -> str:
     """One HTML file that loads nothing from anywhere, in the style of the other report."""
-    style = Markup(_text("isonomy.report", "style.css"))
-    allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     found = findings.certificate
     numbers = Numbers.of(found.lower, found.upper, found.epsilon, findings.asked.network.head != "regression")
     places = [Place(gamma, lower, upper) for gamma, upper, lower in findings.curve]
@@ -35,26 +28,25 @@ def render_large(findings: LargeFindings, facts: Mapping[str, Any]) -> str:
     hashes = [*facts["sources"].items(), *((f"{name}, canonical form", text) for name, text in facts["hashes"].items())]
     own = len(facts["hashes"]) + len(findings.asked.sources)
     shown = hashes if len(hashes) <= FILES + own else [*hashes[:FILES], *hashes[-own:]]
-    template = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).from_string(_text("isonomy.audit", "large.html"))
-    return template.render(
-        policy=f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'",
-        style=style,
-        facts=facts,
-        kind=kind,
-        mark=MARKS[kind],
-        rows=rows(findings, facts),
-        assumptions=_assumptions(findings, facts),
-        not_proved=NOT_PROVED,
-        places=places,
-        curve=figures.curve(places, [], found.gamma, found.epsilon, numbers) if drawn else None,
-        numbers=numbers,
-        parameter=parameter,
-        hashes=shown,
-        more=len(hashes) - len(shown),
-        again="A redacted audit keeps no parts: the command computes everything anew." if facts["redacted"] else AGAIN,
-    )
+    context = {
+        "title": facts["title"],
+        "facts": facts,
+        "kind": kind,
+        "mark": MARKS[kind],
+        "rows": rows(findings, facts),
+        "assumptions": _assumptions(findings, facts),
+        "not_proved": NOT_PROVED,
+        "places": places,
+        "curve": figures.curve(places, [], found.gamma, found.epsilon, numbers) if drawn else None,
+        "numbers": numbers,
+        "parameter": parameter,
+        "hashes": shown,
+        "more": len(hashes) - len(shown),
+        "again": "A redacted audit keeps no parts: the command computes everything anew."
+        if findings.redacted
+        else AGAIN,
+    }
+    return fill("large.html", context)
 
 
 NOT_PROVED = [
@@ -89,7 +81,3 @@ def _assumptions(findings: LargeFindings, facts: Mapping[str, Any]) -> list[tupl
         ("Method", f"Bounds of the tier “{facts['tier']}” for each chunk of rows, and duality over all nearby "
          "populations at once."),
     ]  # fmt: skip
-
-
-def _text(package: str, name: str) -> str:
-    return resources.files(package).joinpath("templates", name).read_text(encoding="utf-8")

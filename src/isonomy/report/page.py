@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata, resources
 from typing import Any
@@ -31,19 +32,17 @@ def render(findings: Findings) -> str:
     With ``findings.redacted`` nobody's row is on it: no pairs, no row numbers, no extremes, and no group of fewer than
     five people.
     """
-    style, script = (Markup(_text(name)) for name in ("style.css", "script.js"))
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            _context(findings),
-            style=style,
-            script=script,
-            # The page itself forbids everything but its own style and script, whatever its text should contain.
-            policy=f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}; base-uri 'none'; "
-            "form-action 'none'",
-        )
-    )
+    return fill("page.html", _context(findings), script="script.js")
+
+
+def fill(name: str, context: Mapping[str, Any], *, script: str | None = None) -> str:
+    """One of the pages with its style, and a script, inside."""
+    style, code = Markup(_text("style.css")), Markup("" if script is None else _text(script))
+    # The page itself forbids everything but its own style and script, whatever its text should contain.
+    runs = f"script-src {_allowed(code)}; " if code else ""
+    policy = f"default-src 'none'; style-src {_allowed(style)}; {runs}base-uri 'none'; form-action 'none'"
+    template = _templates().get_template(name)
+    return template.render(context, version=metadata.version("isonomy"), style=style, script=code, policy=policy)
 
 
 def _context(findings: Findings) -> dict[str, Any]:
@@ -60,7 +59,7 @@ def _context(findings: Findings) -> dict[str, Any]:
     return {
         "findings": findings,
         "certificate": certificate,
-        "version": metadata.version("isonomy"),
+        "title": findings.title,
         "numbers": numbers,
         "verdict": verdict(findings, numbers),
         "meaning": meaning(findings),
