@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from isonomy.reproduce import Result, page, write
+from isonomy.reproduce.origin import Origin
 from isonomy.reproduce.style import COLOURS, DASHES, MARKERS, figure, line
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ RESULT = Result(
 
 
 def test_the_three_files(tmp_path: Path) -> None:
-    written = write(RESULT, tmp_path / "results", "isonomy reproduce example")
+    written = write(RESULT, tmp_path / "results", "isonomy reproduce example", [Origin.here()])
     assert sorted(path.name for path in written) == ["example.csv", "example.md", "example.png"]
     assert sorted((tmp_path / "results").iterdir()) == sorted(written)  # nothing half written is left
     text = (tmp_path / "results/example.md").read_text(encoding="utf-8")

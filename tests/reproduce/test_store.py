@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from isonomy.errors import FileError
 from isonomy.reproduce import Store
+from isonomy.reproduce.origin import Origin
 
 
 def fail() -> dict[str, Any]:
@@ -92,3 +93,20 @@ def test_a_line_of_something_else_is_named(tmp_path: Path) -> None:
     path.write_text(json.dumps({"key": {"a": 1}, "found": {}}) + "\nhello\n", encoding="utf-8")
     with pytest.raises(FileError, match="line 2 is not a result"):
         Store(path)
+
+
+def test_every_number_keeps_where_it_was_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are written elsewhere tell of the machines of their numbers, and only of those."""
+    path = tmp_path / "lines.jsonl"
+    old, new = (Origin("torch 1", "a small machine", day, day) for day in ("2026-01-02", "2026-01-01"))
+    for seed, origin in enumerate([old, new, Origin("torch 2", "another", "2026-01-03", "2026-01-03")]):
+        monkeypatch.setattr(Origin, "here", lambda origin=origin: origin)
+        Store(path).once({"seed": seed}, lambda seed=seed: {"value": seed})  # type: ignore[misc]
+    read = Store(path, only_known=True)
+    assert read.origins() == []
+    for seed in (0, 1, 3):  # the last was never computed
+        read.once({"seed": seed}, fail)
+    assert read.origins() == [Origin("torch 1", "a small machine", "2026-01-01", "2026-01-02")]
+    assert "2026-01-01 to 2026-01-02" in read.origins()[0].words()
+    read.once({"seed": 2}, fail)
+    assert [each.packages for each in read.origins()] == ["torch 1", "torch 2"]

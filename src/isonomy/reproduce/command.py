@@ -83,7 +83,7 @@ def run(name: str, out: Path, *, quick: bool = False, seeds: int | None = None, 
         found: Result = module.run(setting, store)
         if quick:
             found = replace(found, story=(QUICK, *found.story))
-        written = write(found, out, words)
+        written = write(found, out, words, store.origins())
         print("\n".join(map(str, written)))
         return written
 

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import io
 import os
-import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from isonomy.reproduce.origin import Origin
 from isonomy.reproduce.style import figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PACKAGES = ("isonomy", "torch", "numpy", "scipy", "pandas", "scikit-learn", "matplotlib")
 NOT_RUN = "not run"
 
 
@@ -46,8 +43,11 @@ class Result:
     alt: str = ""
 
 
-def write(result: Result, directory: Path, command: str) -> list[Path]:
-    """Write ``NAME.png``, ``NAME.csv`` and ``NAME.md``, each at once and the page last; what was written."""
+def write(result: Result, directory: Path, command: str, origins: Sequence[Origin] = ()) -> list[Path]:
+    """Write ``NAME.png``, ``NAME.csv`` and ``NAME.md``, each at once and the page last; what was written.
+
+    ``origins`` are those of the numbers: where and with what they were computed, which may not be here and now.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     if result.draw is not None:
@@ -59,11 +59,11 @@ def write(result: Result, directory: Path, command: str) -> list[Path]:
         written.append(write_whole(directory / f"{result.name}.png", picture.getvalue()))
     table = result.data.to_csv(index=False, lineterminator="\n")
     written.append(write_whole(directory / f"{result.name}.csv", table.encode()))
-    written.append(write_whole(directory / f"{result.name}.md", markdown(result, command).encode()))
+    written.append(write_whole(directory / f"{result.name}.md", markdown(result, command, origins).encode()))
     return written
 
 
-def markdown(result: Result, command: str) -> str:
+def markdown(result: Result, command: str, origins: Sequence[Origin] = ()) -> str:
     """The page."""
     parts = [f"# {result.title}", *result.story]
     if result.draw is not None:
@@ -71,10 +71,8 @@ def markdown(result: Result, command: str) -> str:
     for caption, table in result.tables:
         parts += [caption, as_markdown(table)]
     parts.append(f"The numbers are in [{result.name}.csv]({result.name}.csv).")
-    parts.append(
-        f"Written by `{command}`; no number is typed by hand.\n"
-        f"{versions()}.\n{hardware()}.\n{datetime.now(UTC).date().isoformat()}."
-    )
+    parts.append(f"Written by `{command}`; no number is typed by hand.")
+    parts += [origin.words() for origin in origins]
     return "\n\n".join(parts) + "\n"
 
 
@@ -106,30 +104,3 @@ def write_whole(path: Path, content: bytes) -> Path:
         Path(name).unlink(missing_ok=True)
         raise
     return path
-
-
-def versions() -> str:
-    """The packages that a result depends on."""
-    found = [f"Python {platform.python_version()}"]
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
-
-
-def hardware() -> str:
-    """Processor, cores and memory."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-    except OSError:
-        model = platform.processor()
-    cores = os.cpu_count() or 1
-    found = f"{model or platform.machine()}, {cores} core{'s' if cores > 1 else ''}"
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return found
-    return f"{found}, {memory / 2**30:.0f} GB of memory"
