@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,6 +89,22 @@ def test_a_far_population_expires_even_where_its_mean_is_small() -> None:
     audited, today = rng.normal(size=(400, 2)), rng.normal(size=(400, 2)) + 3.0
     found = evaluate(reference(audited), today, np.zeros(400), risk=0.05)
     assert found.state == "expired" and "gamma" in found.reason and found.mean.upper < 0.1
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), level=st.floats(0.001, 0.6))
+def test_the_words_round_to_the_safe_side(seed: int, level: float) -> None:
+    values = np.random.default_rng(seed).uniform(0.0, 2 * level, 60).clip(0.0, 1.0)
+    found = evaluate(reference(None), np.zeros((60, 2)), values, risk=0.05)
+    said = [float(number.rstrip(".")) for number in re.findall(r"\d\.\d+", found.reason.split("epsilon")[0])]
+    bounds = {
+        "expired": [(-1, found.mean.lower)],
+        "valid": [(1, found.mean.upper)],
+        "undecided": [(-1, found.mean.lower), (1, found.mean.upper)],
+    }[found.state]
+    assert len(said) == len(bounds)
+    for number, (direction, bound) in zip(said, bounds, strict=True):
+        assert 0 <= direction * (number - bound) < 1e-4
 
 
 def test_numbers_without_a_limit_bound_no_mean() -> None:

@@ -16,9 +16,11 @@ from fastapi.testclient import TestClient
 
 import isonomy
 from isonomy.service import Key, new_key
+from isonomy.service.answering import Answering
 from isonomy.service.log import AuditLog, Entry
 
 from .example import SCHEMA, population, rows, served
+from .test_watch import until
 
 Serve = Callable[..., TestClient]
 GOOD: dict[str, Any] = rows(1, seed=3)[0]
@@ -179,6 +181,29 @@ def test_too_many_at_once_are_turned_away(serve: Serve, monkeypatch: pytest.Monk
     gate.set()
     first.join()
     assert codes == [200]
+
+
+def test_whoever_gave_up_waiting_is_counted_until_the_queue_is_rid_of_him(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = serve(max_waiting=3, threads=1, timeout=0.5)
+    gate, real, answered = threading.Event(), Answering.__call__, []
+
+    def held(*request: Any) -> Any:
+        answered.append(request)
+        gate.wait(10.0)
+        return real(*request)
+
+    monkeypatch.setattr(Answering, "__call__", held)
+    for _ in range(3):
+        late = client.post("/v1/predictions", json={"individual": GOOD})
+        assert (late.status_code, late.json()["detail"]) == (503, "The answer took too long.")
+    full = client.post("/v1/predictions", json={"individual": GOOD})
+    assert (full.status_code, full.json()["detail"]) == (503, "Too many requests wait; try again later.")
+    gate.set()
+    until(lambda: "isonomy_requests_waiting 0.0" in client.get("/metrics").text)
+    assert len(answered) == 1  # the others were dropped when their turn came: nobody was there to hear
+    assert client.post("/v1/predictions", json={"individual": GOOD}).status_code == 200
 
 
 def test_nothing_is_acknowledged_that_cannot_be_logged(serve: Serve, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 import isonomy
 from isonomy.population import DomainKind
 from isonomy.records import write
-from isonomy.service import Served
-from isonomy.service.certifier import PIECE, Certifier
+from isonomy.service import Served, Settings
+from isonomy.service import certifier as certifier_module
+from isonomy.service.certifier import PIECE, Certifier, _Pace
 from isonomy.service.served import somebody
 
 from .example import SCHEMA, network, population, rows, served
@@ -105,6 +106,30 @@ def test_no_budget_no_tight_tier() -> None:
     certifier, people = Certifier(here), population(rows(N, seed=5))
     assert set(certifier(np.array(people.x), seconds=0.0).tier) == {"interval"}
     assert set(certifier(np.array(people.x), seconds=-1.0).tier) == {"interval"}
+
+
+def test_the_pace_is_known_after_the_first_individual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tight tier takes is measured before anybody asks, so that it has its turn within the usual budget."""
+    monkeypatch.setattr(Certifier, "_timed", lambda self, x: 0.003 + 0.002 * len(x))
+    certifier = Certifier(replace(served(), epsilon=0.0))
+    certifier.warm_up()
+    assert certifier._pace.fits(Settings().budget_ms / 1000) == 23
+
+
+def test_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three milliseconds for any piece and two for each individual: the budget says how many go on."""
+    now = [0.0]
+    monkeypatch.setattr(certifier_module.time, "monotonic", lambda: now[0])
+    pace = _Pace()
+    pace.learn(0.005, 0.003 + 0.002 * PIECE)
+    assert [pace.fits(seconds) for seconds in (-1.0, 0.0, 0.0049, 0.0051, 0.0231, 9.0)] == [0, 0, 0, 1, 10, PIECE]
+    for _ in range(20):
+        pace.note(1, 0.05)  # ten times as slow
+    assert pace.fits(0.045) == 0 and pace.fits(0.055) == 1
+    now[0] = 1.5 * _Pace.PATIENCE
+    assert [pace.fits(0.045) for _ in range(3)] == [1, 0, 0]  # a trial
+    pace.note(1, 0.005)
+    assert pace.fits(0.045) > 0
 
 
 @pytest.mark.parametrize("redact", [False, True])

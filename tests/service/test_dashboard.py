@@ -92,6 +92,9 @@ def test_what_the_page_shows(tmp_path: Path) -> None:
         assert "certified" in page.inner_text("#verdicts") and "%" in page.inner_text("#verdicts")
         assert "sex: female" in page.inner_text("#groups")
         assert page.locator("#recent tbody tr").count() == 20
+        for value in (0.35525, 0.3553, 0.1 + 0.2, 0.00004, 0.0, 1.0, 0.29999999999999993, 12.00001):
+            above, below = (float(page.evaluate(f"{name}({value!r})")) for name in ("atMost", "atLeast"))
+            assert below <= value <= above and above - below < 2.5e-4
         assert page.problems == []
         page.screenshot(path=str(tmp_path / "dashboard.png"))
         page.set_viewport_size({"width": 380, "height": 900})

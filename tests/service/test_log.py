@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,18 @@ def test_the_old_is_forgotten(address: str) -> None:
         future.result(10)
     assert log.forget(now - 2 * day) == OLD + 7
     assert log.forget(now - 2 * day) == 0
-    assert len(log.recent(1000)) == 10
+    assert len(log.recent("ab" * 32, 1000)) == 10
+    log.close()
+
+
+def test_predictions_under_another_certificate_are_left_out(address: str) -> None:
+    log = AuditLog(address)
+    for verdict, certificate in (("certified", "ab" * 32), ("violated", "cd" * 32)):
+        one = entry(3, verdict=verdict)
+        log.append(replace(one, request=(*one.request[:3], certificate, 3))).result(10)
+    assert log.verdicts("cd" * 32, 100) == {"violated": 3}
+    assert {row["verdict"] for row in log.recent("ab" * 32, 100)} == {"certified"}
+    assert log.verdicts("ef" * 32, 100) == {} and log.recent("ef" * 32, 100) == []
     log.close()
 
 

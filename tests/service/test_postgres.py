@@ -74,10 +74,10 @@ def test_entries_are_written_read_and_forgotten(cluster: str) -> None:
     now = time.time_ns() // 1000
     for future in [log.append(entry(3, now - 10_000_000_000 * n)) for n in range(4)]:
         future.result(30)
-    assert len(log.recent(100)) == 12
-    assert log.verdicts(100) == {"certified": 12}
+    assert len(log.recent("ab" * 32, 100)) == 12
+    assert log.verdicts("ab" * 32, 100) == {"certified": 12}
     assert log.forget(now - 15_000_000_000) == 2
-    assert len(log.recent(100)) == 6
+    assert len(log.recent("ab" * 32, 100)) == 6
     log.append_evaluation("a" * 64, 1, 5, "valid", '{"number": 1}').result(30)
     assert log.looks("a" * 64) == 1 and log.evaluations("a" * 64, 5) == [{"at": 5, "number": 1}]
     twice = entry()

@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.finite_sample import betting
 from isonomy.errors import ParameterError, template
 from isonomy.population import Population
@@ -155,20 +155,20 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
 def _judge(reference: Reference, distance: Observed | None, mean: MeanViolation) -> tuple[State, str]:
     if distance is not None and distance.lower > reference.gamma:
         return "expired", (
-            f"Today's population is at least {distance.lower:.4g} away from the audited one, further than gamma = "
-            f"{reference.gamma:.4g}."
+            f"Today's population is at least {at_least(distance.lower)} away from the audited one, further than "
+            f"gamma = {reference.gamma:g}."
         )
     if mean.lower > reference.epsilon:
         return "expired", (
-            f"The mean of today's proved violations is at least {mean.lower:.4g}, above epsilon = "
-            f"{reference.epsilon:.4g}."
+            f"The mean of today's proved violations is at least {at_least(mean.lower)}, above epsilon = "
+            f"{reference.epsilon:g}."
         )
     if mean.upper <= reference.epsilon:
         return "valid", (
-            f"Today's mean violation is at most {mean.upper:.4g}, within epsilon = {reference.epsilon:.4g}, and no "
-            f"distance above gamma = {reference.gamma:.4g} is shown."
+            f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {reference.epsilon:g}, and no "
+            f"distance above gamma = {reference.gamma:g} is shown."
         )
     return "undecided", (
-        f"Today's mean of proved violations lies between {mean.lower:.4g} and {mean.upper:.4g}, on both sides of "
-        f"epsilon = {reference.epsilon:.4g}: more people, or a tighter tier, would tell."
+        f"Today's mean of proved violations lies between {at_least(mean.lower)} and {at_most(mean.upper)}, on both "
+        f"sides of epsilon = {reference.epsilon:g}: more people, or a tighter tier, would tell."
     )

@@ -70,6 +70,11 @@ class Monitor:
         return self._arrived
 
     @property
+    def first(self) -> int:
+        """After how many people there is a first look."""
+        return max(self.least, self.every)
+
+    @property
     def due(self) -> bool:
         """Is it time to look?"""
         with self._lock:

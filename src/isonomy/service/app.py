@@ -114,22 +114,27 @@ class Service:
 
         def work() -> None:
             try:
+                if told.done():
+                    raise TimeoutError  # nobody waits any more
                 answered = self.answering(body, caller, arrived)
             except Exception as error:
-                loop.call_soon_threadsafe(_settle, told, error)
+                loop.call_soon_threadsafe(leave, error)
             else:  # nothing is acknowledged that is not on disk
                 answered.logged.add_done_callback(
-                    lambda logged: loop.call_soon_threadsafe(_settle, told, logged.exception() or answered)
+                    lambda logged: loop.call_soon_threadsafe(leave, logged.exception() or answered)
                 )
 
-        self.waiting += 1
+        def leave(answer: Answered | BaseException) -> None:
+            self._count(-1)  # whoever has stopped waiting is still in the queue until here
+            _settle(told, answer)
+
+        self._count(+1)
+        self.pool.submit(work)
+        return await told
+
+    def _count(self, change: int) -> None:
+        self.waiting += change
         self.metrics.waiting.set(self.waiting)
-        try:
-            self.pool.submit(work)
-            return await told
-        finally:
-            self.waiting -= 1
-            self.metrics.waiting.set(self.waiting)
 
     async def _body(self, request: Request) -> bytes:
         """The body, given up as soon as it is too large."""
@@ -168,7 +173,7 @@ class Service:
 
 
 def _add_routes(app: FastAPI, service: Service) -> None:
-    settings = service.settings
+    settings, identity = service.settings, service.served.identity
     authorised = _authorised(service)
     problem = {"content": {"application/json": {"schema": openapi.problem_schema()}}}
     refusals = {"401": "no valid key"} if settings.keys else {}
@@ -194,7 +199,7 @@ def _add_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/predictions", summary="The latest predictions", responses=answers(), response_class=Response)
     def recent(caller: str = Depends(authorised), limit: LIMIT = 50) -> Response:
-        return _json({"verdicts": service.log.verdicts(1000), "recent": service.log.recent(limit)})
+        return _json({"verdicts": service.log.verdicts(identity, 1000), "recent": service.log.recent(identity, limit)})
 
     @app.get(
         "/v1/monitor",

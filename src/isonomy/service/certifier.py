@@ -73,8 +73,9 @@ class Certifier:
 
     def warm_up(self) -> None:
         """One individual through every tier, so that nobody waits for what is only done the first time."""
-        self(np.array(self.question.x), seconds=60.0, counterparts=True)
-        self._pace.note(1, self._timed(np.array(self.question.x)))
+        x = np.array(self.question.x[:1])
+        self(x, seconds=60.0, counterparts=True)
+        self._pace.learn(*(min(self._timed(np.repeat(x, people, 0)) for _ in range(3)) for people in (1, PIECE)))
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
@@ -122,7 +123,8 @@ class Certifier:
 
     def _timed(self, x: FloatArray) -> float:
         began = time.monotonic()
-        self.tighten(x)
+        with torch.inference_mode():
+            self.tight.chunk(0, x)
         return time.monotonic() - began
 
     def _answers(
@@ -165,15 +167,32 @@ class Certifier:
 
 
 class _Pace:
-    """How many individuals the tight tier gets through in a given time, by what it took lately."""
+    """How many individuals the tight tier gets through in a given time, by what it took lately.
+
+    A piece takes some time however small it is, and some more for each individual. When nothing has fitted for a
+    while one individual is tried all the same: the machine may have had a bad moment.
+    """
+
+    PATIENCE = 30.0
 
     def __init__(self) -> None:
-        self._seconds, self._lock = 0.1, threading.Lock()
+        self._piece, self._each, self._noted, self._lock = 0.05, 0.001, time.monotonic(), threading.Lock()
+
+    def learn(self, one: float, many: float) -> None:
+        """What one individual takes, and ``PIECE`` of them."""
+        each = max((many - one) / (PIECE - 1), 1e-6)
+        self._piece, self._each = max(one - each, 0.0), each
 
     def note(self, people: int, seconds: float) -> None:
+        """How long a piece took. What is expected moves a third of the way there, in proportion."""
         with self._lock:
-            self._seconds += 0.3 * (seconds / people - self._seconds)
+            factor = (seconds / (self._piece + self._each * people)) ** 0.3
+            self._piece, self._each, self._noted = factor * self._piece, factor * self._each, time.monotonic()
 
     def fits(self, seconds: float) -> int:
+        """How many individuals may go on if it must take no longer."""
         with self._lock:
-            return max(0, min(PIECE, int(seconds / self._seconds)))
+            people = max(0, min(PIECE, int((seconds - self._piece) / self._each)))
+            if not people and seconds > 0 and time.monotonic() - self._noted > self.PATIENCE:
+                self._noted, people = time.monotonic(), 1
+            return people

@@ -77,7 +77,7 @@ def serve(
     max_body: Annotated[int, typer.Option(help="Bytes of one request, at most.")] = 4_000_000,
     timeout: Annotated[float, typer.Option(help="Seconds for one request, at most.")] = 30.0,
     threads: Annotated[int, typer.Option(help="Threads for the arithmetic.")] = 2,
-    budget_ms: Annotated[float, typer.Option(help="Milliseconds in which the tight tier may go on.")] = 20.0,
+    budget_ms: Annotated[float, typer.Option(help="Milliseconds in which the tight tier may go on.")] = 50.0,
     window: Annotated[int, typer.Option(help="The monitor looks at the latest so many people.")] = 1000,
     every: Annotated[int, typer.Option(help="It looks again after so many arrivals.")] = 250,
     confidence: Annotated[float, typer.Option(help="The confidence of what it says.")] = 0.95,

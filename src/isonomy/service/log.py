@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, delete, func, select
+from sqlalchemy import Connection, Engine, Select, Table, delete, func, select
 from sqlalchemy.exc import OperationalError
 
 from isonomy.service.database import LogError, open_database
@@ -96,19 +96,18 @@ class AuditLog:
             rows = connection.execute(query.order_by(columns.number.desc()).limit(limit)).all()
         return [{"at": row.at, **json.loads(row.document)} for row in reversed(rows)]
 
-    def recent(self, limit: int) -> list[dict[str, Any]]:
-        """The latest predictions, the latest first; features are left out."""
+    def recent(self, certificate: str, limit: int) -> list[dict[str, Any]]:
+        """The latest predictions under a certificate, the latest first; features are left out."""
         columns = [column for column in PREDICTIONS.c if column.name not in ("features", "outputs")]
-        query = select(REQUESTS.c.at, REQUESTS.c.certificate, *columns).join(
-            REQUESTS, REQUESTS.c.request == PREDICTIONS.c.request
-        )
+        query = _under(certificate, select(REQUESTS.c.at, REQUESTS.c.certificate, *columns))
         query = query.order_by(PREDICTIONS.c.request.desc(), PREDICTIONS.c.place).limit(limit)
         with self._reading() as connection:
             return [dict(row._mapping) for row in connection.execute(query)]
 
-    def verdicts(self, limit: int) -> dict[str, int]:
-        """How many of the latest predictions had which verdict."""
-        latest = select(PREDICTIONS.c.verdict).order_by(PREDICTIONS.c.request.desc()).limit(limit).subquery()
+    def verdicts(self, certificate: str, limit: int) -> dict[str, int]:
+        """How many of the latest predictions under a certificate had which verdict."""
+        under = _under(certificate, select(PREDICTIONS.c.verdict))
+        latest = under.order_by(PREDICTIONS.c.request.desc()).limit(limit).subquery()
         query = select(latest.c.verdict, func.count()).group_by(latest.c.verdict)
         with self._reading() as connection:
             return {str(verdict): int(count) for verdict, count in connection.execute(query).all()}
@@ -212,6 +211,11 @@ class AuditLog:
                 gone += connection.execute(delete(REQUESTS).where(before)).rowcount
             if last is None:
                 return gone
+
+
+def _under(certificate: str, query: Select[Any]) -> Select[Any]:
+    requests = query.join(REQUESTS, REQUESTS.c.request == PREDICTIONS.c.request)
+    return requests.where(REQUESTS.c.certificate == certificate)
 
 
 def _insert_text(table: Table, mark: str) -> str:

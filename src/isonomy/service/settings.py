@@ -51,7 +51,7 @@ class Settings:
     max_waiting: int = 64
     timeout: float = 30.0
     threads: int = 2
-    budget_ms: float = 20.0
+    budget_ms: float = 50.0
     max_budget_ms: float = 10_000.0
     window: int = 1000
     every: int = 250

@@ -60,7 +60,7 @@ class Watch:
         served, settings = self._certifier.served, self._settings
         latest = self._latest or {
             "state": "undecided",
-            "reason": f"Too few people have come by: the first look is after {self.monitor.least}.",
+            "reason": f"Too few people have come by: the first look is after {self.monitor.first}.",
         }
         groups = []
         if self.monitor.arrived:
@@ -111,11 +111,11 @@ class Watch:
             LOGGER.error("monitor: no evaluation", extra={"facts": {"error": str(error)}})
             self._catch_up()
             return
-        before = None if self._latest is None else self._latest["state"]
+        before = "undecided" if self._latest is None else self._latest["state"]
         self._latest = {"at": at, **document}
         self._noted(found)
         LOGGER.info("monitor", extra={"facts": {"state": found.state, "number": found.number, "reason": found.reason}})
-        if self._webhook is not None and found.state != before and (before is not None or found.state == "expired"):
+        if self._webhook is not None and found.state != before:
             self._webhook.send({"event": "state", "before": before, "certificate": identity, "at": at, **document})
 
     def _catch_up(self) -> None:
