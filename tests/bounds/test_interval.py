@@ -285,10 +285,33 @@ def test_infinite_moves_stay_infinite() -> None:
     assert math.isinf(found.high.item())
 
 
+@steady
+@given(seed=seeds, working=workings, plain=st.booleans(), float32_run=st.booleans())
+def test_the_run_alone_is_that_of_the_enclosure(
+    seed: int, working: torch.dtype, plain: bool, float32_run: bool
+) -> None:
+    """Chains of affine layers and ReLU take a shorter way; the run and its error are the same, bit for bit."""
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(1, 5))
+    network = random_network(rng, width)
+    if plain:
+        sizes = [width, *rng.integers(1, 6, rng.integers(1, 4)), 2]
+        pairs = list(zip(sizes[1:], sizes[:-1], strict=True))
+        network = Network.from_layers([rng.normal(size=pair) for pair in pairs], [rng.normal(size=n) for n, _ in pairs])
+    interval = Interval(network.margins, float32_run=float32_run, working=working, original=network.graph)
+    centre = torch.from_numpy(rng.normal(size=(3, width)) * rng.choice([1e-3, 1.0, 1e5]))
+    assert interval.plain or not plain
+    point, error = interval.at(centre)
+    whole = interval.enclose(centre, None)
+    assert torch.equal(point, whole.point) and torch.equal(error, whole.error)
+
+
 def test_a_run_that_overflows_is_an_error_that_says_where() -> None:
     network = Network.from_layers([[[1e200]], [[1e200]]], [[0.0], [0.0]], head="regression")
     with pytest.raises(NotANumberError, match="row 1"):
         Interval(network.margins).enclose(torch.tensor([[0.0], [1.0]]).double(), None)
+    with pytest.raises(NotANumberError, match="row 1"):
+        Interval(network.margins).at(torch.tensor([[0.0], [1.0]]).double())
 
 
 @steady

@@ -14,6 +14,9 @@ from torch import Tensor
 ROWS = 1024
 """Buffers hold a multiple of so many rows, so that chunks of any size share them."""
 
+FEW = 32
+"""So few rows are simply new: to find a buffer for them takes longer than to get memory."""
+
 
 class Buffers(threading.local):
     """Matrices to be taken, filled and given back, each thread its own; outside ``with`` they are simply new."""
@@ -31,7 +34,7 @@ class Buffers(threading.local):
 
     def take(self, rows: int, width: int, dtype: torch.dtype) -> Tensor:
         """An uninitialised matrix."""
-        if not self._active:
+        if not self._active or rows <= FEW:
             return torch.empty(rows, width, dtype=dtype)
         free = self._free.setdefault((width, dtype), [])
         place = next((i for i, buffer in enumerate(free) if len(buffer) >= rows), None)

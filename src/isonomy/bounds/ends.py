@@ -133,8 +133,13 @@ def margins(found: Enclosure) -> tuple[Tensor, Tensor]:
 
 def margins_at(found: Enclosure) -> tuple[Tensor, Tensor]:
     """Enclosures of the margins at the centre: the run and its rounding error."""
-    error = found.error[:, None] + (4 * UNIT) * found.point.abs()
-    return found.point - error, found.point + error
+    return margins_of_run(found.point, found.error)
+
+
+def margins_of_run(point: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """Enclosures of the margins from a run (rows, margins) and the norms of its error (rows,)."""
+    doubt = error[:, None] + (4 * UNIT) * point.abs()
+    return point - doubt, point + doubt
 
 
 def _checked(network: Network, threshold: float | None) -> float | None:

@@ -90,6 +90,11 @@ class Interval:
         self.working = working
         self.unit = UNIT32 if working == torch.float32 else UNIT
         self.prepared = {i: self._prepare(node) for i, node in enumerate(graph.nodes) if isinstance(node.op, Affine)}
+        self.plain = bool(layers) and all(
+            node.inputs == (i - 1,) and (isinstance(node.op, Affine) if i == 1 else _plain(node))
+            for i, node in enumerate(graph.nodes)
+            if i
+        )
 
     def enclose(self, centre: Tensor, sets: Shape | None) -> Enclosure:
         """Enclose the outputs over ``centre + sets``; ``None`` means the centres themselves.
@@ -100,6 +105,23 @@ class Interval:
         if self.working == torch.float32 and not bool(torch.isfinite(found.low + found.high).all()):
             return self.wider()._run(centre, sets)
         return found
+
+    def at(self, centre: Tensor) -> tuple[Tensor, Tensor]:
+        """The run at the centres and its error, as ``enclose(centre, None)`` has them, without moves where possible."""
+        if not self.plain:
+            found = self.enclose(centre, None)
+            return found.point, found.error
+        point, error = centre, None
+        for i, node in enumerate(self.graph.nodes[1:], start=1):
+            if isinstance(node.op, Affine):
+                before, point = point, torch.addmm(node.op.bias, point, node.op.weight.T)
+                error = self._error(i, node.op, before, norm_upper(before, 2), error)
+            else:
+                point = point.clamp(min=0.0)
+        assert error is not None
+        if not bool(torch.isfinite(point).all()):
+            self.finish(Moves(point, error, point, point))  # says which row
+        return point, error
 
     def wider(self) -> Interval:
         """The same with moves in float64."""
@@ -199,12 +221,11 @@ class Interval:
                 extent = torch.where(layer.magnitude.any(0), sets.extent, 0.0)
                 farthest = farthest + extent.amax(1, keepdim=True)
         spread = spread + layer.rounding * far + layer.constant + op.weight_slack * (farthest * (1 + 8 * UNIT))
-        error = (layer.rounding_norm + layer.slack_norm) * size + layer.constant_norm
+        error = self._error(i, op, centre, size, None)
         if self.run_unit is not None:
             reach = centre.abs() if sets is None else centre.abs() + torch.nan_to_num(sets.extent, posinf=0.0)
-            run, centre_run = self.run_error(i, op, reach), self.run_error(i, op, centre.abs())  # centres are exact
-            spread, error = spread + run, error + norm_upper(centre_run, 2)
-        moves = self.in_working(point, error * (1 + gamma(16)), shift, spread)
+            spread = spread + self.run_error(i, op, reach)
+        moves = self.in_working(point, error, shift, spread)
         return replace(moves, around=bool((moves.shift.abs() <= moves.spread).all()))
 
     def _affine(self, i: int, op: Affine, x: Moves) -> Moves:
@@ -228,12 +249,20 @@ class Interval:
             radius[:, width + 1] = 1.0
             torch.mm(radius, layer.radius.T, out=spread)
             self.buffers.give(radius)
-        error = layer.norm * x.error + (layer.rounding_norm + layer.slack_norm) * size + layer.constant_norm
         if self.run_unit is not None:
             reach = x.point.abs() + x.shift.double().abs() + x.spread.double()
             spread = spread + self.run_error(i, op, reach).to(self.working) * (1 + STEPS * self.unit)
-            error = error + norm_upper(self.run_error(i, op, x.point.abs() + x.error[:, None]), 2)
-        return Moves(point, error * (1 + gamma(16)), shift, spread, x.around)
+        return Moves(point, self._error(i, op, x.point, size, x.error), shift, spread, x.around)
+
+    def _error(self, i: int, op: Affine, read: Tensor, size: Tensor, error: Tensor | None) -> Tensor:
+        """The error of a layer's run, from what it reads, its norm, and its error (None: none, a centre)."""
+        layer = self.prepared[i]
+        lost = (layer.rounding_norm + layer.slack_norm) * size
+        found = (lost if error is None else layer.norm * error + lost) + layer.constant_norm
+        if self.run_unit is not None:
+            reach = read.abs() if error is None else read.abs() + error[:, None]
+            found = found + norm_upper(self.run_error(i, op, reach), 2)
+        return found * (1 + gamma(16))
 
     def _relu(self, x: Moves, paid: bool, spent: bool) -> Moves:
         """Moves now reach from ``max(shift − spread, h)`` to ``max(shift + spread, h)``, both less ``max(0, h)``.
@@ -394,7 +423,7 @@ def settled(x: Moves, unit: float) -> Moves:
 
 def _even(size: Tensor) -> bool:
     """Are the rows of about the same size, so that what the largest costs is no burden to the others?"""
-    return bool(size.amax() <= 64 * size.amin())
+    return len(size) == 1 or bool(size.amax() <= 64 * size.amin())
 
 
 def _total(parts: Iterable[Tensor]) -> Tensor:
@@ -416,6 +445,10 @@ def _amplification(graph: Graph) -> float:
             case _:
                 found.append(1.0)
     return max(found)
+
+
+def _plain(node: Node) -> bool:
+    return isinstance(node.op, Affine) or (isinstance(node.op, Activation) and node.op.kind == "relu")
 
 
 def _first(node: Node) -> bool:

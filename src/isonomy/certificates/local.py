@@ -26,7 +26,7 @@ from torch import Tensor
 from isonomy.arithmetic import UNIT, FloatArray, at_least
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
-from isonomy.bounds.ends import Ends, margins, margins_at
+from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
 from isonomy.bounds.optimised import Optimised
@@ -242,7 +242,7 @@ class Bounds:
         upper = torch.zeros(len(x), dtype=torch.float64)
         kept = torch.ones(len(x), dtype=torch.bool)
         branching = self.question.domain.kind == "realizable"
-        at_x = margins_at(self.interval.enclose(torch.from_numpy(x), None)) if branching else None
+        at_x = margins_of_run(*self.interval.at(torch.from_numpy(x))) if branching else None
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
                 sets = _boxed(piece.sets) if self.tier == "paper" else piece.sets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -74,6 +75,7 @@ class Service:
         self.certifier.warm_up()
         self.answering = Answering(self.certifier, self.log, settings)
         self.watch = Watch(self.certifier, self.log, settings, self.metrics.looked)
+        gc.freeze()  # what is there now stays: it need not be looked through again and again
         self.ready = True
         try:
             yield

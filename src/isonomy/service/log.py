@@ -1,7 +1,9 @@
 """The audit log: what was decided and what was proved, appended, and never lost once acknowledged.
 
-One thread writes. Whatever waits when it is free goes into one transaction (*group commit*): a burst of requests pays
-for one synchronisation of the disk, not for one each. A request's future is done only after the commit that holds it.
+One thread writes at a time: whoever appends while nobody does, since to wake another thread takes longer than to write
+a single request. Whatever waits then goes into one transaction (*group commit*), what others append meanwhile into the
+next: a burst of requests pays for few synchronisations of the disk. A request's future is done only after the commit
+that holds it.
 """
 
 from __future__ import annotations
@@ -47,20 +49,16 @@ class AuditLog:
         self.engine: Engine = open_database(address)
         mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
         self._inserts = {table.name: _insert_text(table, mark) for table in (REQUESTS, PREDICTIONS, EVALUATIONS)}
-        self._kept: Any = None  # SQLite's connection of the thread that writes
-        self._queue: queue.Queue[tuple[Any, Future[None]] | None] = queue.Queue(waiting)
+        self._kept: Any = None  # SQLite's connection of whoever writes
+        self._queue: queue.Queue[tuple[Any, Future[None]]] = queue.Queue(waiting)
+        self._turn = threading.Lock()
         self._noted = noted or (lambda seconds, entries: None)
-        self._trouble: str | None = None
-        self._thread = threading.Thread(target=self._work, name="audit-log", daemon=True)
-        self._thread.start()
-
-    @property
-    def trouble(self) -> str | None:
+        self.trouble: str | None = None
         """Why the log cannot be written at the moment, or None."""
-        return self._trouble if self._thread.is_alive() else "The writer of the audit log has ended."
 
     def append(self, entry: Entry) -> Future[None]:
-        """Write a request; the future is done when it is on disk, or tells why it is not."""
+        """Write a request, or leave it to whoever writes now; the future is done when it is on disk, or tells why it
+        is not."""
         return self._put(entry)
 
     def append_evaluation(self, certificate: str, number: int, at: int, state: str, document: str) -> Future[None]:
@@ -73,12 +71,13 @@ class AuditLog:
 
     def close(self) -> None:
         """Write what waits, and end."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
-        if self._kept is not None:
-            self._kept.close()
-        self.engine.dispose()
+        with self._turn:
+            while batch := self._waiting():
+                self._write(batch)
+            if self._kept is not None:
+                self._kept.close()
+                self._kept = None
+            self.engine.dispose()
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -115,7 +114,7 @@ class AuditLog:
     def _reading(self) -> Connection:
         return self.engine.execution_options(reading=True).connect()
 
-    # -- the one thread that writes --------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
     def _put(self, item: Any) -> Future[None]:
         future: Future[None] = Future()
@@ -124,28 +123,29 @@ class AuditLog:
             self._queue.put_nowait((item, future))
         except queue.Full:
             future.set_exception(LogError("The audit log cannot keep up; try again later."))
+        self._write_all()
         return future
 
-    def _work(self) -> None:
-        ending = False
-        while not ending:
-            batch: list[tuple[Any, Future[None]]] = []
-            weight = 0
-            item = self._queue.get()
-            while True:
-                if item is None:
-                    ending = True
-                    break
-                batch.append(item)
-                weight += len(item[0].predictions) if isinstance(item[0], Entry) else 1
-                if weight >= AT_ONCE:
-                    break
-                try:
-                    item = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-            if batch:
-                self._write(batch)
+    def _write_all(self) -> None:
+        """Write what waits, unless somebody does; who leaves looks again, since more may have come meanwhile."""
+        while not self._queue.empty() and self._turn.acquire(blocking=False):
+            try:
+                while batch := self._waiting():
+                    self._write(batch)
+            finally:
+                self._turn.release()
+
+    def _waiting(self) -> list[tuple[Any, Future[None]]]:
+        batch: list[tuple[Any, Future[None]]] = []
+        weight = 0
+        while weight < AT_ONCE:
+            try:
+                batch.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+            item = batch[-1][0]
+            weight += len(item.predictions) if isinstance(item, Entry) else 1
+        return batch
 
     def _write(self, batch: Sequence[tuple[Any, Future[None]]]) -> None:
         began = time.perf_counter()
@@ -160,17 +160,17 @@ class AuditLog:
                 ):
                     if rows:
                         cursor.executemany(self._inserts[table.name], rows)
-        except Exception as error:  # whatever it is, those who wait are told, and the thread goes on
+        except Exception as error:  # whatever it is, those who wait are told
             outage = isinstance(error, OperationalError | self.engine.dialect.loaded_dbapi.OperationalError)
             if len(batch) > 1 and not outage:
                 for one in batch:  # one entry that cannot be written must not cost the others theirs
                     self._write([one])
                 return
-            self._trouble = f"The audit log cannot be written: {str(error).splitlines()[0]}"
+            self.trouble = f"The audit log cannot be written: {str(error).splitlines()[0]}"
             for _, future in batch:
-                future.set_exception(LogError(self._trouble))
+                future.set_exception(LogError(self.trouble))
             return
-        self._trouble = None
+        self.trouble = None
         self._noted(time.perf_counter() - began, len(entries))
         for _, future in batch:
             future.set_result(None)
