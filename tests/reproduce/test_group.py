@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import isonomy
-from isonomy.reproduce import Setting, Store, group, measures, uci, write
-from isonomy.reproduce.models import ADULT, GERMAN, Case, Dataset, Size, Way
+from isonomy.reproduce import Setting, Store, group, measures, paper, uci, write
+from isonomy.reproduce.models import ADULT, GERMAN, SURVEYS, UCI, WAYS, Case, Dataset, Size, Way
 from isonomy.training import FairClassifier
 
 TINY = Size(rows=300, epochs=1, hidden=(4, 4), people=40, ways=(Way("sgd"), Way("sensr"), Way("f-ibp", box=True)))
@@ -63,3 +64,26 @@ def test_a_page_of_nothing(tmp_path: Path) -> None:
     assert result.tables[0][1]["demographic parity"].isna().all()
     text = write(result, tmp_path, "command")[-1].read_text(encoding="utf-8")
     assert "not run" in text and "nan" not in text.lower().replace("finance", "")
+
+
+def test_printed_gaps_are_compared_as_printed() -> None:
+    """The printed 0.0009 stays 0.0009 and is below 0.0010, but no printed 0.000 is below 0.0004."""
+    case = Case(Dataset(**{**GERMAN.__dict__, "name": "employ", "title": "Employ"}), Size(), Path())
+    found = {"demographic_parity": 0.0304, "equalised_odds": 0.05, "equal_opportunity": 0.001, "if_parity_low": 0.0}
+    data = pd.DataFrame(
+        [
+            measures.row_key(case, way, 0) | found | {"if_parity_high": 0.0004 if way.method == "u-dif" else 0.04}
+            for way in WAYS
+        ]
+    )
+    means = data.groupby(["dataset", "method", "form"], sort=False)[list(group.MEASURES)].mean().assign(seeds=1)
+    table = group._table(means, case, paper.GROUP["employ"]).set_index("trained with")
+    assert table.loc["F-IBP", "equal opportunity"] == "0.0010 (0.0009)"
+    told = group._against(means, [case])[1]
+    assert "Employ F-IBP equal opportunity" in told and "Employ F-IBP demographic parity" not in told
+    assert "U-DIF IF parity" not in told and "Employ SGD IF parity" in told
+
+
+def test_every_attribute_has_words() -> None:
+    assert {group.WORDS.get(each.sex, "sex") for each in (*SURVEYS, *UCI)} == {"sex", "marital status with sex"}
+    assert all(each.sex.lower() == "sex" or each.sex in group.WORDS for each in (*SURVEYS, *UCI))

@@ -72,6 +72,8 @@ def test_rows_are_what_the_library_says(setting: Setting) -> None:
     }
     assert row["e_dfc_place"] == max(places, key=lambda name: places[name])
     assert row["e_dfc"] == pytest.approx(max(places.values()), rel=1e-9)
+    assert row["lfc in young"] == pytest.approx(places["young"], rel=1e-9)
+    assert row["lfc in old"] == pytest.approx(places["old"], rel=1e-9)
 
 
 def test_bounds_are_in_order(setting: Setting) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.reproduce.models import Case, Way
-from isonomy.reproduce.paper import Trained
+from isonomy.reproduce.paper import Trained, printed
 from isonomy.reproduce.setting import Setting
 from isonomy.reproduce.steps import Found, Step, taken
 from isonomy.reproduce.store import Store
@@ -23,6 +24,10 @@ from isonomy.reproduce.store import Store
 EFFORT = Effort(steps=20, restarts=0)
 """The search for a worst population: half of the default, which finds nearly as much."""
 MEASURES = ("accuracy", "balanced_accuracy", "lfc", "lfc_lower", "lfc_by_box", "e_dfc", "a_dfc_upper", "a_dfc_lower")
+SPREAD = ("accuracy", "a_dfc_upper")
+"""Measures whose spread over the seeds stands in the tables."""
+PLACE = "lfc in "
+"""Columns with the mean local bound of another place begin like this; its name follows."""
 
 
 def measured(tried: Sequence[Case], setting: Setting, store: Store) -> tuple[pd.DataFrame, Found]:
@@ -52,6 +57,11 @@ def row_key(case: Case, way: Way, seed: int) -> dict[str, Any]:
 def form(way: Way) -> str:
     """Which bound is in the loss."""
     return ("box" if way.box else "relational") if way.bounded else ""
+
+
+def ours(way: Way) -> bool:
+    """Whether our bound is in the loss, so that the paper has no such network."""
+    return form(way) == "relational"
 
 
 def _steps(seed: int, case: Case, way: Way) -> Iterator[Step]:
@@ -99,7 +109,8 @@ def _worst(others: Mapping[str, float] | None) -> dict[str, Any]:
     if not others:
         return {}
     place = max(others, key=others.__getitem__)
-    return {"e_dfc": others[place], "e_dfc_place": place, "places": len(others)}
+    worst = {"e_dfc": others[place], "e_dfc_place": place, "places": len(others)}
+    return worst | {f"{PLACE}{name}": value for name, value in others.items()}
 
 
 def _without_key(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,18 +119,24 @@ def _without_key(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def averaged(data: pd.DataFrame) -> pd.DataFrame:
-    """Means over the seeds that were run, by dataset, method and form; the place and classes of most seeds."""
+    """Means over the seeds that were run, by dataset, method and form; fewest classes, and how far seeds are from them.
+
+    E-DFC is the largest mean of a place, and that place is named: seeds are averaged first.
+    """
     grouped = data.groupby(["dataset", "method", "form"], sort=False)
     means = grouped[list(MEASURES)].mean()
     means["seeds"] = grouped["accuracy"].count()
-    means["e_dfc_place"] = grouped["e_dfc_place"].agg(_usual)
     means["classes"] = grouped["classes"].min()
-    return means
+    for name in SPREAD:
+        means[f"{name}_spread"] = grouped[name].agg(lambda values: (values - values.mean()).abs().max())
+    places = grouped[places_of(data)].mean().rename(columns=lambda name: name.removeprefix(PLACE))
+    worst = [of.idxmax() if of.notna().any() else None for _, of in places.iterrows()]
+    return means.assign(e_dfc=places.max(axis=1), e_dfc_place=pd.Series(worst, means.index, dtype=object))
 
 
-def _usual(values: pd.Series[Any]) -> Any:
-    known = values.dropna()
-    return None if known.empty else known.mode().iloc[0]
+def places_of(data: pd.DataFrame) -> list[str]:
+    """The columns of other places that have any value."""
+    return [str(name) for name in data if str(name).startswith(PLACE) and data[name].notna().any()]
 
 
 def row_of(means: pd.DataFrame, case: Case, way: Way) -> pd.Series[Any]:
@@ -128,30 +145,40 @@ def row_of(means: pd.DataFrame, case: Case, way: Way) -> pd.Series[Any]:
     return rows.get((case.dataset.name, way.method, form(way)), pd.Series(np.nan, means.columns))
 
 
-def table(means: pd.DataFrame, case: Case, printed: Mapping[str, Trained]) -> pd.DataFrame:
-    """Formatted cells: bounds are rounded to the safe side, the paper's figures follow in brackets."""
+def table(means: pd.DataFrame, case: Case, figures: Mapping[str, Trained]) -> pd.DataFrame:
+    """Formatted cells: bounds are rounded to the safe side, the paper's figures follow in brackets.
+
+    The paper's LFC is a width by the box, so it stands beside that where the network was trained as in the paper.
+    """
     rows = []
     for way in case.size.ways:
-        found, told = row_of(means, case, way), printed.get(way.method)
+        found = row_of(means, case, way)
+        told = asdict(figures[way.method]) if way.method in figures else {}
         alpha = case.dataset.alpha(way)
         collapsed = " (gives one class only)" if found["classes"] == 1 else ""
         cells = {
             "trained with": way.name + collapsed,
-            "alpha": "" if alpha is None else f"{alpha:g}",
-            "accuracy": _cell(f"{found['accuracy']:.4f}", told and told.accuracy),
+            "alpha": "" if alpha is None else f"{alpha:g}{'*' * (way in case.dataset.alphas)}",
+            "accuracy": _cell(f"{found['accuracy']:.4f}", told.get("accuracy"), _spread(found, "accuracy")),
             "balanced accuracy": _cell(f"{found['balanced_accuracy']:.4f}"),
-            "LFC": _cell(at_most(found["lfc"]), told and told.lfc),
-            "LFC by the box": _cell(at_most(found["lfc_by_box"])),
+            "LFC": _cell(at_most(found["lfc"]), told.get("lfc") if ours(way) else None),
+            "LFC by the box": _cell(at_most(found["lfc_by_box"]), None if ours(way) else told.get("lfc")),
         }
         if case.dataset.shifted:
-            cells["E-DFC"] = _cell(at_most(found["e_dfc"]), told and told.e_dfc, f" {found['e_dfc_place']}")
-        cells["A-DFC upper"] = _cell(at_most(found["a_dfc_upper"]), told and told.a_dfc)
+            cells["E-DFC"] = _cell(at_most(found["e_dfc"]), told.get("e_dfc"), f" {found['e_dfc_place']}")
+        upper = at_most(found["a_dfc_upper"])
+        cells["A-DFC upper"] = _cell(upper, told.get("a_dfc"), _spread(found, "a_dfc_upper"))
         cells["A-DFC lower"] = _cell(at_least(found["a_dfc_lower"]))
         rows.append(cells | {"seeds": str(int(found["seeds"]))})
     return pd.DataFrame(rows)
 
 
-def _cell(words: str, told: object = None, more: str = "") -> str | None:
+def _spread(found: pd.Series[Any], name: str) -> str:
+    """How far a seed is from the mean at most."""
+    return f" ± {at_most(found[f'{name}_spread'])}" if found["seeds"] > 1 else ""
+
+
+def _cell(words: str, told: float | None = None, more: str = "") -> str | None:
     if words == "nan":
         return None
-    return f"{words}{more}" + ("" if told is None else f" ({told:.3f})")
+    return f"{words}{more}" + ("" if told is None else f" ({printed(told)})")

@@ -7,6 +7,7 @@ Benussi, Patane, Wicker, Laurenti and Kwiatkowska, "Individual Fairness Guarante
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from isonomy.datasets.catalogue import ENTRIES
 
@@ -29,6 +30,17 @@ class Grouped:
     equalised_odds: float
     equal_opportunity: float
     if_parity: float
+
+
+def printed(value: float, digits: int = 3) -> str:
+    """A printed figure as it was printed: with at least so many decimals, and never rounded."""
+    decimals = -int(Decimal(repr(value)).as_tuple().exponent)
+    return f"{value:.{max(digits, decimals)}f}"
+
+
+def as_precise(value: float, told: float) -> float:
+    """A number of ours, rounded to the decimals of the printed one that it is compared with."""
+    return round(value, len(printed(told).partition(".")[2]))
 
 
 DELTA, GAMMA, PEOPLE = 0.05, 0.1, 1000
