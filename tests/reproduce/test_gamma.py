@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from isonomy import SensitiveSubspace, certify, certify_local, load_population
 from isonomy.attacks import Effort
 from isonomy.networks import Network
 from isonomy.reproduce import Setting, Store, gamma, write
-from isonomy.reproduce.models import GERMAN, Size
+from isonomy.reproduce.models import GERMAN, Size, Way
 
 TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=6)
 LITTLE = Effort(steps=5, restarts=0)
@@ -53,14 +54,21 @@ def test_a_run(tmp_path: Path) -> None:
     for _, group in data.groupby("method"):
         assert group["upper"].is_monotonic_increasing and group["lower"].is_monotonic_increasing
     page = write(result, tmp_path, "isonomy reproduce gamma --quick")[-1].read_text(encoding="utf-8")
-    assert "| German | SGD |" in page and "at gamma 0.2." in page
+    assert "| German | SGD |" in page and "at gamma 0.2**" in page
     nothing = Store(tmp_path / "none.jsonl", only_known=True)
     write(gamma.run(setting, nothing, datasets=[GERMAN], size=TINY), tmp_path, "")
 
 
-@pytest.mark.slow
-def test_both_senses(tmp_path: Path) -> None:
+def test_the_default_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(TINY, people=3)
+    monkeypatch.setattr(gamma, "WAYS", (Way("sgd"),))
+    monkeypatch.setattr(gamma, "GAMMAS", (0.01, 0.2))
     setting, store = Setting(True, tmp_path / "gamma.work", None, 1), Store(tmp_path / "lines.jsonl")
-    data = gamma.run(setting, store, datasets=[GERMAN], size=TINY, radii=6).data
-    assert set(data["sense"]) == {"paper", "default"}
-    assert (data["lower"] <= data["upper"]).all()
+    result = gamma.run(setting, store, datasets=[GERMAN], size=few, senses=gamma.SENSES[1:], radii=6)
+    data = result.data
+    assert set(data["sense"]) == {"default"} and data["box"].isna().all()
+    assert (data["lower"] > 0).all() and (data["lower"] <= data["upper"]).all()
+    kept = int(data["upper"].iloc[-1] <= 1.5 * data["lower"].iloc[-1])
+    page = write(result, tmp_path, "")[-1].read_text(encoding="utf-8")
+    assert "a target of at most 1.5. Realizable domain" in page and f"; {kept} of 1 reach the target." in page
+    assert "another one for German (0.02)" in page

@@ -59,5 +59,6 @@ def test_a_page_and_a_page_of_nothing(store: Store, tmp_path: Path) -> None:
     before = len(store.known)
     page = write(run(store, tmp_path), tmp_path, "isonomy reproduce moons --quick")[-1].read_text(encoding="utf-8")
     assert "| U-DIF |" in page and "distributional" in page
+    assert "counts 0.32 of one along" in page and "the 24 people whom the network was trained on" in page
     assert before in (0, 2)
     write(run(Store(tmp_path / "none", only_known=True), tmp_path), tmp_path / "none", "")

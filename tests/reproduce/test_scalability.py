@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isonomy.reproduce import Setting, Store, scalability, write
-from isonomy.reproduce.models import GERMAN, Way
+from isonomy.reproduce.models import BOUNDED, GERMAN, Way
 from isonomy.reproduce.scalability import Sizes
 
 TINY = Sizes(widths=(8,), depths=(1, 2), deep=8, epochs=1, rows=60, people=4)
@@ -31,8 +31,13 @@ def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (bounds["upper"] >= bounds["local"] - 1e-12).all()
     times, widths, depths = (table for _, table in result.tables)
     assert list(times["MILP, literature"]) == ["12"]
+    slowest = data[data["what"] == "training time"].set_index("method")["cpu_seconds"]
+    for way in BOUNDED:  # the paper has 50 epochs, and here were 20
+        assert times[way.name].iloc[0] == f"{slowest[way.method] / 60 * 50 / 20:.2g}"
     assert list(widths["hidden layers"]) == ["1x8"] and list(depths["hidden layers"]) == ["1x8", "2x8"]
     assert not any(table.isna().to_numpy().any() for _, table in result.tables)
+    longest = next(words for words in result.story if words.startswith("The longest"))
+    assert "German, width 8; the paper at most 5)" in longest and "the paper less than 60" in longest
     assert [path.suffix for path in write(result, tmp_path, "command")] == [".png", ".csv", ".md"]
     again = run(tmp_path, only_known=True)
     assert again.data.equals(data)

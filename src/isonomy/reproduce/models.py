@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from isonomy.datasets import describe, load_population
 from isonomy.networks import Network, load_network
 from isonomy.population import Population
@@ -86,8 +88,9 @@ class Dataset:
         return self.alphas.get(way, ALPHA) if way.bounded else None
 
     def people(self) -> Population:
-        """Everybody of the table, in the domain of the paper."""
-        return load_population(self.source, **self.load, domain="unbounded")
+        """Everybody of the table, in the domain of the paper; as there, everybody counts the same."""
+        people = load_population(self.source, **self.load, domain="unbounded")
+        return replace(people, weights=np.ones(len(people)))
 
     def others(self) -> Iterator[tuple[str, Callable[[], Population]]]:
         """The other states and years on this machine, by name."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from isonomy.reproduce import paper
 from isonomy.reproduce.models import COVERAGE, EMPLOY, INCOME, Dataset, Size, Way
 from isonomy.reproduce.page import Result
 from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.shifted import Places, measured, sized, ways_of
+from isonomy.reproduce.shifted import PRINTED, Places, measured, sized, ways_of
 from isonomy.reproduce.states import draw, story, tables
 from isonomy.reproduce.store import Store
 
@@ -17,6 +18,10 @@ HAWAII = tuple(
     for dataset in (EMPLOY, INCOME, COVERAGE)
 )
 """The only state whose whole survey of another year is at hand."""
+GAMMAS = (
+    f"those for states, {PRINTED['employ']} for Employ, {PRINTED['coverage']} for Coverage and {paper.GAMMA} for "
+    "Income, since the paper prints none for years"
+)
 SAMPLES = 5
 """Samples of each year: there are few years."""
 
@@ -37,7 +42,7 @@ def run(
         name="years",
         title="Other years: real shifts, and shifts within gamma by construction",
         story=(
-            *story(found, size, "years", "one year of a state"),
+            *story(found, size, "years", "one year of a state", GAMMAS),
             "Years at hand are 2015 to 2018 for Employ in Massachusetts and 2015 for Hawaii (the paper: California, "
             "2015 to 2021), so each year is sampled several times.",
         ),
