@@ -19,9 +19,9 @@ from isonomy.attacks import Effort
 from isonomy.datasets.moons import make_moons
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
-from isonomy.reproduce import Result, Setting, Store, models, shifted, states, write, years
+from isonomy.reproduce import Result, Setting, Store, models, paper, shifted, states, write, years
 from isonomy.reproduce.models import COVERAGE, EMPLOY, INCOME, Case, Dataset, Size, Way
-from isonomy.reproduce.shifted import PRINTED, Places, Shifted, gamma_of, samples
+from isonomy.reproduce.shifted import Places, Shifted, gamma_of, samples
 from isonomy.reproduce.shifts import Shift, constructed, costs_between
 from isonomy.similarity import WeightedLp
 from isonomy.similarity.ground import ground_metric
@@ -259,4 +259,4 @@ def test_a_page_of_nothing(tmp_path: Path) -> None:
         nothing = module.run(Setting(True, tmp_path, None, 1), Store(tmp_path / "none", only_known=True))
         write(nothing, tmp_path, "")
     assert (tmp_path / "years.md").exists()
-    assert PRINTED == {"employ": 0.15, "coverage": 0.4}
+    assert paper.GAMMAS == {"employ": 0.15, "coverage": 0.4}

@@ -29,8 +29,6 @@ EPOCHS = f"the paper's {paper.PARAMETERS['adult'].epochs} epochs"
 LONGER = {"german": 20}
 """Times as many epochs on a small table, so that there are 600 steps, as in the estimators' own default."""
 JUDGED = (Way("sgd"), *BOUNDED)
-TOLD = {"f-ibp": "at most 5", "l-dif": "less than 60"}
-"""Minutes that the paper prints for one hidden layer of more than 4000 neurons, on a laptop (section 5.2, appendix)."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def _longest(trained: pd.DataFrame) -> list[str]:
         known = trained[(trained["method"] == way.method) & np.isfinite(trained["minutes"])]
         if len(known):
             worst = known.loc[known["minutes"].idxmax()]
-            told = f"; the paper {TOLD[way.method]}" if way.method in TOLD else ""
+            told = f"; the paper {paper.WIDEST_MINUTES[way.method]}" if way.method in paper.WIDEST_MINUTES else ""
             place = f"{worst['dataset'].capitalize()}, width {worst['width']}"
             said.append(f"{way.name} {worst['minutes']:.1f} ({place}{told})")
     return [f"The longest trainings, in minutes: {', '.join(said)}."] if said else []

@@ -16,7 +16,7 @@ from isonomy.reproduce import paper, style
 from isonomy.reproduce.models import COVERAGE, INCOME, Dataset, Size, Way
 from isonomy.reproduce.page import Result
 from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.shifted import PRINTED, Places, Shifted, gamma_of, measured, name_of, sized, ways_of
+from isonomy.reproduce.shifted import Places, Shifted, gamma_of, measured, name_of, sized, ways_of
 from isonomy.reproduce.steps import Line
 from isonomy.reproduce.store import Store
 from isonomy.training.penalties import Method
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GAMMAS = f"{PRINTED['coverage']} for Coverage as printed in the paper, {paper.GAMMA} for Income, where it prints none"
+GAMMAS = (
+    f"{paper.GAMMAS['coverage']} for Coverage as printed in the paper, {paper.GAMMA} for Income, where it prints none"
+)
 SUPPRESSED = "DE 2018"
 FLIERS = {"markersize": 3, "markeredgewidth": 0.6}
 

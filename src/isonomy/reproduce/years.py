@@ -9,7 +9,7 @@ from isonomy.reproduce import paper
 from isonomy.reproduce.models import COVERAGE, EMPLOY, INCOME, Dataset, Size, Way
 from isonomy.reproduce.page import Result
 from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.shifted import PRINTED, Places, measured, sized, ways_of
+from isonomy.reproduce.shifted import Places, measured, sized, ways_of
 from isonomy.reproduce.states import draw, story, tables
 from isonomy.reproduce.store import Store
 
@@ -19,8 +19,8 @@ HAWAII = tuple(
 )
 """The only state whose whole survey of another year is at hand."""
 GAMMAS = (
-    f"those for states, {PRINTED['employ']} for Employ, {PRINTED['coverage']} for Coverage and {paper.GAMMA} for "
-    "Income, since the paper prints none for years"
+    f"those for states, {paper.GAMMAS['employ']} for Employ, {paper.GAMMAS['coverage']} for Coverage and "
+    f"{paper.GAMMA} for Income, since the paper prints none for years"
 )
 SAMPLES = 5
 """Samples of each year: there are few years."""
