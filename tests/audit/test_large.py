@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from tests.engines.people import METRIC, SCHEMA, network, stamps, table
 
-from isonomy.audit import Plan
+from isonomy.audit import Plan, large_sample
 from isonomy.audit.large import open_work, run_large, work_of
 from isonomy.audit.large_cost import estimate_large
 from isonomy.audit.large_output import write_large
@@ -23,6 +23,7 @@ from isonomy.certificates import certify
 from isonomy.certificates.local import certify_local
 from isonomy.errors import FileError, ParameterError
 from isonomy.population import Population
+from isonomy.records import read_large, write
 
 from .large import CHUNK, FILES, ROWS, plan, same, write_files
 
@@ -114,11 +115,12 @@ def test_what_is_for_people_and_for_ci(written: tuple[Path, dict[str, Any]]) -> 
     page, notes = (out / "report.html").read_text(), (out / "summary.md").read_text()
     for text in (page, notes):
         assert "No population within 0.05 of these 60 individuals" in text and "--engine local" in text
+    assert "At most 4,096 of them, drawn at random, are kept in evidence/people.npz" in page
     assert "What was not proved" in page and "population that these people were drawn from" in page
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
     assert "✅ certified" in notes
     assert {each.name for each in out.iterdir()} == {
-        "certificate.json", "report.html", "summary.md", "junit.xml", "individuals", "parts", "plan.json",
+        "certificate.json", "report.html", "summary.md", "junit.xml", "individuals", "parts", "plan.json", "evidence",
     }  # fmt: skip
 
 
@@ -169,6 +171,70 @@ def test_redacted(folder: Path, tmp_path: Path) -> None:
     out, facts = audited(plan(folder, out=str(tmp_path / "out"), redact=True))
     assert "parts" not in facts and not (out / "parts").exists() and not (out / "plan.json").exists()
     assert list(pd.read_parquet(out / "individuals").columns) == ["row", "upper", "lower", "verdict"]
+    assert "people" not in facts["evidence"] and not (out / "evidence" / "people.npz").exists()
+
+
+def test_a_redacted_run_removes_the_people_of_one_that_was_not(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from isonomy.audit import large_output
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(large_output, "take_place", stopped)
+        audited(plan(folder, out=str(tmp_path / "out")))
+    assert list(tmp_path.rglob("people.npz"))
+    out, _ = audited(plan(folder, out=str(tmp_path / "out"), redact=True))
+    assert not list(out.rglob("people.npz")) and (out / "evidence" / "network.npz").exists()
+
+
+@pytest.mark.parametrize("options", [{"chunk": 7}, {"split": "test"}, {"csv": True}])
+def test_a_sample_of_the_people_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(large_sample, "SAMPLE", 12)
+    frame = pd.concat([table(ROWS, seed=number) for number in range(FILES)], ignore_index=True)
+    if options == {"csv": True}:
+        frame.to_csv(tmp_path / "people.csv", index=False)
+        options = {"data": str(tmp_path / "people.csv")}
+    out, facts = audited(plan(folder, out=str(tmp_path / "out"), **options))
+    kept, people = np.load(out / "evidence" / "people.npz"), everybody()
+    rows = kept["rows"]
+    assert len(set(rows.tolist())) == 12 and (np.diff(rows) > 0).all()
+    assert np.array_equal(kept["x"], people.x[rows]) and np.array_equal(kept["weights"], people.weights[rows])
+    assert (kept["weights"] > 0).all()
+    possible = np.flatnonzero(people.weights > 0)
+    if facts["split"] == "test":
+        possible = np.flatnonzero((people.weights > 0) & (frame["part"] == "new"))
+    # Who is chosen follows from the number of people alone, not from how they are cut into chunks.
+    drawn = np.random.default_rng(0).choice(len(possible), 12, replace=False)
+    assert rows.tolist() == sorted(possible[drawn].tolist())
+    found = read_large(out)
+    assert found.people is not None and not found.everybody and found.counted == len(possible)
+
+
+def test_a_dataset_that_changes_before_the_sample_is_drawn(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(folder / "data", data)
+    found = run_large(plan(folder, data=str(data), out=str(tmp_path / "out")), tmp_path / "out", None)
+    table(ROWS, seed=5).to_parquet(data / "1.parquet")
+    with pytest.raises(FileError, match="was changed during the run"):
+        write_large(found, tmp_path / "out")
+
+
+def test_the_evidence_is_that_of_an_audit_in_memory(quick: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """File by file, so that audits of either kind can be compared."""
+    small = certify(network(), everybody(), METRIC, 0.1, 0.05, tier="interval", progress=None, attack=False)
+    write(tmp_path, small, network(), everybody())
+    for name in ("metric.toml", "ground.toml", "schema.toml", "domain.npz"):
+        assert (quick[0] / "evidence" / name).read_bytes() == (tmp_path / "evidence" / name).read_bytes()
+    found = read_large(quick[0])
+    assert np.array_equal(found.network(everybody().x), network()(everybody().x))
+    assert found.everybody and found.envelope.upper(0.05) == pytest.approx(quick[1]["upper"], rel=1e-12)
 
 
 def test_a_csv_file_leaves_no_copy_of_people(folder: Path, tmp_path: Path) -> None:

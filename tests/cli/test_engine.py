@@ -109,7 +109,37 @@ def test_what_stands_on_the_terminal_and_the_status(run: Run, folder: Path, tmp_
         assert "No population within 0.05 of these 60 individuals" in text
     assert "4 parts, 4 of them kept from an earlier run." in text
     status, _, err = run("verify", tmp_path / "out")
-    assert status == 2 and "another format" in err
+    assert status == 2 and err.count("\n") == 1 and "run the same 'isonomy audit' again with the same --out" in err
+
+
+def test_compare_reads_large_audits(run: Run, answered: Answered, alone: Path, folder: Path, tmp_path: Path) -> None:
+    status, found = answered("compare", alone, alone / "certificate.json")
+    assert status == 0 and found["comparable"] and not any(found["changed"].values()) and not found["question"]
+    assert run(*words(plan(folder, out=str(tmp_path / "out"), data=str(folder / "data" / "0.parquet"), epsilon=0.3)))
+    status, found = answered("compare", alone, tmp_path / "out")
+    assert status == 0 and found["changed"] == {"network": False, "people": True, "metric": False, "schema": False}
+    assert found["question"] == {"epsilon": [0.4, 0.3], "individuals": [60, 30]} and found["comparable"]
+    assert found["upper"][0] == json.loads((alone / "certificate.json").read_text())["upper"]
+    assert "Changed: people." in run("compare", alone, tmp_path / "out")[1]
+
+
+def test_compare_of_two_kinds(run: Run, alone: Path, folder: Path, tmp_path: Path) -> None:
+    asked = plan(folder, data=str(folder / "data" / "0.parquet"), out=str(tmp_path / "out"), engine=None, chunk=None,
+                 no_search=False, gamma=0.0)  # fmt: skip
+    run(*words(asked))
+    status, page, _ = run("compare", tmp_path / "out", alone)
+    assert status == 0 and "cannot be compared directly" in page  # another gamma
+    assert "Network, metric and schema are the same. Whether the people are the same is not known" in page
+
+
+def test_explain_says_what_it_needs(run: Run, alone: Path, folder: Path) -> None:
+    for arguments, says in (
+        ([alone], "give the audit.toml instead"),
+        ([alone / "certificate.json"], "give the audit.toml instead"),
+        (["--data", folder / "data", "--schema", folder / "schema.toml"], "is a folder: give as --data the file"),
+    ):
+        status, out, err = run("explain", *arguments, "--row", "3")
+        assert status == 2 and says in err and err.count("\n") == 1 and not out
 
 
 def test_ctrl_c_says_how_to_go_on(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +163,10 @@ def test_one_sentence_and_status_2(run: Run, folder: Path, tmp_path: Path, monke
     ):
         status, out, err = run(*words(plan(folder, **{"out": str(tmp_path / "out"), **options})))
         assert status == 2 and says in err and err.count("\n") == 1 and not out
+    for more in (["--limit", "7"], ["--held-out"], ["--seed", "3"]):  # a stream has no use for them
+        status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"))), *more)
+        says = f"'{more[0][2:].replace('-', '_')}' must be left out when 'engine' is given"
+        assert status == 2 and says in err and err.count("\n") == 1 and not out
     monkeypatch.setattr(runners, "import_module", _missing)
     status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"), engine="dask")), "--json")
     assert status == 2 and "pip install 'isonomy[dask]'" in json.loads(out)["error"]["message"]
@@ -148,6 +182,19 @@ def test_an_audit_file_names_the_engine(answered: Answered, folder: Path, tmp_pa
     (folder / "audit.toml").write_text("\n".join([*lines, 'metric = "metric.toml"']), encoding="utf-8")
     status, facts = answered("audit", folder / "audit.toml")
     assert status == 0 and facts["computed"] == 4 and facts["individuals"] == 60
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_leaves_the_terminal_clean(folder: Path, alone: Path, tmp_path: Path) -> None:
+    """In a process of its own, since workers import the main module again and Dask writes to the real terminal."""
+    pytest.importorskip("distributed")
+    command = words(plan(folder, out=str(tmp_path / "out"), chunk=5, engine="dask"))
+    done = subprocess.run(
+        [sys.executable, "-m", "isonomy.cli", *command], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0 and "CERTIFIED" in done.stdout
+    assert "distributed" not in done.stderr and "killing" not in done.stderr
+    assert contents(tmp_path / "out") == contents(alone)
 
 
 def _missing(name: str) -> Any:

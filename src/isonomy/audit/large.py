@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from isonomy.engines import LargeCertificate, certify
 from isonomy.engines.dataset import CHUNK
 from isonomy.errors import FileError, ParameterError
 from isonomy.networks import Network
-from isonomy.population import Schema
+from isonomy.population import Domain, DomainKind, Schema
 from isonomy.progress import Progress
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, ground_metric
@@ -43,7 +43,9 @@ STEPS = 4
 KEPT = ("plan.json", "parts")
 """What of a finished audit is of use to the next one."""
 
-_OWN = frozenset({*KEPT, "result.json", "individuals", "certificate.json", "report.html", "summary.md", "junit.xml"})
+_OWN = frozenset(
+    {*KEPT, "result.json", "individuals", "evidence", "certificate.json", "report.html", "summary.md", "junit.xml"}
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +75,18 @@ class LargeFindings:
     created: str  # when the first run of this question began: ISO 8601, UTC
     redacted: bool
     work: Path = field(repr=False)
+    data: Path = field(repr=False)
+    chunk: int = field(repr=False)
 
     @property
     def ground(self) -> Metric:
         """What moving somebody costs."""
         return ground_metric(self.asked.ground, self.asked.schema.width, self.asked.schema.coordinate_names)
+
+    @property
+    def space(self) -> Domain:
+        """Who is possible."""
+        return self.asked.schema.domain(cast(DomainKind, self.domain))
 
 
 def read_asked(plan: Plan) -> Asked:
@@ -142,6 +151,8 @@ def run_large(
         created=datetime.fromtimestamp((work / "plan.json").stat().st_mtime, UTC).isoformat(timespec="seconds"),
         redacted=plan.redact,
         work=work,
+        data=Path(plan.data),
+        chunk=options["chunk"],
     )
 
 
@@ -194,9 +205,13 @@ def _link(old: Path, new: Path) -> None:
 
 def _curve(found: LargeCertificate) -> tuple[tuple[float, float, float], ...]:
     """Upper and lower from 0 to twice γ. A bound for a larger ball holds for a smaller one, and so does a find."""
-    if not 0 < found.gamma < math.inf:
+    usual = 0 < found.gamma < math.inf
+    gammas = [found.gamma * (step / STEPS) for step in range(2 * STEPS + 1)] if usual else []
+    # What these passes sum up, the certificate keeps, and bounds for any γ are read from it (records.envelope).
+    staircase = found.radii if found.order == math.inf else ()
+    found.dual.prepare([0.0, *gammas, *staircase, math.inf], ["near"])
+    if not usual:
         return ((found.gamma, found.upper, found.lower),)
-    gammas = [found.gamma * (step / STEPS) for step in range(2 * STEPS + 1)]
     table = found.curve(gammas)
     lower = np.maximum.accumulate(table["lower"].to_numpy())
     upper = np.minimum.accumulate(table["upper"].to_numpy()[::-1])[::-1]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isonomy.audit.large import LargeFindings
+from isonomy.audit.large_sample import SAMPLE
 from isonomy.audit.large_summary import AGAIN, rows
 from isonomy.report import figures
 from isonomy.report.numbers import Numbers, parameter
@@ -69,8 +70,11 @@ def _assumptions(findings: LargeFindings, facts: Mapping[str, Any]) -> list[tupl
     network, which = findings.asked.network, {"all": "all rows", "train": "training rows", "test": "test rows"}
     out = f" {facts['excluded']:,} rows did not fit the schema and are not among them." if facts["excluded"] else ""
     weighted = " Averages use their sampling weights." if findings.asked.schema.weight else ""
+    kept = (
+        "" if findings.redacted else f" At most {SAMPLE:,} of them, drawn at random, are kept in evidence/people.npz."
+    )
     return [
-        ("People", f"{facts['individuals']:,} people, {which[facts['split']]} of the dataset.{out}{weighted}"),
+        ("People", f"{facts['individuals']:,} people, {which[facts['split']]} of the dataset.{out}{weighted}{kept}"),
         ("Network", f"“{network.name}”, {network.input_width} inputs."),
         ("Arithmetic", "The bounds hold in exact arithmetic; rounding errors are added to them, and sums over chunks "
          "have none."),

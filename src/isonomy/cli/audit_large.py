@@ -40,7 +40,7 @@ def run_engine(plan: Plan, json: bool) -> int:
         _show(findings, facts)
         kept = len(found.parts) - found.computed
         print(f"\n{len(found.parts):,} parts, {kept:,} of them kept from an earlier run." if before else "")
-        names = "report.html, certificate.json, individuals/, summary.md, junit.xml"
+        names = "report.html, certificate.json, evidence/, individuals/, summary.md, junit.xml"
         print(f"Written to {out}: {names}{'' if findings.redacted else ', parts/'}.")
     return STATUS[facts["verdict"]]
 

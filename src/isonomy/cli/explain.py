@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,7 +53,17 @@ def explain(
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
 
+    if file is not None and (file.is_dir() or file.suffix == ".json"):
+        raise ParameterError(
+            f"'isonomy explain' needs the table, which {file} does not name: give the audit.toml instead, or --data, "
+            "--schema, --model and --metric of the audit, and --row."
+        )
     plan = Plan.of(said, file)
+    if Path(plan.data).is_dir():
+        raise ParameterError(
+            f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give as --data the file "
+            "in it that holds the person, and --row counted within that file."
+        )
     inputs = read_inputs(replace(plan, split="all", limit=None, held_out=False, against=()))
     everybody = inputs.people
     place = [i for i, number in enumerate(everybody.rows.tolist()) if number == row]

@@ -46,7 +46,8 @@ class Reference:
     """What a certificate promises, as far as a monitor needs it.
 
     ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
-    certificate does not carry them: then nothing is said of distances. ``largest`` is the largest violation possible.
+    certificate does not carry them: then nothing is said of distances. ``everybody`` is false where they are a sample.
+    ``largest`` is the largest violation possible. ``caution`` is what has to be said beside every state.
     """
 
     gamma: float
@@ -56,6 +57,8 @@ class Reference:
     curve: Callable[[Sequence[float]], Sequence[float]]
     people: Population | FloatArray | None
     largest: float = 1.0
+    everybody: bool = True
+    caution: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def evaluate(
     mean = mean_violation(upper, reference.largest, risk / 2.0)
     distance = observe(reference, x, risk / 2.0, seed, sample)
     state, reason = _judge(reference, distance, mean)
-    return Evaluation(number, len(x), state, reason, distance, mean, risk)
+    return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, risk)
 
 
 def mean_violation(upper: FloatArray, largest: float, risk: float) -> MeanViolation:
@@ -148,7 +151,7 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
         evidence=found.evidence,
         certified=float(read[0]),
         certified_at_lower=float(read[1]),
-        whole=found.individuals == (found.n_one, found.n_other),
+        whole=reference.everybody and found.individuals == (found.n_one, found.n_other),
     )
 
 

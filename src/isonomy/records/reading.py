@@ -10,7 +10,8 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,15 +122,48 @@ class Record:
 
 def read(path: Path) -> Record:
     """Read ``certificate.json`` (or its directory) with its evidence, and check hashes and signature."""
-    path = Path(path) / DOCUMENT if Path(path).is_dir() else Path(path)
-    try:
+    path = document_in(path)
+    with readable(path):
         return _read(path)
+
+
+def document_in(path: Path) -> Path:
+    """The file ``certificate.json`` of a directory, or the file that was named."""
+    return Path(path) / DOCUMENT if Path(path).is_dir() else Path(path)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Whatever is wrong with the files of a certificate becomes an error of one sentence that names it."""
+    try:
+        yield
     except OSError as error:
         raise FileError(f"The certificate {error.filename or path} cannot be read: {error.strerror}.") from None
     except IsonomyError as error:
         raise FileError(f"The certificate {path} cannot be used: {error}") from None
     except _BROKEN as error:
         raise FileError(f"The certificate {path} is damaged: {type(error).__name__}, {error}.") from None
+
+
+def evidence_of(path: Path, document: dict[str, Any]) -> tuple[dict[str, Arrays], dict[str, str]]:
+    """The evidence that a document names, each piece compared with its SHA-256: arrays, and texts."""
+    contents = {name: _content(path, part) for name, part in document["evidence"].items()}
+    arrays = {name: _arrays(content) for name, content in contents.items() if content and not name.endswith("_text")}
+    return arrays, {name: content.decode() for name, content in contents.items() if content and name.endswith("_text")}
+
+
+def people_of(arrays: Arrays, schema: Schema, domain: Domain, split: Any) -> Population:
+    """The individuals of a piece of evidence."""
+    return Population(
+        frame=schema.decode(arrays["x"]),
+        schema=schema,
+        domain=domain,
+        x=arrays["x"],
+        y=None,
+        weights=arrays["weights"],
+        rows=arrays["rows"],
+        split=split,
+    )
 
 
 def _read(path: Path) -> Record:
@@ -140,9 +174,7 @@ def _read(path: Path) -> Record:
         raise FileError(f"its version is {document['version']}, and this program reads version {VERSION}.")
     if "signature" in document and not signature.holds(document):
         raise FileError("its signature is not that of its content.")
-    contents = {name: _content(path, part) for name, part in document["evidence"].items()}
-    arrays = {name: _arrays(content) for name, content in contents.items() if content and not name.endswith("_text")}
-    texts = {name: content.decode() for name, content in contents.items() if content and name.endswith("_text")}
+    arrays, texts = evidence_of(path, document)
     remarks = document["remarks"]
     schema = Schema.from_toml(texts["schema_text"])
     metric, ground = (metric_from_text(texts[f"{name}_text"]) for name in ("metric", "ground"))
@@ -151,7 +183,7 @@ def _read(path: Path) -> Record:
         if set(form) != set(arrays[name]) or any(not np.array_equal(form[k], arrays[name][k]) for k in form):
             raise FileError(f"{name}.toml and {name}.npz are not the same metric.")
     domain, part = domain_of(arrays["domain"], schema.coordinate_names), arrays["profiles"]
-    people = _people(arrays["people"], schema, domain, remarks["split"]) if "people" in arrays else None
+    people = people_of(arrays["people"], schema, domain, remarks["split"]) if "people" in arrays else None
     return Record(
         path=path,
         document=document,
@@ -183,20 +215,6 @@ def _content(path: Path, part: dict[str, Any]) -> bytes:
 def _arrays(content: bytes) -> Arrays:
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
-
-
-def _people(arrays: Arrays, schema: Schema, domain: Domain, split: Any) -> Population:
-    x = arrays["x"]
-    return Population(
-        frame=schema.decode(x),
-        schema=schema,
-        domain=domain,
-        x=x,
-        y=None,
-        weights=arrays["weights"],
-        rows=arrays["rows"],
-        split=split,
-    )
 
 
 def _points(arrays: Arrays) -> Points:

@@ -141,7 +141,7 @@ def _evidence(certificate: DistributionalCertificate, people: Population) -> dic
         },
         "witnesses": witnesses,
     }
-    files = {name: (f"{name}.npz", _packed(part)) for name, part in arrays.items()}
+    files = {name: (f"{name}.npz", packed(part)) for name, part in arrays.items()}
     texts = {
         "metric_text": ("metric.toml", metric_to_text(question.metric)),
         "ground_text": ("ground.toml", metric_to_text(certificate.ground)),
@@ -166,7 +166,7 @@ def _key(points: Any, i: int) -> tuple[int, float, float, bytes]:
     return int(points.owner[i]), float(points.cost[i]), float(points.value[i]), points.person[i].tobytes()
 
 
-def _packed(arrays: Arrays) -> bytes:
+def packed(arrays: Arrays) -> bytes:
     """A compressed archive; the same bytes for the same arrays."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]

@@ -46,6 +46,8 @@ def run(
     logs.configure(log_level)
     facts = {"certificate": served.identity, "host": host, "port": port, **settings.shown()}
     LOGGER.info("starting", extra={"facts": facts})
+    if served.caution:
+        LOGGER.warning(served.caution, extra={"facts": {"verdict": served.verdict}})
     torch.set_num_threads(1)  # requests are what runs in parallel
     sys.setswitchinterval(0.001)
     config = uvicorn.Config(

@@ -1,10 +1,16 @@
-"""What a service serves: a network with everything that its certificate says."""
+"""What a service serves: a network with everything that its certificate says.
+
+**Soundness.** Of a certificate that was read from files, the upper bound is computed again from the profiles (or, for
+an audit larger than memory, from the sums that its curve is made of), and claims that contradict it or one another are
+refused. That each profile bounds its individual is taken from the files: ``isonomy verify`` asks that.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +18,22 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.certificates.distributional import DistributionalCertificate, Verdict, judge
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.question import Question
-from isonomy.errors import DataError
+from isonomy.errors import DataError, FileError
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Feature, Population, Schema
-from isonomy.records import Record, read
+from isonomy.records import LargeRecord, Record, is_large, read, read_large
+from isonomy.records.reading import readable
 from isonomy.similarity.metric import Metric
 
 Curve = Callable[[Sequence[float]], Sequence[float]]
+
+ROUNDING = 1e-9
+"""By which share a bound may come out larger on another machine than on the one that wrote it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +41,9 @@ class Served:
     """A network, who counts as similar, and what was proved of whom.
 
     ``identity`` is the SHA-256 of the certificate, which every log entry names; ``statement`` says in words what was
-    proved. ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None
-    where the certificate does not carry them.
+    proved. ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or some of
+    them, drawn at random, where ``everybody`` is false, or None where the certificate does not carry them. ``largest``
+    is the largest violation possible as far as the certificate knows: of a declared range of outputs, for one.
     """
 
     network: Network
@@ -52,11 +63,13 @@ class Served:
     confidence: float | None = None
     lower: float = 0.0
     arithmetic: Arithmetic = "float64"
+    largest: float = math.inf
+    everybody: bool = True
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
-        """Read what an audit wrote: ``certificate.json``, or the directory that holds it."""
-        return cls.of_record(read(Path(path)))
+        """Read what an audit wrote, of any size: ``certificate.json``, or the directory that holds it."""
+        return cls.of_large(read_large(Path(path))) if is_large(path) else cls.of_record(read(Path(path)))
 
     @classmethod
     def of_certificate(cls, certificate: DistributionalCertificate, people: Population, identity: str = "") -> Served:
@@ -67,7 +80,7 @@ class Served:
         question = certificate.question
         if question.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
-        return cls(
+        served = cls(
             network=question.network,
             metric=question.metric,
             schema=question.schema,
@@ -85,34 +98,57 @@ class Served:
             confidence=certificate.confidence,
             lower=certificate.lower,
             arithmetic="float32" if certificate.arithmetic == "float32" else "float64",
+            largest=certificate.profiles.largest,
         )
+        return _stated(served)
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
         """Serve a certificate that was read from its files; without an epsilon, it promises what it proved."""
-        dual = Dual(record.profiles.cells(record.weights), record.order)
-        arithmetic = record.document["remarks"]["arithmetic"]
-        return cls(
-            network=record.network,
-            metric=record.metric,
-            schema=record.schema,
-            domain=record.domain,
-            delta=record.delta,
-            gamma=record.gamma,
-            order=record.order,
-            ground=record.ground,
-            epsilon=record.upper if record.epsilon is None else record.epsilon,
-            upper=record.upper,
-            curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-            people=record.people,
-            statement=f"No population within {record.gamma:g} of the {len(record.weights):,} audited individuals has a "
-            f"mean violation above {at_most(record.upper)}"
-            + (f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."),
-            identity=hashlib.sha256(record.path.read_bytes()).hexdigest(),
-            confidence=record.confidence,
-            lower=record.lower,
-            arithmetic="float32" if arithmetic == "float32" else "float64",
-        )
+        with readable(record.path):
+            dual = Dual(record.profiles.cells(record.weights), record.order)
+            upper = _checked(record, dual.bound(record.gamma).upper)
+            served = cls(
+                **_read_from(record, upper, len(record.weights)),
+                curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
+                confidence=record.confidence,
+                arithmetic="float32" if record.document["remarks"]["arithmetic"] == "float32" else "float64",
+                largest=record.profiles.largest,
+            )
+            return _stated(served)
+
+    @classmethod
+    def of_large(cls, record: LargeRecord) -> Served:
+        """Serve the certificate of an audit larger than memory; its parts are not needed."""
+        with readable(record.path):
+            upper = _checked(record, record.envelope.upper(record.gamma))
+            served = cls(
+                **_read_from(record, upper, record.individuals),
+                curve=record.envelope.curve,
+                largest=record.largest,
+                everybody=record.everybody,
+            )
+            return _stated(served)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the audit, against epsilon."""
+        return judge(self.lower, self.upper, self.epsilon)
+
+    @property
+    def caution(self) -> str:
+        """What has to be said beside a certificate that did not keep its own epsilon; nothing of one that did."""
+        if self.verdict == "violated":
+            return (
+                f"The audit itself found a population within gamma with a mean violation of {at_least(self.lower)}, "
+                f"above epsilon = {self.epsilon:g}: the certificate is violated, and vouches for nothing."
+            )
+        if self.verdict == "undecided":
+            return (
+                f"The audit itself proved {at_most(self.upper)}, not epsilon = {self.epsilon:g}: the certificate is "
+                "undecided, and does not vouch for epsilon."
+            )
+        return ""
 
     def question(self) -> Question:
         """What is asked of every individual, ready to be asked; the one in it stands in for all."""
@@ -127,8 +163,47 @@ class Served:
             ground=self.ground,
             curve=self.curve,
             people=self.people,
-            largest=largest,
+            largest=min(largest, self.largest),
+            everybody=self.everybody,
+            caution=self.caution,
         )
+
+
+def _checked(record: Record | LargeRecord, proved: float) -> float:
+    """The upper bound to promise, at least what the evidence gives; claims that contradict one another are refused."""
+    upper, lower, epsilon = record.upper, record.lower, record.epsilon
+    if not 0 <= lower <= upper:
+        raise FileError(f"its 'lower' is {lower}, which must be a number from 0 to its 'upper', {upper}.")
+    if not upper >= proved * (1 - ROUNDING):
+        raise FileError(
+            f"its 'upper' is {upper}, but its evidence proves no less than {proved} at gamma = {record.gamma:g}."
+        )
+    verdict = None
+    if epsilon is not None:
+        if not 0 <= epsilon < math.inf:
+            raise FileError(f"its 'epsilon' is {epsilon}, which must be a finite number >= 0.")
+        verdict = judge(lower, upper, epsilon)
+    if verdict != record.verdict:
+        raise FileError(f"its 'verdict' is {record.verdict}, but its numbers make it {verdict}.")
+    return max(upper, proved)
+
+
+def _read_from(record: Record | LargeRecord, upper: float, individuals: int) -> dict[str, Any]:
+    """What both kinds of certificates have."""
+    names = ("network", "metric", "schema", "domain", "delta", "gamma", "order", "ground", "lower", "people")
+    found = f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."
+    return {name: getattr(record, name) for name in names} | {
+        "epsilon": upper if record.epsilon is None else record.epsilon,
+        "upper": upper,
+        "statement": f"No population within {record.gamma:g} of the {individuals:,} audited individuals has a mean "
+        f"violation above {at_most(upper)}{found}",
+        "identity": hashlib.sha256(record.path.read_bytes()).hexdigest(),
+    }
+
+
+def _stated(served: Served) -> Served:
+    """The statement with what has to be said beside it."""
+    return replace(served, statement=f"{served.statement} {served.caution}".rstrip())
 
 
 def somebody(schema: Schema) -> Population:

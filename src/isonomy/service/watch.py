@@ -58,9 +58,10 @@ class Watch:
     def report(self) -> dict[str, Any]:
         """The state, what it rests on, and the groups of the window."""
         served, settings = self._certifier.served, self._settings
+        few = f"Too few people have come by: the first look is after {self.monitor.first}."
         latest = self._latest or {
             "state": "undecided",
-            "reason": f"Too few people have come by: the first look is after {self.monitor.first}.",
+            "reason": f"{few} {served.caution}".rstrip(),
         }
         groups = []
         if self.monitor.arrived:

@@ -1,0 +1,268 @@
+"""What a certificate's files make of a service: audits of any size, and claims that are not believed."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import typer
+from fastapi.testclient import TestClient
+from scipy.optimize import linprog
+from tests.audit.large import FILES, ROWS, plan, write_files
+from tests.engines.people import METRIC, SCHEMA, network, table
+from typer.testing import CliRunner
+
+import isonomy
+from isonomy.audit.large import run_large
+from isonomy.audit.large_output import write_large
+from isonomy.errors import FileError
+from isonomy.monitor import evaluate
+from isonomy.networks.network import Network
+from isonomy.population import Population
+from isonomy.records import write
+from isonomy.service import Served, Settings, create_app, run, serve
+
+from . import example
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_files(tmp_path_factory.mktemp("large"))
+
+
+def audited(files: Path, name: str, **options: Any) -> Path:
+    asked, out = plan(files, out=str(files / name), **options), files / name
+    write_large(run_large(asked, out, None), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def large(files: Path) -> Path:
+    return audited(files, "usual")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    people, folder = example.population(example.rows(12)), tmp_path_factory.mktemp("small")
+    certificate = isonomy.certify(
+        example.network(), people, isonomy.Counterparts.of(example.SCHEMA), delta=1.0, gamma=0.3, epsilon=0.01,
+        rounds=1, effort=isonomy.Effort(steps=2, restarts=0), progress=None,
+    )  # fmt: skip
+    write(folder, certificate, example.network(), people)
+    return folder
+
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+def edited(source: Path, target: Path, edit: Edit) -> Path:
+    shutil.copytree(source, target)
+    path = target / "certificate.json"
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+    return target
+
+
+def set_claims(**values: Any) -> Edit:
+    """Claims and question are in one place in a large certificate and in two in the other."""
+
+    def edit(document: dict[str, Any]) -> None:
+        for name, value in values.items():
+            where = document
+            if "claims" in document:
+                where = document["question" if name in document["question"] else "claims"]
+            assert name in where
+            where[name] = value
+
+    return edit
+
+
+def everybody() -> Population:
+    frame = pd.concat([table(ROWS, seed=number) for number in range(FILES)], ignore_index=True)
+    return Population.from_frame(frame, SCHEMA, domain="unbounded")
+
+
+def program(out: Path, gamma: float) -> float:
+    """The linear program over the profiles that lie in the parts."""
+    cost, value, owner, weight = [], [], [], []
+    people = 0
+    for file in sorted((out / "parts").iterdir()):
+        found = pq.read_table(file)
+        about = json.loads(found.schema.metadata[b"isonomy"])
+        radii = [float.fromhex(text) for text in about["radii"]]
+        for row in found.to_pylist():
+            cells = [*(row[f"within_{k}"] for k in range(len(radii))), float.fromhex(about["largest"])]
+            cost += [0.0, *radii]
+            value += cells
+            owner += [people] * len(cells)
+            weight.append(row["weight"])
+            people += 1
+    each = (np.arange(people)[:, None] == np.array(owner)).astype(float)
+    solved = linprog(
+        -np.array(value), A_ub=np.array(cost)[None], b_ub=[gamma], A_eq=each, b_eq=np.array(weight) / sum(weight)
+    )
+    return -float(solved.fun)
+
+
+def test_a_large_audit_is_served_with_its_network_and_its_curve(large: Path) -> None:
+    served, people = Served.from_directory(large), everybody()
+    told = json.loads((large / "certificate.json").read_text())
+    assert np.array_equal(served.network(people.x), network()(people.x))
+    assert (served.delta, served.gamma, served.order, served.epsilon) == (0.1, 0.05, 1.0, 0.4)
+    assert served.upper == told["upper"] and served.verdict == "certified"
+    assert served.upper * (1 - 1e-12) <= served.curve([0.05])[0] <= served.upper
+    x = np.random.default_rng(0).normal(size=(2, 5, 4))
+    assert np.array_equal(served.metric.distance(*x), METRIC.distance(*x))
+    assert np.allclose(served.ground.distance(*x), np.linalg.norm(x[0] - x[1], axis=-1))
+    for gamma in (0.003, 0.03, 0.07, 0.2, 1.0, 20.0):
+        (upper,), exact = served.curve([gamma]), program(large, gamma)
+        assert exact - 1e-9 <= upper <= exact + 0.05
+    assert served.curve([0.0])[0] == pytest.approx(
+        np.average(pd.read_parquet(large / "individuals")["upper"], weights=people.weights), rel=1e-12
+    )
+    assert "of the 60 audited individuals" in served.statement and served.caution == ""
+
+
+def test_its_people_are_those_of_the_table(large: Path) -> None:
+    served, people = Served.from_directory(large), everybody()
+    counted = people.weights > 0
+    assert served.people is not None and served.everybody
+    assert np.array_equal(served.people.x, people.x[counted])
+    assert np.array_equal(served.people.weights, people.weights[counted])
+    assert served.people.rows.tolist() == np.flatnonzero(counted).tolist()
+    for all_of_them in (True, False):  # a sample proves nothing of the people in a window
+        reference = replace(served, everybody=all_of_them).reference(1.0)
+        look = evaluate(reference, np.array(people.x), np.zeros(len(people)), risk=0.05)
+        assert look.distance is not None and look.distance.whole == all_of_them
+
+
+def test_a_large_audit_answers_and_watches(large: Path, tmp_path: Path) -> None:
+    served = Served.from_directory(large)
+    frame = table(20, seed=9)[["pay", "debt", "sex"]]
+    settings = Settings(database=f"sqlite:///{tmp_path / 'audit.db'}", budget_ms=0.0)
+    with TestClient(create_app(served, settings)) as client:
+        answer = client.post("/v1/predictions", json={"individuals": frame.to_dict("records")})
+        told = client.get("/v1/certificate").json()
+    assert answer.status_code == 200, answer.text
+    people = Population.from_frame(frame.assign(w=1.0, part="new"), SCHEMA, domain="unbounded")
+    expected = isonomy.certify_local(network(), people, METRIC, 0.1, tier="interval", attack=False, progress=None)
+    assert [each["upper"] for each in answer.json()["predictions"]] == expected.upper.tolist()
+    assert told["upper"] == served.upper and told["gamma"] == 0.05
+    far = np.add(people.x, [3.0, 3.0, 0.0, 0.0])
+    for x, expired in ((people.x, False), (far, True)):
+        many = np.repeat(x, 20, axis=0)
+        look = evaluate(served.reference(1.0), many, np.full(len(many), 0.1), risk=0.05)
+        assert look.distance is not None and (look.state == "expired") == expired
+
+
+def test_order_infinity_and_no_people(files: Path) -> None:
+    served = Served.from_directory(audited(files, "infinite", order=math.inf, redact=True))
+    assert served.people is None and served.order == math.inf and not served.everybody
+    curve = served.curve([0.0, 0.02, 0.05, 0.3, 100.0])
+    assert curve[1] == curve[2] == pytest.approx(served.upper, rel=1e-12)
+    assert (np.diff(curve) >= 0).all() and curve[-1] <= 1.0
+    assert served.reference(1.0).people is None
+
+
+@pytest.mark.parametrize("kind", ["small", "large"])
+@pytest.mark.parametrize(
+    ("claims", "says"),
+    [
+        ({"upper": 0.2}, "'upper' is 0.2, but its evidence proves no less than 0."),
+        ({"gamma": 0.9}, "gamma"),
+        ({"lower": 0.99}, "'lower' is 0.99, which must be a number from 0 to its 'upper'"),
+        ({"lower": math.nan}, "'lower' is nan"),
+        ({"epsilon": 1e-9}, "'verdict' is"),
+        ({"epsilon": math.inf}, "'epsilon' is inf"),
+        ({"verdict": None}, "'verdict' is None, but its numbers make it"),
+        ({"upper": "much"}, "damaged"),
+    ],
+)
+def test_claims_that_the_evidence_does_not_bear_are_refused(
+    kind: str, claims: dict[str, Any], says: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    source = request.getfixturevalue(kind)
+    if kind == "small" and claims == {"epsilon": 1e-9}:
+        claims = {"epsilon": 0.9}
+    with pytest.raises(FileError, match=r"certificate\.json") as caught:
+        Served.from_directory(edited(source, tmp_path / "out", set_claims(**claims)))
+    assert says in str(caught.value)
+
+
+def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
+    assert Served.from_directory(edited(small, tmp_path / "out", set_claims(upper=0.99))).upper == 0.99
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (set_claims(delta=0.01), "'delta' is 0.01, but its bounds were made for 0.1"),
+        (set_claims(order=2.0), "'order' is 2.0, but its bounds were made for 1.0"),
+        (set_claims(version=1), "its version is 1, without the network and the curve that version 2 keeps: give the"),
+        (lambda document: document.pop("evidence"), "damaged"),
+        (lambda document: document["evidence"]["curve"].update(sha256="0" * 64), "another SHA-256"),
+    ],
+)
+def test_large_certificates_that_cannot_be_used(large: Path, tmp_path: Path, edit: Edit, says: str) -> None:
+    with pytest.raises(FileError) as caught:
+        Served.from_directory(edited(large, tmp_path / "out", edit))
+    assert says in str(caught.value)
+
+
+def test_a_certificate_that_did_not_keep_epsilon_says_so(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = Served.from_directory(small)
+    assert served.verdict == "violated" and "above epsilon = 0.01" in served.caution
+    assert served.statement.endswith(served.caution)
+    undecided = replace(served, epsilon=(served.lower + served.upper) / 2)
+    assert undecided.verdict == "undecided" and "does not vouch for epsilon" in undecided.caution
+    assert replace(served, epsilon=served.upper).caution == ""
+    look = evaluate(replace(served, people=None).reference(1.0), np.zeros((9, 1)), np.zeros(9), risk=0.05)
+    assert look.reason.endswith(served.caution)
+    monkeypatch.setattr("isonomy.service.command.create_app", lambda *_: None)
+    monkeypatch.setattr("isonomy.service.command.uvicorn.Server.run", lambda *_: None)
+    for some, warned in ((served, True), (replace(served, epsilon=1.0), False)):
+        run(some, Settings(database=f"sqlite:///{tmp_path / 'audit.db'}"))
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert any(line["level"] == "warning" and some.caution == line["message"] for line in lines) == warned
+
+
+def test_the_command_finds_either_kind(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Served] = []
+    monkeypatch.setattr("isonomy.service.command.run", lambda served, *_, **__: seen.append(served))
+    app = typer.Typer()
+    app.command()(serve)
+    for path in (large, large / "certificate.json"):
+        assert CliRunner().invoke(app, ["--certificate", str(path)], catch_exceptions=False).exit_code == 0
+    assert [served.gamma for served in seen] == [0.05, 0.05] and len({served.identity for served in seen}) == 1
+
+
+def test_a_declared_range_of_outputs_reaches_the_monitor(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sizes = [example.SCHEMA.width, 6, 1]
+    weights = [0.2 * rng.normal(size=(b, a)) for a, b in pairwise(sizes)]
+    numbers = Network.from_layers(weights, [np.zeros(b) for b in sizes[1:]], head="regression")
+    people = example.population(example.rows(12))
+    certificate = isonomy.certify(
+        numbers, people, isonomy.WeightedLp(np.ones(example.SCHEMA.width), 2.0), delta=0.1, gamma=0.1, attack=False,
+        domain="unbounded", output_range=(-3.0, 3.0), rounds=1, progress=None,
+    )  # fmt: skip
+    write(tmp_path, certificate, numbers, people)
+    for served in (Served.of_certificate(certificate, people), Served.from_directory(tmp_path)):
+        reference = replace(served, people=None).reference(math.inf)
+        assert 6.0 <= reference.largest <= 6.0 + 1e-9
+        look = evaluate(reference, np.zeros((360, example.SCHEMA.width)), np.full(360, 0.2), risk=0.05)
+        assert 0 < look.mean.lower <= 0.2 <= look.mean.upper < 1.0
+    assert example.served().reference(0.5).largest == 0.5
