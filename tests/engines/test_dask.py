@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import math
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,3 +108,46 @@ def test_a_scheduler_that_does_not_answer(source: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(runners, "PATIENCE", 0.2)
     with pytest.raises(ParameterError, match="'scheduler' must be the address of a Dask scheduler that answers"):
         ask(source, tmp_path, engine="dask", scheduler="tcp://127.0.0.1:9")
+
+
+def test_a_cluster_of_our_own_ends_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Dask says that it kills workers which take their time to leave: nobody has lost anything."""
+    nanny = logging.getLogger("distributed.nanny")
+
+    class Client:
+        def __init__(self, cluster: object) -> None:
+            self.cluster = cluster
+
+        @classmethod
+        def current(cls) -> None:
+            raise ValueError("there is none")
+
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    @contextmanager
+    def local_cluster(**_: object) -> Iterator[str]:
+        try:
+            yield "cluster"
+        finally:
+            nanny.warning("Worker process still alive, killing")
+
+    monkeypatch.setattr(runners, "_dask", lambda: SimpleNamespace(Client=Client, LocalCluster=local_cluster))
+    monkeypatch.setattr(nanny, "propagate", True)
+    before = nanny.level
+    for trouble in (None, KeyboardInterrupt):
+        caplog.clear()
+        try:
+            with caplog.at_level(logging.WARNING), runners.runner("dask", None):
+                nanny.warning("Worker exceeded its memory")
+                if trouble is not None:
+                    raise trouble
+        except KeyboardInterrupt:
+            pass
+        assert [record.message for record in caplog.records] == ["Worker exceeded its memory"]
+        assert nanny.level == before

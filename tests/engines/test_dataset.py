@@ -284,7 +284,7 @@ def test_a_million_rows_in_bounded_memory(tmp_path: Path) -> None:
 
 def test_errors(source: Path, tmp_path: Path) -> None:
     for options, message in [
-        ({"engine": "spark"}, "'engine' must be one of embedded, dask"),
+        ({"engine": "spark"}, "'engine' must be one of local, dask"),
         ({"scheduler": "tcp://localhost:1"}, "'scheduler' must be None unless engine='dask'"),
         ({"tier": "paper"}, "'tier' must be one of interval, tight"),
         ({"chunk": 0}, "'chunk' must be a whole number from 1"),
@@ -316,7 +316,7 @@ def test_a_bad_row_stops_the_run_and_is_named(tmp_path: Path) -> None:
         ask(tmp_path / "t.parquet", tmp_path / "work")
 
 
-def test_the_embedded_engine_gives_threads_back() -> None:
+def test_the_local_engine_gives_threads_back() -> None:
     from threadpoolctl import threadpool_info
 
     before = [pool["num_threads"] for pool in threadpool_info()]

@@ -34,9 +34,6 @@ from isonomy.progress import Progress
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, ground_metric
 
-ENGINES = {"local": "embedded", "dask": "dask"}
-"""The engine's name on the command line, and in :func:`isonomy.certify`."""
-
 STEPS = 4
 """Places of the curve for each γ; all of them are found by the same few passes."""
 
@@ -126,7 +123,7 @@ def run_large(
     asked = asked or read_asked(plan)
     work = open_work(target)
     options: dict[str, Any] = {
-        "schema": asked.schema, "work": work, "engine": ENGINES[plan.engine or "local"], "scheduler": plan.scheduler,
+        "schema": asked.schema, "work": work, "engine": plan.engine or "local", "scheduler": plan.scheduler,
         "chunk": plan.chunk or CHUNK, "unknown": plan.unknown, "split": asked.split, "tier": plan.tier,
         "domain": plan.domain, "order": plan.order, "ground": asked.ground, "epsilon": plan.epsilon,
         "attack": not plan.no_search, "progress": progress,

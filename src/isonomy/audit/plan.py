@@ -33,7 +33,7 @@ from isonomy.population import DomainKind
 PATHS = ("data", "schema", "model", "metric", "ground", "against", "out", "key")
 """Keys that may name files."""
 
-IN_MEMORY = ("confidence", "limit", "against", "separator", "encoding", "decimal", "key")
+IN_MEMORY = ("confidence", "held_out", "limit", "seed", "against", "separator", "encoding", "decimal", "key")
 """Keys of audits whose people are all in memory; a stream has no use for them."""
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor
@@ -25,6 +27,9 @@ from isonomy.sets import ConvexSets, Shape, norm_upper
 
 Owner = Tensor | slice
 """Whose regions rows of coefficients are about: one index per row, or the regions of a slice, one row each."""
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 
 Slack = Callable[[int, Tensor, Owner], Tensor]
 """How far off lines through an activation are, for given coefficients of its output."""
@@ -42,6 +47,7 @@ class Backward:
     ``lines(k, mode)`` are the lines of activation ``k``, ``reach(k)`` (regions,) bounds the 2-norm of its moves (and of
     what a float run rounds there), ``cost`` is filled by the owner for affine layers and activations as they are met.
     ``single(i)``, where given, is the weight of an affine node in float32, for passes that may lose a few parts in 10⁴.
+    Owners give methods of their own :func:`weakly`.
     """
 
     def __init__(
@@ -384,3 +390,19 @@ class _Landing:
 def numbers(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """Bounds that overflowed say nothing."""
     return low.where(~low.isnan(), -torch.inf), high.where(~high.isnan(), torch.inf)
+
+
+def weakly(method: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """A method that does not keep its object alive, for what that object holds itself.
+
+    Object and method would otherwise be a cycle, and all tensors of a batch would stay until the garbage collector
+    comes by, which counts objects and not their bytes: chunk after chunk, several hundred megabytes.
+    """
+    held: WeakMethod[Callable[Asked, Answer]] = WeakMethod(method)
+
+    def call(*args: Asked.args, **options: Asked.kwargs) -> Answer:
+        found = held()
+        assert found is not None, "whoever makes backward passes holds their owner"
+        return found(*args, **options)
+
+    return call

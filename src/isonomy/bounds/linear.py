@@ -21,7 +21,7 @@ from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape
-from isonomy.bounds.backward import PASS, Backward, numbers
+from isonomy.bounds.backward import PASS, Backward, numbers, weakly
 from isonomy.bounds.interval import STEPS, Enclosure, Interval, Moves
 from isonomy.bounds.relaxations import MODES, Lines, Mode, bends, lean
 from isonomy.bounds.relaxations import lines as chords
@@ -119,7 +119,7 @@ class Sweep(Ranges):
         self.empty = torch.zeros(len(centre), dtype=torch.bool)
         self.unit = max(UNIT, interval.run_unit or 0.0)
         single = (lambda i: interval.prepared[i].working) if interval.working == torch.float32 else None
-        self.backward = Backward(self.graph, sets, self.lines, self._reach, single)
+        self.backward = Backward(self.graph, sets, weakly(self.lines), weakly(self._reach), single)
         self.seen: dict[int, Seen] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         for i, node in enumerate(self.graph.nodes):

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, gamma
 from isonomy.bounds.activations import doubt, shape, slopes
-from isonomy.bounds.backward import PASS, Backward, Owner, numbers
+from isonomy.bounds.backward import PASS, Backward, Owner, numbers, weakly
 from isonomy.bounds.crowd import Crowd, Gap, crowded
 from isonomy.bounds.joint import Cover, Joint, spectral_norm
 from isonomy.bounds.linear import Linear, Ranges, Sweep
@@ -118,7 +118,7 @@ class _Pairs:
         self.near, self.far, self.between, self.graph = near, far, between, near.graph
         self.rows = len(near.centre)
         self.run_unit = near.interval.run_unit
-        self.backward = Backward(self.graph, between, self._lines, self._reach, far.backward.single)
+        self.backward = Backward(self.graph, between, weakly(self._lines), weakly(self._reach), far.backward.single)
         self.range: dict[int, tuple[Tensor, Tensor]] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
         ends_straight = isinstance(self.graph.nodes[-1].op, Affine)

@@ -16,7 +16,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Population, Schema
 from isonomy.similarity.metric import Metric
 
-Engine = Literal["embedded", "dask"]
+Engine = Literal["local", "dask"]
 
 
 @overload
@@ -48,12 +48,12 @@ def certify(
 
     ``people`` in memory: the ``options`` of :func:`isonomy.certificates.distributional.certify`. The path of a dataset
     (Parquet, CSV): those of :func:`isonomy.engines.certify_dataset`, with its ``schema``, a folder ``work`` that keeps
-    finished parts, and an ``engine``, ``"embedded"`` or ``"dask"`` (at the address of a ``scheduler``, if given).
+    finished parts, and an ``engine``, ``"local"`` or ``"dask"`` (at the address of a ``scheduler``, if given).
     """
     if isinstance(people, str | PathLike):
         if schema is None or work is None:
             raise ParameterError("A dataset needs its 'schema', and 'work', a folder that keeps finished parts.")
-        where: dict[str, Any] = {"engine": engine or "embedded", "scheduler": scheduler, "work": Path(work)}
+        where: dict[str, Any] = {"engine": engine or "local", "scheduler": scheduler, "work": Path(work)}
         return certify_dataset(Path(people), schema, network, metric, delta, gamma, **where, **options)
     if engine is not None:
         raise ParameterError(template("people", "the path of a dataset when 'engine' is given", type(people).__name__))

@@ -140,7 +140,7 @@ def certify_dataset(
     epsilon: float | None = None,
     domain: Domain | DomainKind | None = None,
     tier: DistributionalTier = "tight",
-    engine: EngineName = "embedded",
+    engine: EngineName = "local",
     scheduler: str | None = None,
     chunk: int = CHUNK,
     attack: bool = True,

@@ -7,6 +7,7 @@ for bit on the same kind of processor.
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ PATIENCE = 30.0
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc
 
-EngineName = Literal["embedded", "dask"]
+EngineName = Literal["local", "dask"]
 
 Item = TypeVar("Item")
 Shared = TypeVar("Shared")
@@ -40,7 +41,7 @@ class Runner(Protocol):
 def runner(engine: EngineName, scheduler: str | None) -> Iterator[Runner]:
     """The engine by name; ``scheduler`` is an address, or None for the current Dask client, else a local cluster."""
     check_engine(engine, scheduler)
-    if engine == "embedded":
+    if engine == "local":
         yield Embedded()
         return
     with ExitStack() as stack:
@@ -131,8 +132,26 @@ def _client(scheduler: str | None, stack: ExitStack) -> Any:
     try:
         return dask.Client.current()
     except ValueError:
-        cluster = stack.enter_context(dask.LocalCluster(threads_per_worker=1, dashboard_address=None))
-        return stack.enter_context(dask.Client(cluster))
+        return stack.enter_context(_own_cluster(dask))
+
+
+@contextmanager
+def _own_cluster(dask: Any) -> Iterator[Any]:
+    """A cluster of this machine's processes, and its end without a word.
+
+    On a busy machine workers take longer to leave than Dask waits; it says that it kills them. Then nothing is lost:
+    parts are written whole or not at all. While there is work, warnings are shown.
+    """
+    logger = logging.getLogger("distributed.nanny")
+    level = logger.level
+    try:
+        with dask.LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, dask.Client(cluster) as client:
+            try:
+                yield client
+            finally:
+                logger.setLevel(logging.ERROR)
+    finally:
+        logger.setLevel(level)
 
 
 def _dask() -> Any:
@@ -140,7 +159,7 @@ def _dask() -> Any:
         return import_module("distributed")
     except ImportError:
         raise ParameterError(
-            "engine='dask' needs Dask: install it with pip install 'isonomy[dask]', or use engine='embedded'."
+            "engine='dask' needs Dask: install it with pip install 'isonomy[dask]', or use engine='local'."
         ) from None
 
 

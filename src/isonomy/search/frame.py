@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, gamma
-from isonomy.bounds.backward import PASS, Backward, numbers
+from isonomy.bounds.backward import PASS, Backward, numbers, weakly
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Sweep
 from isonomy.bounds.relaxations import MODES, Lines, Mode, bends, lean_by
@@ -133,7 +133,7 @@ class Frame:
 
     def _passes(self, shape: Steered) -> Backward:
         reach = self.base["reach"]
-        backward = Backward(self.graph, shape, lambda k, mode: self.lines(k, mode), lambda i: reach[:, i])
+        backward = Backward(self.graph, shape, weakly(self.lines), lambda i: reach[:, i])
         backward.cost = dict(enumerate(self.base["cost"].unbind(1)))
         return backward
 
