@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 import isonomy
+from isonomy.errors import DataError
 from isonomy.population import DomainKind
 from isonomy.records import write
-from isonomy.service import Served, Settings
+from isonomy.service import Served, Settings, create_app
 from isonomy.service import certifier as certifier_module
 from isonomy.service.certifier import PIECE, Certifier, _Pace
 from isonomy.service.served import somebody
@@ -99,6 +101,24 @@ def test_counterparts_are_the_librarys_and_in_raw_units() -> None:
     back = here.schema.encode(found.counterpart).x
     assert np.allclose(back, expected.witnesses.counterpart, rtol=0, atol=1e-12)
     assert (found.lower <= found.upper).all()
+
+
+def test_nobody_outside_a_domain_of_its_own_is_certified(tmp_path: Path) -> None:
+    """A certificate may be about fewer people than its schema allows: of the others it says nothing."""
+    domain = SCHEMA.domain("realizable")
+    high = domain.high.copy()
+    high[0] = 0.55
+    here = replace(served(), domain=replace(domain, high=high))
+    people = population(rows(N, seed=5))
+    inside = people.x[:, 0] <= 0.55
+    assert inside.any() and not inside.all()
+    certifier = Certifier(here)
+    assert len(certifier(np.array(people.x[inside]))) == inside.sum()
+    with pytest.raises(DataError, match="'age' is"):
+        certifier(np.array(people.x))
+    with TestClient(create_app(here, Settings(database=f"sqlite:///{tmp_path / 'audit.db'}"))) as client:
+        body = {"individuals": rows(N, seed=5)}
+        assert client.post("/v1/predictions", json=body).status_code == 422
 
 
 def test_no_budget_no_tight_tier() -> None:

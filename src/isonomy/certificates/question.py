@@ -74,7 +74,7 @@ class Question:
                 "coordinates: put an adapter in front of it, or name the features that it sees in the schema."
             )
         for start in range(0, len(x), ROWS):
-            _check_members(x[start : start + ROWS], start, space)
+            check_members(x[start : start + ROWS], start, space)
         question = cls(network, metric, delta, x, weights, space, schema, max_branches)
         _ = question.similarity  # checks metric and delta
         return question
@@ -91,7 +91,7 @@ class Question:
         return pd.DataFrame(x, columns=list(self.domain.names))
 
 
-def _check_members(x: FloatArray, start: int, space: Domain) -> None:
+def check_members(x: FloatArray, start: int, space: Domain) -> None:
     """Refuse the first row that is not a possible individual, with its reason."""
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]

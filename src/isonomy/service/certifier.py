@@ -22,6 +22,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
 from isonomy.certificates.local import Bounds, chunk_rows
+from isonomy.certificates.question import check_members
 from isonomy.service.served import Served
 
 PIECE = 64
@@ -63,6 +64,8 @@ class Certifier:
         self.tight = Bounds(self.question, "tight", None, float32_run)
         self.ends, self.graph = self.interval.ends, self.interval.graph
         self._pace = _Pace()
+        space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
+        self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
         label = served.schema.label
         self._classes = None if label is None or label.regression else tuple(label.classes)
 
@@ -79,6 +82,8 @@ class Certifier:
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
+        if self._own_domain:  # else whoever fits the schema is in the domain
+            check_members(x, 0, self.question.domain)
         ends_at = time.monotonic() + seconds
         with torch.inference_mode():
             upper, kept, tier = self._bounded(x, ends_at)
