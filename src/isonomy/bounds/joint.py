@@ -240,7 +240,8 @@ class Joint:
         middle, norm = slope * below.middle, below.norm * steep
         coarse = norm * (4 * self.unit) + FLOOR
         error = steep * below.total + norm_upper(middle, 2) * (4 * UNIT) + coarse * self.cover.size + extra + TINY
-        return _Seen(middle, below.factor, norm, error * (1 + gamma(8)), rough, slope, half > 0)
+        pending = slope if below.slope is None else slope * below.slope  # activation after activation: both are due
+        return _Seen(middle, below.factor, norm, error * (1 + gamma(8)), rough, pending, half > 0)
 
     def _gram(self, below: _Seen, half: Tensor) -> Tensor:
         """``Aᵀ diag(t²) A`` for every region: ``Σ t_i² a_i a_iᵀ``, one product where all have the same ``A``."""
