@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from isonomy.arithmetic import (
     ELEMENTARY,
+    SHIFT,
     TINY,
     UNIT,
     UNIT32,
@@ -23,11 +24,18 @@ from isonomy.arithmetic import (
     at_most,
     down,
     dual_order,
+    exact_sum,
     gamma,
+    mean_down,
+    mean_up,
+    nearest,
     norm_upper,
     product_upper,
+    rounded_down,
+    rounded_up,
     up,
 )
+from isonomy.errors import ParameterError
 
 OPERATIONS = {op.__name__: op for op in (operator.add, operator.sub, operator.mul, operator.truediv)}
 quick = settings(max_examples=150, deadline=None)
@@ -39,7 +47,7 @@ mixed = st.one_of(
 )
 
 
-def exact_sum(values: np.ndarray) -> Fraction:
+def magnitude_sum(values: np.ndarray) -> Fraction:
     return sum((abs(Fraction(float(v))) for v in values), Fraction(0))
 
 
@@ -50,7 +58,7 @@ def below_norm(values: np.ndarray, order: float, bound: float) -> bool:
     if order == math.inf:
         return max((abs(Fraction(float(v))) for v in values), default=Fraction(0)) <= Fraction(bound)
     if order == 1:
-        return exact_sum(values) <= Fraction(bound)
+        return magnitude_sum(values) <= Fraction(bound)
     return bound >= 0 and sum((Fraction(float(v)) ** 2 for v in values), Fraction(0)) <= Fraction(bound) ** 2
 
 
@@ -199,3 +207,76 @@ def test_numbers_for_people_are_rounded_outward_and_not_far(value: float, decima
 def test_short_numbers_are_left_alone(value: float) -> None:
     assert Decimal(at_most(value, 17)) == Decimal(at_least(value, 17)) == Decimal(repr(value))
     assert at_most(math.inf) == "inf" and at_least(-0.0) == "0.0000"
+
+
+SIZES = st.one_of(
+    st.floats(0, 1), st.floats(0, 1.7e308), st.sampled_from([0.0, 5e-324, 1e-310, 2.0**-1022, 1e-200, 1e300])
+)
+
+
+@quick
+@given(st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=12))
+def test_means_against_rational_numbers(rows: list[tuple[float, float]]) -> None:
+    assume(any(weight > 0 for _, weight in rows))
+    values, weights = (np.array(column) for column in zip(*rows, strict=True))
+    exact = sum(Fraction(v) * Fraction(w) for v, w in rows) / sum(Fraction(w) for _, w in rows)
+    assert Fraction(mean_down(values, weights)) <= exact <= Fraction(mean_up(values, weights))
+    plain = sum(map(Fraction, values.tolist()), Fraction(0)) / len(values)
+    assert Fraction(mean_down(values)) <= plain <= Fraction(mean_up(values))
+
+
+def test_means_are_close_and_keep_to_the_values() -> None:
+    rng = np.random.default_rng(0)
+    values, weights = rng.random(1000), rng.random(1000)
+    exact = sum(Fraction(v) * Fraction(w) for v, w in zip(values, weights, strict=True)) / sum(map(Fraction, weights))
+    assert mean_up(values, weights) - mean_down(values, weights) <= 8 * UNIT
+    assert float(exact) == pytest.approx(mean_up(values, weights), rel=1e-14)
+    assert mean_up(np.full(7, 0.1)) == mean_down(np.full(7, 0.1)) == 0.1  # nobody's value is beyond
+    assert mean_up(np.array([math.inf, 1.0])) == math.inf
+    assert mean_up(np.array([1.0, math.inf]), np.array([1.0, 0.0])) == 1.0  # a weight of 0 stands for nobody
+
+
+def test_a_mean_hides_no_nan_and_needs_somebody() -> None:
+    with_nan = np.array([0.5, math.nan])
+    assert math.isnan(mean_up(with_nan)) and math.isnan(mean_down(with_nan))
+    for nobody in (np.zeros(0), np.zeros(3)):
+        with pytest.raises(ParameterError, match="somebody who counts"):
+            mean_up(np.ones(len(nobody)), nobody)
+
+
+# -- exact sums --------------------------------------------------------------------------------------------------
+
+positive = st.floats(allow_nan=False, allow_infinity=False, min_value=0.0)
+signed = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.lists(st.one_of(signed, st.sampled_from([5e-324, -5e-324, 2.0**-1022, 1e308, 0.1])), max_size=40))
+def test_no_rounding_at_all(values: list[float]) -> None:
+    expected = sum((Fraction(value) for value in values), Fraction(0))
+    assert Fraction(exact_sum(np.array(values)), 2**SHIFT) == expected
+
+
+@given(st.lists(positive, max_size=40), st.randoms(use_true_random=False))
+def test_groups_and_order_do_not_matter(values: list[float], shuffler: object) -> None:
+    mixed = list(values)
+    shuffler.shuffle(mixed)  # type: ignore[attr-defined]
+    cut = len(mixed) // 3
+    assert exact_sum(np.array(mixed[:cut])) + exact_sum(np.array(mixed[cut:])) == exact_sum(np.array(values))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=40))
+def test_one_rounding_at_the_end(values: list[float]) -> None:
+    assert nearest(exact_sum(np.array(values))) == math.fsum(values)
+
+
+def test_many_numbers_of_full_precision() -> None:
+    """The sums of half mantissas stay below 2^53."""
+    values = np.full(2**20, 1 - 2.0**-53)
+    assert Fraction(exact_sum(values), 2**SHIFT) == 2**20 * Fraction(1 - 2.0**-53)
+
+
+@given(st.fractions(min_value=0, max_value=1))
+def test_down_is_down_and_up_is_up(number: Fraction) -> None:
+    above, below = rounded_up(number), rounded_down(number)
+    assert Fraction(math.nextafter(above, -1)) < number <= Fraction(above)
+    assert Fraction(below) <= number < Fraction(math.nextafter(math.nextafter(below, 2), 2))

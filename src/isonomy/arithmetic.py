@@ -1,7 +1,7 @@
 """Rounding: how far a float64 result can be from the real number it stands for.
 
 Everything that Isonomy calls an upper bound is an upper bound in *real* arithmetic. The tools are few: the
-classical a-priori bound ``gamma`` of a chain of ``n`` operations, and one step outward.
+classical a-priori bound ``gamma`` of a chain of ``n`` operations, one step outward, and sums without any rounding.
 
 **Soundness.** ``gamma(n)`` bounds the relative error of any expression with at most ``n`` rounded operations
 on the path of each term, in whatever order a library adds them up and with or without fused multiply-add:
@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from isonomy.errors import ParameterError
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -36,6 +39,12 @@ ELEMENTARY = 8
 
 SIMPLEX_TOLERANCE = 1e-9
 """A relaxed one-hot block may sum to ``1 ± SIMPLEX_TOLERANCE``: floats rarely sum to exactly 1."""
+
+SHIFT = 1126
+"""Every finite float64 is a whole multiple of ``2^-1126``: the last place of 53 bits at the smallest exponent."""
+
+MOST = 2**25
+"""Numbers that can be added up at a time: their half mantissas have 27 bits, and float64 counts up to 2^53."""
 
 _EXACT = Context(prec=800)  # every float64 has fewer digits than this before and after the point
 
@@ -72,6 +81,86 @@ def up(x: Any) -> Any:
 def down(x: Any) -> Any:
     """The next float64 below each entry."""
     return np.nextafter(x, -np.inf)
+
+
+def exact_sum(values: FloatArray) -> int:
+    """The sum of finite numbers without any rounding, in units of ``2^-SHIFT``: it matters not in which order."""
+    whole = 0
+    for start in range(0, len(values), MOST):
+        mantissa, exponent = np.frexp(values[start : start + MOST])
+        digits = np.ldexp(mantissa, 53).astype(np.int64)
+        lowest = int(exponent.min())
+        high, low = (np.bincount(exponent - lowest, weights=half) for half in (digits >> 26, digits & (2**26 - 1)))
+        for place in np.flatnonzero((high != 0) | (low != 0)).tolist():
+            whole += ((int(high[place]) << 26) + int(low[place])) << (lowest + place - 53 + SHIFT)
+    return whole
+
+
+def nearest(whole: int) -> float:
+    """An exact sum as a float, rounded once."""
+    return float(Fraction(whole, 1 << SHIFT))
+
+
+def rounded_up(number: Fraction) -> float:
+    """The smallest float that is at least the number."""
+    value = float(number)
+    return value if Fraction(value) >= number else float(up(value))
+
+
+def rounded_down(number: Fraction) -> float:
+    """The largest float that is at most the number."""
+    value = float(number)
+    return value if Fraction(value) <= number else float(down(value))
+
+
+def products_up(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Products of numbers >= 0, each rounded up; 0 where a value is 0."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.where(values == 0, 0.0, up(weights * values) + TINY)
+
+
+def products_down(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Products of numbers >= 0, each rounded down."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.maximum(0.0, down(weights * values)))
+
+
+def mean_up(values: FloatArray, weights: FloatArray | None = None) -> float:
+    """A float that is at least the weighted mean of numbers >= 0; without weights all count alike.
+
+    **Soundness.** Products round up, sums are exact, their quotient rounds up once. The mean of those who count is
+    besides at most their largest value, which also answers where a product overflows.
+    """
+    value, weight = _counted(values, weights)
+    products = products_up(weight, value)
+    largest = float(value.max())
+    if not np.isfinite(products).all():  # a NaN among the values is the largest one
+        return largest
+    return rounded_up(min(Fraction(exact_sum(products), exact_sum(weight)), Fraction(largest)))
+
+
+def mean_down(values: FloatArray, weights: FloatArray | None = None) -> float:
+    """A float that is at most the weighted mean of numbers >= 0; without weights all count alike.
+
+    **Soundness.** As :func:`mean_up`, the other way: products round down, and the mean of those who count is at least
+    their smallest value.
+    """
+    value, weight = _counted(values, weights)
+    products = products_down(weight, value)
+    smallest = float(value.min())
+    if not np.isfinite(products).all():
+        return smallest
+    return rounded_down(max(Fraction(exact_sum(products), exact_sum(weight)), Fraction(smallest)))
+
+
+def _counted(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """The values whose weight is positive, and these weights."""
+    value = np.asarray(values, dtype=np.float64)
+    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)
+    counts = weight > 0
+    if not counts.any() or not np.isfinite(weight).all():
+        raise ParameterError("A mean needs somebody who counts: weights must be finite and one of them positive.")
+    return value[counts], weight[counts]
 
 
 def product_upper(left: FloatArray, right: FloatArray) -> FloatArray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 from typing import get_args
 
 import numpy as np
@@ -460,3 +462,17 @@ def test_optimised_slopes_stop_when_the_time_is_over() -> None:
         for options in ({}, {"tier": "optimised", "time_limit": 0.0}, {"tier": "optimised"})
     )
     assert (none == plain).all() and (some <= plain).all() and (some < plain - 1e-4).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mean_bounds_hold_for_rational_means(seed: int) -> None:
+    """``mean_upper`` is proved, so it is at least the exact weighted mean of the bounds; ``mean_lower`` at most."""
+    rng = np.random.default_rng(seed)
+    population = people(20, seed)
+    population = replace(population, weights=rng.uniform(0.1, 3, len(population)))
+    local = certify_local(perceptron(rng, WIDTH, 2), population, metrics(rng)[0], 1.0, effort=QUICK, tier="interval")
+    weights = local.question.weights
+    exact = [sum(Fraction(v) * Fraction(w) for v, w in zip(side, weights, strict=True)) / sum(map(Fraction, weights))
+             for side in (local.lower, local.upper)]  # fmt: skip
+    assert Fraction(local.mean_lower) <= exact[0] <= exact[1] <= Fraction(local.mean_upper)
+    assert local.mean_upper == pytest.approx(float(exact[1]), rel=1e-14)

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from isonomy.arithmetic import exact_sum
 from isonomy.certificates.dual import Cells, Dual, evaluate
 from isonomy.engines.dual import StreamedDual
-from isonomy.engines.exact import exact_sum
 from isonomy.engines.parts import Part
 from isonomy.engines.tallies import At, Tally, tallies
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from isonomy.arithmetic import exact_sum
 from isonomy.engines.dual import StreamedDual
-from isonomy.engines.exact import exact_sum
 from isonomy.engines.parts import Part
 from isonomy.engines.tallies import At, tallies
 from isonomy.errors import DataError

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import ELEMENTARY, TINY, UNIT, FloatArray, down, up
+from isonomy.arithmetic import ELEMENTARY, TINY, UNIT, FloatArray, down, mean_up, up
 from isonomy.errors import ParameterError, template
 
 IntArray = npt.NDArray[np.intp]
@@ -136,7 +136,7 @@ def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None)
     check_radius(order, gamma)
     costs = None if needs_no_multiplier(order, gamma) else power_lower(cells.near, order)
     heights = heights_upper(cells, order, gamma, multiplier, costs)
-    return _sum_upper(price_upper(order, gamma, multiplier), mean_upper(heights, cells.weights))
+    return _sum_upper(price_upper(order, gamma, multiplier), mean_up(heights, cells.weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +163,7 @@ class Dual:
                 bounds.append(Bound(gamma, evaluate(self.cells, self.order, gamma, None), None))
                 continue
             if multiplier not in means:
-                means[multiplier] = mean_upper(self._heights(gamma, multiplier), self.cells.weights)
+                means[multiplier] = mean_up(self._heights(gamma, multiplier), self.cells.weights)
             upper = _sum_upper(price_upper(self.order, gamma, multiplier), means[multiplier])
             # Rounding must not push a bound above what holds for every gamma.
             bounds.append(Bound(gamma, upper, multiplier) if upper < self._flat else Bound(gamma, self._flat, 0.0))
@@ -233,7 +233,7 @@ class Dual:
     @cached_property
     def _flat(self) -> float:
         """The mean of the largest values: the bound with multiplier 0."""
-        return mean_upper(self._heights(math.inf, None if self.order == math.inf else 0.0), self.cells.weights)
+        return mean_up(self._heights(math.inf, None if self.order == math.inf else 0.0), self.cells.weights)
 
     @cached_property
     def _costs(self) -> FloatArray:
@@ -367,17 +367,6 @@ def price_upper(order: float, gamma: float, multiplier: float | None) -> float:
         return 0.0
     with np.errstate(over="ignore", under="ignore"):
         return float(up(np.float64(multiplier) * power_upper(np.float64(gamma), order)) + TINY)
-
-
-def mean_upper(values: FloatArray, weights: FloatArray) -> float:
-    """An upper bound of the weighted mean of non-negative values."""
-    counted = weights > 0
-    value, weight = values[counted], weights[counted]
-    with np.errstate(under="ignore"):
-        products = np.where(value > 0, up(weight * value) + TINY, 0.0)
-    total = math.fsum(products.tolist())
-    mean = up(up(total) / down(math.fsum(weight.tolist()))) if total > 0 else 0.0
-    return float(min(mean, value.max()))
 
 
 def power_upper(base: npt.ArrayLike, order: float) -> FloatArray:

@@ -29,14 +29,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from isonomy.arithmetic import ELEMENTARY, UNIT, FloatArray, up
+from isonomy.arithmetic import ELEMENTARY, UNIT, FloatArray, mean_up, up
 from isonomy.arithmetic import gamma as rounding
 from isonomy.certificates.dual import (
     Cells,
     Dual,
     check_radius,
     heights_upper,
-    mean_upper,
     needs_no_multiplier,
     power_lower,
     price_upper,
@@ -110,7 +109,7 @@ def population_upper(
     for multiplier in multipliers:
         heights = np.minimum(heights_upper(cells, order, gamma, multiplier, costs), largest)
         price = price_upper(order, gamma, multiplier)
-        candidates.append((price + mean_upper(heights, np.ones(n)), price, multiplier, heights))
+        candidates.append((price + mean_up(heights), price, multiplier, heights))
     best = PopulationBound(largest, confidence, "largest", None, n)
     for least, price, multiplier, heights in sorted(candidates, key=lambda candidate: candidate[0]):
         for method, share in shares.items():
@@ -139,7 +138,7 @@ def hoeffding(values: FloatArray, largest: float, alpha: float) -> float:
     """Hoeffding's upper bound of the mean of independent values in ``[0, largest]``."""
     n = len(values)
     deviation = largest * math.sqrt(_log_inverse(alpha) / (2 * n)) * _SLOW
-    return min(largest, float(up(mean_upper(values, np.ones(n)) + deviation)))
+    return min(largest, float(up(mean_up(values) + deviation)))
 
 
 def bernstein(values: FloatArray, largest: float, alpha: float) -> float:
@@ -147,7 +146,7 @@ def bernstein(values: FloatArray, largest: float, alpha: float) -> float:
     n = len(values)
     if n < 2:
         return largest
-    mean = mean_upper(values, np.ones(n))
+    mean = mean_up(values)
     log = _log_inverse(alpha / 2)
     # Squares around any centre sum to at least those around the mean.
     variance = math.fsum(np.square(values - mean).tolist()) / (n - 1) * _SLOW

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isonomy.arithmetic import UNIT, FloatArray, at_least
+from isonomy.arithmetic import UNIT, FloatArray, at_least, mean_down, mean_up
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
@@ -69,13 +69,13 @@ class LocalCertificate:
 
     @property
     def mean_upper(self) -> float:
-        """The weighted mean violation, proved."""
-        return float(np.average(self.upper, weights=self.question.weights))
+        """The weighted mean violation, proved: rounded up."""
+        return mean_up(self.upper, self.question.weights)
 
     @property
     def mean_lower(self) -> float:
-        """The weighted mean violation, attained."""
-        return float(np.average(self.lower, weights=self.question.weights))
+        """The weighted mean violation, attained: rounded down."""
+        return mean_down(self.lower, self.question.weights)
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:
         """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""

@@ -11,6 +11,7 @@ from rich.table import Table
 from isonomy.arithmetic import at_least, at_most
 from isonomy.audit.summary import sentence, verdict
 from isonomy.report.findings import Findings
+from isonomy.report.numbers import quantiles
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +77,7 @@ def _violations(findings: Findings) -> Table:
     local = findings.certificate.local
     table = Table("violation", "median", "90 %", "largest", title="Largest difference between somebody and the similar")
     for name, values, shown in (("proved, at most", local.upper, at_most), ("found, at least", local.lower, at_least)):
-        middle, high = np.quantile(values, (0.5, 0.9))
+        middle, high = quantiles(values, np.ones(len(values)), (0.5, 0.9))
         table.add_row(name, *(shown(float(value)) for value in (middle, high, values.max())))
     return table
 

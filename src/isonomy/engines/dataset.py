@@ -22,7 +22,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import TINY, at_least, at_most
+from isonomy.arithmetic import TINY, at_least, at_most, nearest
 from isonomy.attacks import Effort
 from isonomy.certificates.distributional import DistributionalTier, Verdict, judge
 from isonomy.certificates.dual import check_radius, power_lower
@@ -30,7 +30,6 @@ from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.profiles import Plan
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.engines.dual import StreamedDual
-from isonomy.engines.exact import nearest
 from isonomy.engines.files import read_json, sweep, write_json
 from isonomy.engines.job import Job, Receipt, finish, tally
 from isonomy.engines.parts import Part

@@ -24,9 +24,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from isonomy.arithmetic import down, up
+from isonomy.arithmetic import down, rounded_down, up
 from isonomy.certificates.dual import needs_no_multiplier, power_lower, price_upper
-from isonomy.engines.exact import nearest, rounded_down
 from isonomy.engines.tallies import At, Kind, Tally
 
 PASSES = 24
@@ -136,11 +135,7 @@ class StreamedDual:
         return Upper(gamma, upper, multiplier, max(0.0, upper - float(bracket.meeting)))
 
     def _mean(self, place: At) -> float:
-        """The weighted mean of heights, rounded up like :func:`isonomy.certificates.dual.mean_upper`."""
-        tally = self.known[place]
-        total = nearest(tally.total)
-        mean = up(up(total) / down(nearest(self.weight))) if total > 0 else 0.0
-        return float(min(mean, tally.highest))
+        return self.known[place].mean_up(self.weight)
 
     def _attained(self, gamma: float) -> Fraction:
         if self._plain(gamma):

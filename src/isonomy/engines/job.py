@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, exact_sum
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
 from isonomy.certificates.distributional import DistributionalTier, largest_violation, search_radii
@@ -26,7 +26,6 @@ from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_loc
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Plan, make_plan, profiles
 from isonomy.certificates.worst_case import search
-from isonomy.engines.exact import exact_sum
 from isonomy.engines.parts import LAYOUT, Part, read_part, write_part
 from isonomy.engines.source import Block, People, Source
 from isonomy.engines.tallies import At, Tally, tallies

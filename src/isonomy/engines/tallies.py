@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 
-from isonomy.arithmetic import TINY, UNIT, FloatArray, down, up
+from isonomy.arithmetic import TINY, UNIT, FloatArray, down, exact_sum, products_down, products_up, rounded_up, up
 from isonomy.certificates.dual import power_lower, power_upper
-from isonomy.engines.exact import exact_sum
 from isonomy.engines.parts import Part
 
 Kind = Literal["near", "far", "found"]
@@ -40,7 +40,7 @@ class At:
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over individuals with a positive weight, in units of :mod:`isonomy.engines.exact`.
+    """Sums over individuals with a positive weight, in units of ``2^-SHIFT``.
 
     ``total``: weight times the height ``value - multiplier cost``, for ``"found"`` weight times the value alone;
     ``cost``: weight times the cost of the chosen point; ``highest``: the largest height or value.
@@ -52,6 +52,10 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(self.total + other.total, self.cost + other.cost, max(self.highest, other.highest))
+
+    def mean_up(self, weight: int) -> float:
+        """The mean height over the whole weight, an exact quotient rounded up once."""
+        return min(rounded_up(Fraction(self.total, weight)), self.highest)
 
 
 def tallies(part: Part, order: float, places: Iterable[At]) -> dict[At, Tally]:
@@ -93,7 +97,7 @@ def _cells(values: FloatArray, radii: FloatArray, weights: FloatArray, order: fl
                 np.copyto(cost, spent, where=better)
         if place.multiplier:  # nothing was rounded for multiplier 0
             height = up(height) + TINY
-    total, spent_in_all = (exact_sum(_products_upper(weights, some)) for some in (height, cost))
+    total, spent_in_all = (exact_sum(products_up(weights, some)) for some in (height, cost))
     return Tally(total, spent_in_all, float(height.max(initial=0.0)))
 
 
@@ -110,11 +114,6 @@ def _found(values: FloatArray, distances: FloatArray, weights: FloatArray, order
                 better = gain > best
                 for held, new in ((best, gain), (value, some), (cost, spent)):
                     np.copyto(held, new, where=better)
-    with np.errstate(under="ignore"):
-        products = np.maximum(0.0, down(weights * value))
-    return Tally(exact_sum(products), exact_sum(_products_upper(weights, cost)), float(value.max(initial=0.0)))
-
-
-def _products_upper(weights: FloatArray, values: FloatArray) -> FloatArray:
-    with np.errstate(under="ignore"):
-        return np.where(values > 0, up(weights * values) + TINY, 0.0)
+    return Tally(
+        exact_sum(products_down(weights, value)), exact_sum(products_up(weights, cost)), float(value.max(initial=0.0))
+    )

@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, at_least, at_most
+from isonomy.arithmetic import FloatArray, at_least, at_most, mean_up
 from isonomy.certificates.finite_sample import betting
 from isonomy.errors import ParameterError, template
 from isonomy.population import Population
@@ -128,7 +128,7 @@ def evaluate(
 
 def mean_violation(upper: FloatArray, largest: float, risk: float) -> MeanViolation:
     """Confidence bounds of the mean of proved violations, both right with probability at least ``1 − risk``."""
-    observed = float(np.mean(upper))
+    observed = mean_up(upper)
     if not math.isfinite(largest):  # numbers without a limit: a sample bounds no mean
         return MeanViolation(observed, 0.0, math.inf)
     low = mean_lower(upper, np.ones(len(upper)), 0.0, largest, risk / 2.0)

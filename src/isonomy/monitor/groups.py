@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, mean_up
 from isonomy.population import Feature, Schema
 
 PARTS = 4
@@ -34,7 +34,7 @@ def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 1
         for group, members in _groups(feature, x[:, schema.slices[feature.name]]):
             people = int(members.sum())
             if people >= max(1, smallest):
-                found.append(GroupViolation(feature.name, group, people, float(upper[members].mean())))
+                found.append(GroupViolation(feature.name, group, people, mean_up(upper[members])))
     return found
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +30,6 @@ from isonomy.records.forms import Arrays
 
 if TYPE_CHECKING:
     from isonomy.engines.dual import StreamedDual
-    from isonomy.engines.tallies import Tally
 
 _PARTS = ("multipliers", "means", "radii", "within")
 
@@ -57,7 +55,7 @@ class Envelope:
     @classmethod
     def of(cls, dual: StreamedDual) -> Envelope:
         """What is known without another pass over the parts."""
-        near = {place: _mean(tally, dual.weight) for place, tally in dual.known.items() if place.kind == "near"}
+        near = {place: tally.mean_up(dual.weight) for place, tally in dual.known.items() if place.kind == "near"}
         lines = sorted((place.multiplier, mean) for place, mean in near.items() if place.multiplier is not None)
         steps = sorted((place.radius, mean) for place, mean in near.items() if place.radius is not None)
         columns = [np.array(column) for pairs in (lines, steps) for column in np.array(pairs).reshape(-1, 2).T]
@@ -87,9 +85,3 @@ class Envelope:
     def curve(self, gammas: Iterable[float]) -> list[float]:
         """A bound for each gamma."""
         return [self.upper(float(gamma)) for gamma in gammas]
-
-
-def _mean(tally: Tally, weight: int) -> float:
-    exact = Fraction(tally.total, weight)
-    mean = float(exact)
-    return min(mean if Fraction(mean) >= exact else math.nextafter(mean, math.inf), tally.highest)

@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 
-from isonomy.arithmetic import TINY, FloatArray, gamma, rounded
+from isonomy.arithmetic import FloatArray, rounded
 
 _MOST = 12
 
@@ -53,17 +53,6 @@ class Numbers:
     def change(self, value: float) -> str:
         """A difference, with its sign."""
         return signed(value, self.decimals)
-
-
-def mean_upper(values: FloatArray, weights: FloatArray) -> float:
-    """At least the weighted mean of non-negative numbers."""
-    return float(np.average(values, weights=weights)) * (1 + 4 * gamma(len(values) + 4)) + _lost(values, weights)
-
-
-def mean_lower(values: FloatArray, weights: FloatArray) -> float:
-    """At most the weighted mean of non-negative numbers."""
-    mean = float(np.average(values, weights=weights)) * (1 - 4 * gamma(len(values) + 4))
-    return max(0.0, mean - _lost(values, weights))
 
 
 def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> list[float]:
@@ -123,11 +112,6 @@ def cell(value: object) -> str:
     if isinstance(value, int | np.integer):
         return str(value).replace("-", "−")
     return "missing" if value is None or str(value) == "<NA>" else str(value)
-
-
-def _lost(values: FloatArray, weights: FloatArray) -> float:
-    """What products smaller than any normal number can take from a mean, or add to it; nothing, where it is 0."""
-    return 2 * len(values) * TINY * (1 + 1 / float(weights.sum())) if values.any() else 0.0
 
 
 def _agrees(value: float, rounding: str, decimals: int, epsilon: float) -> bool:

@@ -8,12 +8,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, mean_down, mean_up
 from isonomy.errors import IsonomyError
 from isonomy.fairness.groups import Grouping, make_groupings
 from isonomy.population import Population
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import cell, mean_lower, mean_upper, quantiles
+from isonomy.report.numbers import cell, quantiles
 from isonomy.report.outputs import output_names
 from isonomy.report.privacy import Hidden
 
@@ -198,7 +198,7 @@ def _group(findings: Findings, name: str, inside: NDArray[np.bool_]) -> Group:
         name=name,
         people=int(inside.sum()),
         share=_share(weights, inside),
-        mean=(mean_lower(lower, some), mean_upper(upper, some)),
+        mean=(mean_down(lower, some), mean_up(upper, some)),
         lower=tuple(quantiles(lower, some, SHARES)),
         upper=tuple(quantiles(upper, some, SHARES)),
         decisions=tuple(decided),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most
+from isonomy.arithmetic import at_least, at_most, mean_up
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
@@ -102,7 +102,7 @@ def elsewhere(case: Case, way: Way, seed: int) -> dict[str, Any]:
 def _mean_local(network: Network, people: Population, case: Case) -> float:
     """Everybody counts the same, as in the paper."""
     judged = network, people, case.metric, case.dataset.delta
-    return float(certify_local(*judged, attack=False, predict=False, progress=None).upper.mean())
+    return mean_up(certify_local(*judged, attack=False, predict=False, progress=None).upper)
 
 
 def _worst(others: Mapping[str, float] | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from isonomy.arithmetic import mean_down, mean_up
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.datasets import describe
@@ -196,7 +197,7 @@ def judged(case: Case, way: Way, seed: int, draw: Draw, apart: Mapping[str, Any]
         local = certify_local(network, people, metric, delta, effort=EFFORT, predict=False, progress=None)
         bound = curve.iloc[k + 1]
         rows.append(each | {
-            "observed": float(local.lower.mean()), "lfc": float(local.upper.mean()),
+            "observed": mean_down(local.lower), "lfc": mean_up(local.upper),
             "upper": float(bound["upper"]), "lower": float(bound["lower"]),
         })  # fmt: skip
         if k in chosen:
