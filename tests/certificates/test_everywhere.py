@@ -230,12 +230,11 @@ def test_a_schema_hides_what_the_model_does_not_see() -> None:
     assert found.upper <= 1e-9 and found.lower == 0.0
 
 
-def test_a_domain_of_nobody_can_be_shown() -> None:
-    """There is no whole number between 0.2 and 0.8."""
-    nobody = replace(box_domain([0.2, 0.0], [0.8, 1.0]), kind="realizable", integer=[True, False])
-    network = Network.from_layers([np.eye(2)], [np.zeros(2)])
-    found = certify_everywhere(network, WeightedLp([1.0, 1.0]), 0.1, nobody, time_limit=0.2, progress=None)
-    assert found.lower == 0.0 and "nobody was found" in str(found)
+@pytest.mark.parametrize(("low", "high", "whole"), [([0.2, 0.0], [0.8, 1.0], True), ([1.0, 0.0], [0.0, 1.0], False)])
+def test_nothing_is_certified_of_a_domain_of_nobody(low: list[float], high: list[float], whole: bool) -> None:
+    """There is no whole number between 0.2 and 0.8, and no number at all between 1 and 0."""
+    with pytest.raises(ParameterError, match="'high' of 'x0'"):
+        replace(box_domain(low, high), kind="realizable", integer=[whole, False])
 
 
 def test_flags_of_the_relaxed_domain_are_tried_at_all_shares() -> None:
