@@ -28,6 +28,7 @@ _WHERE = {
     "Population": "isonomy.population",
     "Schema": "isonomy.population",
     "SensitiveSubspace": "isonomy.similarity",
+    "SoundnessError": "isonomy.errors",
     "WeightedLp": "isonomy.similarity",
     "certify": "isonomy.engines",
     "certify_dataset": "isonomy.engines",
@@ -64,6 +65,7 @@ __all__ = [
     "Population",
     "Schema",
     "SensitiveSubspace",
+    "SoundnessError",
     "WeightedLp",
     "__version__",
     "certify",
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     )
     from isonomy.datasets import load_population
     from isonomy.engines import LargeCertificate, certify, certify_dataset
-    from isonomy.errors import IsonomyError
+    from isonomy.errors import IsonomyError, SoundnessError
     from isonomy.fairness import GroupFairness, group_fairness
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema

@@ -16,6 +16,7 @@ import isonomy
 from isonomy import records
 from isonomy.audit.bundled import train_small
 from isonomy.certificates import DistributionalCertificate
+from isonomy.certificates.forms import metric_arrays, network_arrays, network_of
 from isonomy.datasets import load_population
 from isonomy.errors import DataError, FileError
 from isonomy.networks import Network
@@ -23,7 +24,6 @@ from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Select
 from isonomy.population import Population
 from isonomy.records import signature, writing
-from isonomy.records.forms import metric_arrays, network_arrays, network_of
 
 Made = tuple[DistributionalCertificate, Network, Population]
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.audit.large import LargeFindings
+from isonomy.certificates.forms import Arrays
 from isonomy.engines.source import Source
 from isonomy.errors import FileError
-from isonomy.records.forms import Arrays
 
 SAMPLE = 4096
 """People kept, at most; a look of the monitor compares some hundred at a time."""

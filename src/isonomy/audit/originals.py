@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from isonomy.audit.tables import Dialect, file_hash, read_people
+from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
 from isonomy.networks import Network, load_network, simplify
 from isonomy.networks.affine import Affine
 from isonomy.records import Record
-from isonomy.records.forms import network_arrays
 
 Claim = tuple[str, str, str]
 """What is claimed, its status (recomputed, trusted, rejected), and a word on it."""

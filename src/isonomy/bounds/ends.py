@@ -113,6 +113,28 @@ class Ends:
         low, high = self.values(low, high)
         return torch.where(low[:, 0] > self.threshold, 1, torch.where(high[:, 0] < self.threshold, 0, rows))
 
+    def settled(self, low: Tensor, high: Tensor, change: Tensor) -> Tensor:
+        """The class of everybody whose outputs differ by at most ``change`` (rows,) from those at enclosed margins.
+
+        −1 where that is not certain. **Soundness.** With outputs this far apart the margins are further apart than
+        :meth:`decision` asks for: ``σ`` and the exponential are no steeper than 1.
+        """
+        rows = torch.full((len(low),), -1, dtype=torch.long)
+        if not self.decides:
+            return rows
+        low, high = self.values(low, high)
+        room = change[:, None] * (1 + 4 * UNIT) + self.doubt
+        low, high = low - room, high + room
+        if self.head == "regression":  # numbers of any size: what the sum rounds away
+            low, high = (side + sign * (8 * UNIT) * (side.abs() + room) for side, sign in ((low, -1.0), (high, 1.0)))
+        clear = 8 * self.doubt
+        if low.shape[1] > 1:
+            others = [high[:, torch.arange(self.classes) != c].amax(1) for c in range(self.classes)]
+            wins = low > torch.stack(others, 1) + clear
+            return torch.where(wins.any(1), wins.long().argmax(1), rows)
+        cut, clear = (0.5, clear) if self.threshold is None else (self.threshold, 0.0)
+        return torch.where(low[:, 0] > cut + clear, 1, torch.where(high[:, 0] < cut - clear, 0, rows))
+
     def _logits(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Enclosures of ``t`` with ``p = σ(t)``, one per class."""
         if self.head != "softmax" or self.classes == 2:

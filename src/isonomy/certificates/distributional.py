@@ -23,9 +23,10 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from isonomy.arithmetic import at_least, at_most, up
+from isonomy.arithmetic import FloatArray, at_least, at_most, up
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
+from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
 from isonomy.certificates.dual import Cells, Dual, check_radius
 from isonomy.certificates.finite_sample import PopulationBound, population_upper
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses, certify_local, chunk_rows
@@ -37,6 +38,7 @@ from isonomy.errors import DataError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
+from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
@@ -70,6 +72,24 @@ class DistributionalCertificate:
     refusal: str  # why nothing is said of the population behind the sample; "" when something is
     question: Question = field(repr=False)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        points, asked = self.points, {"gamma": self.gamma, "order": self.order, "tier": self.tier}
+        asked |= {"arithmetic": self.arithmetic}
+
+        def evidence(at: int) -> dict[str, Any]:
+            pair = {"individual": self.question.x[points.owner[at]].tolist(), "person": points.person[at].tolist()}
+            pair["counterpart"] = points.counterpart[at].tolist()
+            return described(self.question) | asked | {"ground": metric_to_text(self.ground)} | pair
+
+        profiles = self.profiles.radii, self.profiles.values, self.profiles.largest
+        compare_points(points.owner, points.cost, points.value, profiles, evidence)
+        self._compare(self.gamma, self.lower, self.upper)
+
+    def _compare(self, gamma: float, lower: float, upper: float) -> None:
+        asked = {"gamma": gamma, "order": self.order, "tier": self.tier, "arithmetic": self.arithmetic}
+        what = f"Within {gamma:g} of the individuals a population's mean output"
+        compare_means(what, lower, upper, self.question, **asked)
 
     @property
     def upper(self) -> float:
@@ -110,6 +130,8 @@ class DistributionalCertificate:
             check_radius(self.order, gamma)
         upper = [bound.upper for bound in self.dual.curve(gammas)]
         lower = [self.points.worst(self.question, gamma, self.order).value for gamma in gammas]
+        for row in zip(gammas, lower, upper, strict=True):
+            self._compare(*row)
         return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
 
     def largest_gamma(self, epsilon: float) -> float | None:
@@ -217,6 +239,7 @@ def certify(
     radii = search_radii(gamma, order, moving.diameter) if attack else []
     start = local.lower, local.witnesses.counterpart
     points = Points(**keep("points", lambda: _arrays(search(moving, *start, radii, effort or Effort()), *_POINTS)))
+    check_range(points.value, ends, output_range)
     return DistributionalCertificate(
         gamma, order, cost, delta, epsilon, confidence, tier, arithmetic, local, found, points,
         _refusal(people, metric, confidence), question, seed,
@@ -236,10 +259,11 @@ def _local(
     rows: Any = people if isinstance(people, Population) else np.asarray(people, dtype=np.float64)
 
     def block(start: int, tick: Progress) -> Arrays:
-        some = certify_local(
-            question.network, rows[start : start + size], question.metric, question.delta, **options,
-            progress=lambda done, _: tick(start + done, n),
-        )  # fmt: skip
+        with told(rows=[called(row) for row in range(start, min(start + size, n))]):
+            some = certify_local(
+                question.network, rows[start : start + size], question.metric, question.delta, **options,
+                progress=lambda done, _: tick(start + done, n),
+            )  # fmt: skip
         return _arrays(some, "upper", "decision") | _arrays(some.witnesses, *_WITNESSES)
 
     with shown("Certifying", progress) as tick:
@@ -271,6 +295,14 @@ def largest_violation(ends: Ends, output_range: tuple[float, float] | None) -> f
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(template("output_range", "two finite numbers, the lower first", output_range))
     return float(up(high - low))
+
+
+def check_range(attained: FloatArray, ends: Ends, output_range: tuple[float, float] | None) -> None:
+    """Refuse a declared range that the network was seen to leave: the bound would rest on something untrue."""
+    change = float(attained.max(initial=0.0))
+    if ends.head == "regression" and output_range is not None and change > largest_violation(ends, output_range):
+        expected = f"a range that outputs keep within, and one was found to change by {at_least(change, 6)}"
+        raise ParameterError(template("output_range", expected, output_range))
 
 
 def search_radii(gamma: float, order: float, diameter: float) -> list[float]:

@@ -21,6 +21,7 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
 from isonomy.bounds.relational import Relational
+from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
 from isonomy.certificates.question import Question, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
@@ -44,6 +45,8 @@ PORTION = 64
 ATTACKED = 12
 """People attacked in each round, and as many near the worst found so far."""
 
+_PAIR = ("individual", "counterpart")
+
 
 @dataclass(frozen=True, eq=False)
 class GlobalCertificate:
@@ -65,6 +68,13 @@ class GlobalCertificate:
     seconds: float
     arithmetic: str
     question: Question = field(repr=False)
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.witness.individual, self.witness.counterpart, strict=True)
+        pair = {name: side.tolist() for both in pairs for name, side in zip(_PAIR, both, strict=True)}
+        what = "The output between two similar individuals of the domain"
+        compare_means(what, self.lower, self.upper, self.question, arithmetic=self.arithmetic, **pair)
+        compare_means(what, self.witness.value, self.upper, self.question, arithmetic=self.arithmetic, **pair)
 
     @property
     def verdict(self) -> str:
@@ -178,7 +188,7 @@ class _Everywhere:
     @property
     def upper(self) -> float:
         """The largest bound of any part."""
-        return max(self.closed, -self.open[0][0] if self.open else 0.0, self.lower)
+        return max(self.closed, -self.open[0][0] if self.open else 0.0)
 
     @property
     def looked(self) -> int:

@@ -30,6 +30,7 @@ from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
 from isonomy.bounds.optimised import Optimised
+from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.question import Question
 from isonomy.errors import MetricError, NotANumberError, ParameterError, template
 from isonomy.networks.graph import Affine, Graph
@@ -63,6 +64,15 @@ class LocalCertificate:
     tier: str
     arithmetic: str
     question: Question = field(repr=False)
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        found = self.witnesses
+        compare_people(
+            self.question, self.question.x, self.lower, self.upper, self.decision == "certified", found.flips,
+            (found.counterpart, found.flip_counterpart), tier=self.tier, arithmetic=self.arithmetic,
+            threshold=self.threshold,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.upper)
@@ -154,7 +164,8 @@ def certify_local(
 
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
-    ``time_limit`` seconds are over; the bounds hold at any time. It finds pairs on the way, also without ``attack``.
+    ``time_limit`` seconds are over; the bounds hold at any time. It finds pairs on the way, also without ``attack``,
+    and a decision is certified where nobody similar is treated differently enough to have another one.
     ``tier="optimised"`` stops improving slopes after ``time_limit`` seconds. Other tiers do not use these parameters.
     """
     if tier not in get_args(Tier):
@@ -192,12 +203,13 @@ def certify_local(
         if tier == "exact":
             finds = Finds(lower, other, flips, flip_other)
             upper = judged.refined(upper, finds, limits, began, tick)
+            kept |= judged.settled(upper, kept)
     decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
     if not judged.ends.decides:
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.network(question.x) if predict else np.empty((n, 0))
-    return LocalCertificate(upper, lower, witnesses, decision, prediction, delta, tier, arithmetic, question)
+    return LocalCertificate(upper, lower, witnesses, decision, prediction, delta, tier, arithmetic, question, threshold)
 
 
 class _Room(threading.local):
@@ -279,6 +291,17 @@ class Bounds:
         for part in parts:
             getattr(finds, part)[rows] = getattr(judge, part)
         return upper
+
+    def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whose decision cannot change because nobody similar is treated so differently, beyond those ``kept``."""
+        found = kept.copy()
+        open_ = np.flatnonzero(~kept)
+        for start in range(0, len(open_), chunk_rows(self.graph, self.tier)):
+            rows = open_[start : start + chunk_rows(self.graph, self.tier)]
+            at_x = margins_of_run(*self.interval.at(torch.from_numpy(self.question.x[rows])))
+            same = self.ends.settled(*at_x, torch.from_numpy(upper[rows]))
+            found[rows] = ((same >= 0) & (same == self.ends.decision(*at_x))).numpy()
+        return found
 
     def _violation(self, centre: tuple[Tensor, Tensor], over: tuple[Tensor, Tensor]) -> Tensor:
         if self.tier == "paper":  # the whole width, as the paper has it

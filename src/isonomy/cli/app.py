@@ -1,6 +1,7 @@
 """All commands under one name, and how they end.
 
-Exit status: 0 done (with ``--epsilon``: certified), 1 violated, 2 bad usage or input, 3 undecided, 130 stopped.
+Exit status: 0 done (with ``--epsilon``: certified), 1 violated, 2 bad usage or input, 3 undecided, 4 what was found
+contradicts what was proved, 130 stopped.
 """
 
 from __future__ import annotations

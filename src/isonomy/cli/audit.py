@@ -191,6 +191,7 @@ def _run(plan: Plan, json: bool) -> int:
     from isonomy.audit.inputs import read_inputs
     from isonomy.audit.output import check_target
     from isonomy.audit.summary import STATUS, document, verdict
+    from isonomy.certificates.consistency import told
 
     stages = Stages()
     try:
@@ -201,7 +202,8 @@ def _run(plan: Plan, json: bool) -> int:
             stages = Stages(None if plan.redact else target.with_name(f"{target.name}.partial"), shown.stage)
             if len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
-            findings = run(plan, shown.tick, stages=stages, inputs=inputs)
+            with told(None if plan.redact else target.parent):
+                findings = run(plan, shown.tick, stages=stages, inputs=inputs)
             shown.stage("write")
             target = write(findings, target, key=plan.key)
             stages.close()

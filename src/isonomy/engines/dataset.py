@@ -17,13 +17,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import TINY, at_least, at_most, nearest
 from isonomy.attacks import Effort
+from isonomy.certificates.consistency import compare_means, told
 from isonomy.certificates.distributional import DistributionalTier, Verdict, judge
 from isonomy.certificates.dual import check_radius, power_lower
 from isonomy.certificates.local import Arithmetic
@@ -80,6 +81,16 @@ class LargeCertificate:
     identity: str = field(default="", repr=False)  # the hash of all that the numbers depend on
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the dataset, and their SHA-256
 
+    def __post_init__(self) -> None:
+        self._compare(self.gamma, self.lower, self.upper)
+
+    def _compare(self, gamma: float, lower: float, upper: float) -> None:
+        asked: dict[str, Any] = {"gamma": gamma, "order": self.order, "delta": self.delta, "identity": self.identity}
+        compare_means(
+            f"Within {gamma:g} of the individuals a population's mean output", lower, upper,
+            parts=[str(part) for part in self.parts], **asked,
+        )  # fmt: skip
+
     @property
     def verdict(self) -> Verdict:
         """Against the certificate's own ε."""
@@ -92,12 +103,14 @@ class LargeCertificate:
         gammas = [float(gamma) for gamma in gammas]
         for gamma in gammas:
             check_radius(self.order, gamma)
-        uppers = self.dual.uppers(gammas)
+        uppers, lowers = self.dual.uppers(gammas), self.dual.lowers(gammas)
+        for found, lower in zip(uppers, lowers, strict=True):
+            self._compare(found.gamma, lower, found.upper)
         return pd.DataFrame(
             {
                 "gamma": gammas,
                 "upper": [found.upper for found in uppers],
-                "lower": self.dual.lowers(gammas),
+                "lower": lowers,
                 "tolerance": [found.tolerance for found in uppers],
             }
         )
@@ -184,13 +197,14 @@ def certify_dataset(
         known = _known(job, radii, largest, weight, receipts, where, accuracy)
     dual = replace(known, measure=_Measure(job, receipts, Embedded()))
     found = dual.uppers([job.gamma])[0]
-    certificate = LargeCertificate(
-        job.gamma, job.order, job.delta, epsilon, tier, found.upper, dual.lowers([job.gamma])[0], found.multiplier,
-        found.tolerance, dual.grid_error(job.gamma), sum(receipt.rows for receipt in receipts),
-        opened.excluded + sum(receipt.excluded for receipt in receipts), nearest(weight),
-        tuple(job.path(block) for block in blocks), sum(receipt.computed for receipt in receipts), dual, radii,
-        job.identity, opened.files,
-    )  # fmt: skip
+    with told(folder):
+        certificate = LargeCertificate(
+            job.gamma, job.order, job.delta, epsilon, tier, found.upper, dual.lowers([job.gamma])[0], found.multiplier,
+            found.tolerance, dual.grid_error(job.gamma), sum(receipt.rows for receipt in receipts),
+            opened.excluded + sum(receipt.excluded for receipt in receipts), nearest(weight),
+            tuple(job.path(block) for block in blocks), sum(receipt.computed for receipt in receipts), dual, radii,
+            job.identity, opened.files,
+        )  # fmt: skip
     write_json(folder / "result.json", {"identity": job.identity, **certificate.summary()})
     sweep(folder)
     return certificate

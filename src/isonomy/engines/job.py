@@ -21,7 +21,8 @@ import torch
 from isonomy.arithmetic import FloatArray, exact_sum
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
-from isonomy.certificates.distributional import DistributionalTier, largest_violation, search_radii
+from isonomy.certificates.consistency import Evidence, compare_points, described, told
+from isonomy.certificates.distributional import DistributionalTier, check_range, largest_violation, search_radii
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Plan, make_plan, profiles
@@ -133,7 +134,20 @@ class Job:
         says[0] = True
         radii, profile = found.radii[says], np.ascontiguousarray(values.T[says])
         cost, value = self._attained(moving, local)
+        check_range(value, moving.ends, self.output_range)
         return Part("", people.rows, people.weights, radii, profile, found.largest, cost, value, people.excluded)
+
+    def compare(self, part: Part, x: FloatArray | None = None) -> None:
+        """Refuse a part in which somebody was found above a profile; with ``x`` the individuals are at hand."""
+        more = {"gamma": self.gamma, "order": self.order, "tier": self.tier, "arithmetic": self.arithmetic}
+
+        def evidence(at: int) -> Evidence:
+            person = {} if x is None else {"individual": x[at % len(part)].tolist()}
+            return described(self) | more | {"ground": metric_to_text(self.ground), "identity": self.identity} | person
+
+        owner = np.tile(np.arange(len(part)), len(part.cost))
+        profiles = part.radii, part.profile.T, part.largest
+        compare_points(owner, part.cost.ravel(), part.value.ravel(), profiles, evidence)
 
     def planned(self, blocks: Sequence[Block]) -> Plan:
         """A plan from a pilot group that row numbers alone decide."""
@@ -197,10 +211,15 @@ def finish(job: Job, block: Block) -> Receipt:
     if part is None:
         people = job.source.read(block)
         try:
-            part = replace(job.compute(people), key=key)
+            with told(job.work, people.rows):
+                part = replace(job.compute(people), key=key)
+                job.compare(part, people.x)
         except DataError as error:
             raise DataError(f"File {block.table.path.name}, rows {block.start} to {block.stop}: {error}") from None
         write_part(part, path)
+    else:
+        with told(job.work, part.rows):
+            job.compare(part)
     radii = tuple(part.radii.tolist())
     return Receipt(block, len(part), part.excluded, exact_sum(part.weights), radii, part.largest, computed)
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, up
 from isonomy.certificates.dual import check_radius, needs_no_multiplier, price_upper
+from isonomy.certificates.forms import Arrays
 from isonomy.errors import DataError
-from isonomy.records.forms import Arrays
 
 if TYPE_CHECKING:
     from isonomy.engines.dual import StreamedDual

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from isonomy.certificates.forms import Arrays, domain_arrays, domain_of, network_arrays, network_of
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import FileError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema
 from isonomy.records.envelope import Envelope
-from isonomy.records.forms import Arrays, domain_arrays, domain_of, network_arrays, network_of
 from isonomy.records.reading import document_in, evidence_of, people_of, readable
 from isonomy.records.writing import EVIDENCE, packed
 from isonomy.similarity.files import metric_from_text, metric_to_text

@@ -22,6 +22,7 @@ import pandas as pd
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.dual import Dual, check_radius
+from isonomy.certificates.forms import Arrays, domain_of, metric_arrays, network_of
 from isonomy.certificates.profiles import Profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points
@@ -29,7 +30,6 @@ from isonomy.errors import FileError, IsonomyError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema
 from isonomy.records import signature
-from isonomy.records.forms import Arrays, domain_of, metric_arrays, network_of
 from isonomy.records.writing import DOCUMENT, EVIDENCE, FORMAT, VERSION
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric

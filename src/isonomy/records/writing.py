@@ -23,10 +23,10 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_arrays
 from isonomy.errors import DataError, FileError
 from isonomy.networks.network import Network
 from isonomy.population import Population
-from isonomy.records.forms import Arrays, domain_arrays, metric_arrays, network_arrays
 from isonomy.records.signature import read_key, signed
 from isonomy.similarity.files import metric_to_text
 

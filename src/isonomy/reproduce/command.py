@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.errors import IsonomyError, ParameterError, SoundnessError, template
 from isonomy.progress import shown
 from isonomy.reproduce.page import Result, write
 from isonomy.reproduce.setting import Setting
@@ -61,7 +61,7 @@ def reproduce(
         try:
             run(name, out / "quick" if quick else out, quick=quick, seeds=seeds, pages=pages)
         except IsonomyError as error:
-            if len(chosen) == 1:
+            if len(chosen) == 1 or isinstance(error, SoundnessError):
                 raise
             print(f"{name}: {error}", file=sys.stderr)
             failed = True

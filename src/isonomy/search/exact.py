@@ -88,8 +88,7 @@ class _Search:
     def result(self) -> FloatArray:
         """The largest bound of any part, closed or still open."""
         still = [max((-part.priority for part in heap), default=0.0) for heap in self.heaps]
-        found = np.maximum(np.maximum(self.closed, still), self.judge.lower)
-        return np.minimum(found, self.upper)
+        return np.minimum(np.maximum(self.closed, still), self.upper)
 
     def _enough(self, owner: int) -> float:
         return max(float(self.judge.lower[owner]) + self.limits.gap, self.limits.epsilon or 0.0)

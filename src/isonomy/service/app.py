@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
@@ -19,7 +21,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from isonomy.errors import IsonomyError
+from isonomy.errors import IsonomyError, SoundnessError
 from isonomy.service import openapi
 from isonomy.service.answering import Answered, Answering
 from isonomy.service.certifier import Certifier
@@ -33,6 +35,7 @@ from isonomy.service.served import Served
 from isonomy.service.settings import Settings
 from isonomy.service.watch import Watch
 
+LOGGER = logging.getLogger("isonomy.service")
 BEARER = HTTPBearer(auto_error=False, description="an API key")
 LIMIT = Annotated[int, Query(ge=1, le=1000, description="how many, at most")]
 
@@ -62,7 +65,8 @@ class Service:
     def __init__(self, served: Served, settings: Settings) -> None:
         self.served, self.settings = served, settings
         self.metrics = Metrics()
-        self.certifier = Certifier(served)
+        # The file holds a person: it is written only where features may be.
+        self.certifier = Certifier(served, Path.cwd() if settings.store_features else None)
         self.waiting = 0
         self.ready = False
 
@@ -284,6 +288,9 @@ async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, IsonomyError)
     if isinstance(error, BadRequestError):
         return _json({"detail": error.details}, 422)
+    if isinstance(error, SoundnessError):  # where the file is concerns the operator alone
+        LOGGER.error("contradiction", extra={"facts": {"error": str(error)}})
+        return _json({"detail": f"{error.said}."}, error.http_status)
     return _json({"detail": str(error)}, error.http_status)
 
 

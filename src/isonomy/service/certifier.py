@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
+from isonomy.certificates.consistency import compare_people, told
 from isonomy.certificates.local import Bounds, chunk_rows
 from isonomy.certificates.question import check_members
 from isonomy.service.served import Served
@@ -55,8 +57,9 @@ class Answers:
 class Certifier:
     """Answers for any individuals of one schema. Safe to use from several threads."""
 
-    def __init__(self, served: Served) -> None:
-        self.served, self.question = served, served.question()
+    def __init__(self, served: Served, evidence: Path | None = None) -> None:
+        """``evidence``: where a contradiction between bounds and finds is written, with the person; None: nowhere."""
+        self.served, self.question, self._evidence = served, served.question(), evidence
         # Bounds run without torch's bookkeeping for gradients, and keep tensors that the search could not use.
         self._searched = served.question().similarity
         float32_run = served.arithmetic == "float32"
@@ -148,6 +151,12 @@ class Certifier:
         decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
         if not self.ends.decides:
             decision = np.full(len(x), "none")
+        others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
+        with told(self._evidence):
+            compare_people(
+                self.question, x, lower, upper, kept & self.ends.decides, flips, others, tier=tier.tolist(),
+                arithmetic=self.served.arithmetic,
+            )  # fmt: skip
         counterpart = None if finds is None else self.served.schema.decode(finds.counterpart)
         return Answers(
             x=x,

@@ -1,0 +1,239 @@
+"""A bound that is too small anywhere is an error everywhere, never a number and never a verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import isonomy
+from isonomy import Counterparts, Effort, SoundnessError, certify_everywhere, certify_local
+from isonomy.certificates import consistency, distributional
+from isonomy.certificates.consistency import compare, compare_means, load, told
+from isonomy.certificates.distributional import certify
+from isonomy.certificates.dual import Bound, Dual
+from isonomy.certificates.local import Bounds
+from isonomy.certificates.moving import Moving
+from isonomy.errors import IsonomyError, ParameterError
+from isonomy.networks.network import Network
+from isonomy.search import exact
+from isonomy.search.pairs import Pairs
+
+from .judge import SCHEMA, WIDTH, people, perceptron
+
+QUICK = Effort(steps=4, restarts=0, branches=2)
+METRIC = Counterparts.of(SCHEMA)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: Patch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def network(seed: int = 0) -> Network:
+    return perceptron(np.random.default_rng(seed), WIDTH, 2)
+
+
+def ask(**options: Any) -> Any:
+    return certify_local(network(), people(8), METRIC, 1.0, **{"effort": QUICK, "progress": None, **options})
+
+
+def shift(**options: Any) -> Any:
+    some = {"effort": QUICK, "progress": None, "tier": "interval", "rounds": 1}
+    return certify(network(), people(5), METRIC, 1.0, 0.2, **some, **options)
+
+
+def smaller(result: Any) -> Any:
+    return result / 1000
+
+
+def shrunk(method: Callable[..., Any], change: Callable[[Any], Any] = smaller) -> Callable[..., Any]:
+    return lambda *given, **named: change(method(*given, **named))
+
+
+def refused(run: Callable[[], Any], words: str) -> tuple[SoundnessError, dict[str, Any]]:
+    with pytest.raises(SoundnessError, match=words) as error:
+        run()
+    found = error.value
+    assert not isinstance(found, ValueError) and isinstance(found, IsonomyError)
+    assert (found.code, found.exit_status, found.http_status) == ("soundness", 4, 500)
+    assert found.file is not None and str(found.file) in str(found)
+    return found, json.loads(found.file.read_text())
+
+
+# -- one bound too small in each place ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", ["interval", "tight", "optimised", "exact", "paper"])
+@pytest.mark.parametrize("arithmetic", ["float64", "float32"])
+def test_local_bounds(monkeypatch: Patch, tier: str, arithmetic: str) -> None:
+    metric = isonomy.WeightedLp(np.ones(WIDTH), 2) if tier == "paper" else METRIC
+    run = partial(certify_local, network(), people(4), metric, 0.5, effort=QUICK, progress=None, tier=tier,
+                  arithmetic=arithmetic, time_limit=0.1)  # fmt: skip
+    honest = run()
+    assert (honest.lower <= honest.upper).all() and honest.lower.max() > 0
+    monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation))
+    _, document = refused(run, r"Row \d+: the output for a similar individual changes by 0\.\d+, and \S+ was proved")
+    row = document["row"]
+    assert document["lower"] == honest.lower[row] or tier == "exact"
+    assert document["tier"] == tier and document["arithmetic"] == arithmetic
+
+
+def test_a_search_that_bounds_too_little(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(exact._Search, "_violation", shrunk(exact._Search._violation))
+    refused(partial(ask, tier="exact", time_limit=1.0), "similar individual changes by")
+
+
+def test_decisions(monkeypatch: Patch) -> None:
+    honest = ask()
+    assert honest.witnesses.flips.any()
+
+    def sure(self: Bounds, start: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones(len(x)), np.ones(len(x), dtype=bool)
+
+    monkeypatch.setattr(Bounds, "chunk", sure)
+    _, document = refused(ask, r"Row \d+: a similar individual has another decision, and none was proved to have one")
+    row = document["row"]
+    assert row == int(np.flatnonzero(honest.witnesses.flips)[0])
+    assert document["flip_counterpart"] == honest.witnesses.flip_counterpart[row].tolist()
+
+
+def test_profiles(monkeypatch: Patch) -> None:
+    assert shift().lower > 0
+    monkeypatch.setattr(Moving, "bound", shrunk(Moving.bound))
+    _, document = refused(shift, r"Row \d+: the output between somebody at a cost of .* changes by")
+    assert {"individual", "person", "counterpart", "cost", "gamma", "order", "ground"} <= set(document)
+
+
+def test_anybody(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Moving, "everywhere", lambda self: (1e-6, math.inf))
+    refused(shift, "at a cost of")
+
+
+def test_the_dual_and_every_row_of_a_curve(monkeypatch: Patch) -> None:
+    found = shift()
+    honest = Dual.bound
+    monkeypatch.setattr(Dual, "bound", lambda self, gamma: Bound(gamma, honest(self, gamma).upper / 1000, 0.0))
+    refused(shift, r"Within 0\.2 of the individuals a population's mean output changes by")
+    monkeypatch.setattr(Dual, "bound", honest)
+    many = Dual.curve
+    monkeypatch.setattr(Dual, "curve", lambda self, gammas: [Bound(g, 1e-9 if g else 1.0, 0.0) for g in gammas])
+    refused(lambda: found.curve([0.0, 0.1]), r"Within 0\.1 of the individuals")
+    monkeypatch.setattr(Dual, "curve", many)
+    assert (found.curve([0.0, 0.1])["lower"] <= found.curve([0.0, 0.1])["upper"]).all()
+
+
+def test_everywhere(monkeypatch: Patch) -> None:
+    run = partial(certify_everywhere, network(), METRIC, 1.0, SCHEMA, time_limit=0.3, progress=None)
+    assert run().lower <= run().upper
+    monkeypatch.setattr(Pairs, "bound", shrunk(Pairs.bound))
+    _, document = refused(run, "between two similar individuals of the domain changes by")
+    assert len(document["individual"]) == len(document["counterpart"]) == WIDTH
+
+
+def test_training(monkeypatch: Patch) -> None:
+    """What a trained model certifies comes from the same functions."""
+    german = isonomy.load_population("german")
+    similar = {"metric": Counterparts.of(german.schema), "delta": 1.0}
+    model = isonomy.FairClassifier(hidden=(8,), epochs=1, random_state=0, progress=None, **similar)
+    model.fit(german.train[:60])
+    monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation, lambda bound: 0 * bound))
+    refused(lambda: model.certify_local(german.test[:6]), "Row")
+    refused(lambda: model.certify(german.test[:6]), "Row")
+
+
+# -- what is compared, and how --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pair", [(math.nan, 1.0), (0.0, math.nan), (math.nan, math.nan), (0.3, math.nextafter(0.3, 0))]
+)
+def test_no_tolerance_and_no_nan(pair: tuple[float, float]) -> None:
+    compare_means("It", 0.3, 0.3)
+    compare_means("It", 0.3, math.inf)
+    refused(lambda: compare_means("It", *pair), "It changes by")
+    with pytest.raises(SoundnessError):
+        compare([0.0, pair[0]], [0.0, pair[1]], str, lambda at: {})
+
+
+def test_a_block_of_rows_keeps_the_numbers_of_the_table(monkeypatch: Patch) -> None:
+    """A large table is certified block by block; the error names the row of the table."""
+    monkeypatch.setattr(distributional, "chunk_rows", lambda graph, tier: 1)
+    threads = torch.get_num_threads()
+    honest = shift().local
+    last = int(np.flatnonzero(honest.lower > 0)[-1])
+    assert last >= threads
+    lie = Bounds.chunk
+
+    def only_the_last(self: Bounds, start: int, x: np.ndarray) -> Any:
+        upper, kept = lie(self, start, x)
+        return np.where((x == honest.question.x[last]).all(1), 0.0, upper), kept
+
+    monkeypatch.setattr(Bounds, "chunk", only_the_last)
+    _, document = refused(shift, f"Row {last}:")
+    assert document["individual"] == honest.question.x[last].tolist()
+
+
+def test_a_declared_range_that_is_not_kept_is_the_callers() -> None:
+    """Then the bound rests on something untrue, which is no contradiction of the program's."""
+    rng = np.random.default_rng(0)
+    numbers = perceptron(rng, WIDTH, 1, head="regression")
+    with pytest.raises(ParameterError, match=r"'output_range' must be a range that outputs keep within, and one was"):
+        certify(numbers, people(8), METRIC, 1.0, 0.1, effort=QUICK, progress=None, output_range=(0.0, 1e-3))
+
+
+# -- the file -------------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> None:
+    honest = ask()
+    with monkeypatch.context() as lie:
+        lie.setattr(Bounds, "_violation", shrunk(Bounds._violation))
+        error, _ = refused(ask, "Row")
+    assert error.file is not None and error.file.parent == here
+    assert stat.S_IMODE(error.file.stat().st_mode) == 0o600 and error.file.name.startswith("isonomy-soundness-")
+    assert [path.name for path in here.iterdir()] == [error.file.name]
+    document, again, metric, domain = load(error.file)
+    assert again.hash() == honest.question.network.hash()
+    x, y = (np.array([document[side]]) for side in ("individual", "counterpart"))
+    found = certify_local(again, x, metric, document["delta"], domain=domain, effort=QUICK, progress=None)
+    row = document["row"]
+    assert found.upper[0] == honest.upper[row] and found.lower[0] == honest.lower[row]
+    assert domain.allows(x, y).all() and (metric.distance_upper(x, y) <= document["delta"]).all()
+    assert np.abs(again(x) - again(y)).max() == pytest.approx(document["lower"], abs=1e-9)
+    assert set(document["versions"]) == {"isonomy", "torch", "numpy", "python", "machine"}
+
+
+def test_the_error_comes_with_or_without_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder, words in ((tmp_path / "file" / "below", "cannot be written"), (None, "no file was to be written")):
+        with told(folder), pytest.raises(SoundnessError, match=words) as error:
+            compare_means("It", 1.0, 0.0)
+        assert error.value.file is None
+    with told(None), told(tmp_path), pytest.raises(SoundnessError, match="no file was"):  # nowhere stays nowhere
+        compare_means("It", 1.0, 0.0)
+    with told(tmp_path / "new"), pytest.raises(SoundnessError) as error:
+        compare_means("It", 1.0, 0.0)
+    copy = pickle.loads(pickle.dumps(error.value))
+    assert str(copy) == str(error.value) and copy.file == error.value.file == next((tmp_path / "new").iterdir())
+
+
+def test_evidence_that_cannot_be_made_hides_nothing(monkeypatch: Patch) -> None:
+    def broken(metric: Any) -> str:
+        raise TypeError("a metric\nwithout a text")
+
+    monkeypatch.setattr(consistency, "metric_to_text", broken)
+    monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation))
+    with pytest.raises(SoundnessError, match=r"cannot be written \(a metric without a text\)"):
+        ask()
