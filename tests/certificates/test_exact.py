@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isonomy import Effort, Mahalanobis, WeightedLp, certify_local
+from isonomy.bounds.ends import Ends
 from isonomy.errors import ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Domain
@@ -233,3 +234,80 @@ def test_no_time_leaves_the_tight_bound() -> None:
     tight = certify_local(network, x, metric, 0.5, progress=None)
     found = certify_local(network, x, metric, 0.5, tier="exact", time_limit=0, progress=None)
     assert (found.upper == tight.upper).all() and (found.lower == tight.lower).all()
+
+
+# -- decisions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "outputs", "threshold"),
+    [("softmax", 2, None), ("softmax", 2, 0.4), ("softmax", 3, None), ("sigmoid", 1, None), ("sigmoid", 1, 0.3),
+     ("sigmoid", 2, None), ("regression", 1, 0.1)],
+)  # fmt: skip
+def test_decisions_follow_from_the_bounds(head: str, outputs: int, threshold: float | None) -> None:
+    """Nobody stays undecided whom the returned bound settles, and nobody similar decides otherwise."""
+    rng = np.random.default_rng(outputs)
+    network = perceptron(rng, WIDTH, outputs, hidden=4, head=head)
+    population, metric = people(14), metrics(rng)[0]
+    options = {"threshold": threshold, "progress": None, "effort": QUICK}
+    tight = certify_local(network, population, metric, 1.0, **options)
+    found = certify_local(network, population, metric, 1.0, tier="exact", time_limit=3.0, gap=1e-3, **options)
+    p = found.prediction
+    if p.shape[1] > 1 and threshold is None:
+        ordered = np.sort(p, axis=1)
+        room = (ordered[:, -1] - ordered[:, -2]) / 2
+    else:
+        room = np.abs(p[:, -1] - (0.5 if threshold is None else threshold))
+    settled = found.upper < room - 1e-9
+    assert (found.decision[settled] == "certified").all()
+    assert not (found.decision[tight.decision == "certified"] == "undecided").any()
+    flips = found.witnesses.flips
+    assert (found.decision[flips] == "flippable").all()
+
+
+def test_the_search_settles_decisions_that_the_tight_tier_leaves() -> None:
+    rng = np.random.default_rng(6)
+    network, x = perceptron(rng, 5, 2, hidden=12), rng.normal(size=(20, 5))[10:]
+    options = {"gap": 1e-3, "time_limit": 60.0, "progress": None, "effort": QUICK}
+    tight, found = (
+        certify_local(network, x, WeightedLp(np.ones(5), 2), 0.5, tier=tier, **options) for tier in ("tight", "exact")
+    )
+    settled = (tight.decision == "undecided") & (found.decision == "certified")
+    assert np.flatnonzero(settled).tolist() == [3, 5]
+    assert (found.upper[settled] < np.abs(found.prediction[settled, 1] - 0.5)).all()
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-17, 1e-3])
+@pytest.mark.parametrize("threshold", [None, 0.5, 0.3])
+def test_a_tie_is_not_settled(off: float, threshold: float | None) -> None:
+    """Whoever stands at the cut-off, or could get there, is not certified."""
+    ends = Ends(Network.from_layers([np.eye(1)], [np.zeros(1)], head="sigmoid"), threshold)
+    cut = 0.5 if threshold is None else threshold
+    for p in (cut + 0.1, cut - 0.1):
+        t = torch.tensor([[math.log(p / (1 - p))]], dtype=torch.float64)
+        assert ends.settled(t, t, torch.tensor([0.1 + off], dtype=torch.float64)).tolist() == [-1]
+        assert ends.settled(t, t, torch.tensor([0.1 - 1e-9], dtype=torch.float64)).tolist() == [int(p > cut)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=seeds,
+    head=st.sampled_from([("softmax", 2), ("softmax", 4), ("sigmoid", 1), ("sigmoid", 3), ("regression", 1)]),
+)
+def test_whoever_is_within_the_change_decides_the_same(seed: int, head: tuple[str, int]) -> None:
+    """Outputs anywhere within the change of a settled one decide as it does."""
+    rng = np.random.default_rng(seed)
+    network = Network.from_layers([np.eye(head[1])], [np.zeros(head[1])], head=head[0])
+    threshold = float(rng.uniform(0.1, 0.9)) if head[1] == 1 or (head[1] == 2 and rng.random() < 0.5) else None
+    if head[0] == "regression":
+        threshold = float(rng.normal())
+    ends = Ends(network, threshold)
+    z = torch.from_numpy(rng.normal(size=(200, head[1])) * rng.choice([1e-3, 1.0, 5.0]))
+    margins = network.margins.evaluate(z)
+    p = network.probabilities(z).numpy()
+    change = float(rng.uniform(0, 0.5))
+    same = ends.settled(margins, margins, torch.full((len(z),), change, dtype=torch.float64)).numpy()
+    decided = ends.decision(margins, margins).numpy()
+    for i in np.flatnonzero(same >= 0):
+        near = np.abs(p - p[i]).max(axis=1) <= change
+        assert (decided[near] == same[i]).all()

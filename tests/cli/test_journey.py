@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
 
@@ -88,6 +89,21 @@ def test_the_verdict_is_the_exit_status(plan: str, answered: Callable[..., Any])
     for epsilon, status, verdict in ((1.0, 0, "certified"), (free["lower"] / 2, 1, "violated")):
         found, facts = answered("audit", plan, *QUICK, "--epsilon", str(epsilon))
         assert (found, facts["verdict"]) == (status, verdict)
+
+
+def test_a_contradiction_is_four(plan: str, answered: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Bounds._violation
+    monkeypatch.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
+    before = set(Path().iterdir())
+    status, told = answered("audit", plan, *QUICK, "--epsilon", "1", "--redact")
+    assert (
+        status == 4 and told["error"]["code"] == "soundness" and "no file was to be written" in told["error"]["message"]
+    )
+    assert set(Path().iterdir()) == before
+    status, told = answered("audit", plan, *QUICK, "--epsilon", "1")
+    (file,) = Path().glob("isonomy-soundness-*.json")
+    assert status == 4 and str(file.resolve()) in told["error"]["message"]
+    assert not Path("audit-people").exists()
 
 
 def test_undecided_is_three(plan: str, answered: Callable[..., Any]) -> None:

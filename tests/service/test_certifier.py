@@ -13,7 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 import isonomy
-from isonomy.errors import DataError
+from isonomy.certificates.local import Bounds
+from isonomy.errors import DataError, SoundnessError
 from isonomy.population import DomainKind
 from isonomy.records import write
 from isonomy.service import Served, Settings, create_app
@@ -101,6 +102,33 @@ def test_counterparts_are_the_librarys_and_in_raw_units() -> None:
     back = here.schema.encode(found.counterpart).x
     assert np.allclose(back, expected.witnesses.counterpart, rtol=0, atol=1e-12)
     assert (found.lower <= found.upper).all()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_contradiction_is_answered_by_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
+    """The client is told who and by how much, the operator where to look; no file without leave to store features."""
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(database=f"sqlite:///{tmp_path / 'audit.db'}", store_features=kept)
+    with TestClient(create_app(served(), settings)) as client:
+        body = {"individuals": rows(5, seed=5), "counterpart": True}
+        assert client.post("/v1/predictions", json=body).status_code == 200
+        honest = Bounds._violation
+        monkeypatch.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
+        found = client.post("/v1/predictions", json=body)
+        assert found.status_code == 500
+        said = found.json()["detail"]
+        assert "similar individual changes by" in said and "nothing is certified" in said and str(tmp_path) not in said
+    files = list(tmp_path.glob("isonomy-soundness-*.json"))
+    assert len(files) == kept
+
+
+def test_a_decision_that_is_sure_and_flips(monkeypatch: pytest.MonkeyPatch) -> None:
+    certifier, people = Certifier(served()), population(rows(N, seed=5))
+    x = np.array(people.x)
+    assert "flippable" in certifier(x, counterparts=True).decision
+    monkeypatch.setattr(Bounds, "chunk", lambda self, start, x: (np.ones(len(x)), np.ones(len(x), dtype=bool)))
+    with pytest.raises(SoundnessError, match=r"another decision.*no file was to be written"):
+        certifier(x, counterparts=True)
 
 
 def test_nobody_outside_a_domain_of_its_own_is_certified(tmp_path: Path) -> None:
