@@ -22,6 +22,7 @@ from torch import Tensor
 from isonomy.arithmetic import FloatArray
 from isonomy.bounds.ends import Ends, margins_at
 from isonomy.bounds.interval import Interval
+from isonomy.brief import brief
 from isonomy.networks.graph import Graph
 from isonomy.sets import ConvexSets
 from isonomy.similarity.regions import Regions, Similarity
@@ -48,6 +49,8 @@ class Finds:
     counterpart: FloatArray
     flips: NDArray[np.bool_]
     flip_counterpart: FloatArray
+
+    __repr__ = brief
 
 
 def attack(graph: Graph, ends: Ends, similarity: Similarity, x: FloatArray, effort: Effort) -> Finds:

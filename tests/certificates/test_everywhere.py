@@ -155,7 +155,7 @@ def test_people_with_categories_and_whole_numbers_meet_enumeration(name: str) ->
     assert truth - 1e-4 - 1e-9 <= found.lower <= truth + ROUNDING
     assert found.decided == 1.0
     check_witness(found, network, metric, delta)
-    assert "sex" in found.witness[0] and "sex" in str(found)
+    assert "sex" in found.witness[0] and "shows the pair" in str(found)
 
 
 @steady

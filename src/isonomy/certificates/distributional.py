@@ -26,6 +26,7 @@ import torch
 from isonomy.arithmetic import FloatArray, at_least, at_most, up
 from isonomy.attacks import Effort
 from isonomy.bounds.ends import Ends
+from isonomy.brief import brief
 from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
 from isonomy.certificates.dual import Cells, Dual, check_radius
 from isonomy.certificates.finite_sample import PopulationBound, population_upper
@@ -72,6 +73,8 @@ class DistributionalCertificate:
     refusal: str  # why nothing is said of the population behind the sample; "" when something is
     question: Question = field(repr=False)
     seed: int = 0
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         points, asked = self.points, {"gamma": self.gamma, "order": self.order, "tier": self.tier}

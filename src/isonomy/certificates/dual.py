@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import ELEMENTARY, TINY, UNIT, FloatArray, down, mean_up, up
+from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
 
 IntArray = npt.NDArray[np.intp]
@@ -49,6 +50,8 @@ class Cells:
     value: FloatArray
     open_: BoolArray
     weights: FloatArray
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         types = {"owner": np.intp, "near": float, "far": float, "value": float, "open_": bool, "weights": float}

@@ -21,6 +21,7 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
 from isonomy.bounds.relational import Relational
+from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
 from isonomy.certificates.question import Question, on_all_coordinates
@@ -69,6 +70,8 @@ class GlobalCertificate:
     arithmetic: str
     question: Question = field(repr=False)
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         pairs = zip(self.witness.individual, self.witness.counterpart, strict=True)
         pair = {name: side.tolist() for both in pairs for name, side in zip(_PAIR, both, strict=True)}
@@ -87,9 +90,9 @@ class GlobalCertificate:
 
     def __str__(self) -> str:
         said = "" if self.epsilon is None else f", {self.verdict} at epsilon {self.epsilon:g}"
-        pair = self.witness[0] if len(self.witness) else "nobody was found"
+        pair = "certificate.witness[0] shows the pair." if len(self.witness) else "Nobody was found."
         found = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{said}"
-        return f"{found}; {100 * self.decided:.1f} % of the domain decided in {self.seconds:.1f} s\n{pair}"
+        return f"{found}; {100 * self.decided:.1f} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
 
 
 def certify_everywhere(

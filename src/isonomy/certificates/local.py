@@ -23,13 +23,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isonomy.arithmetic import UNIT, FloatArray, at_least, mean_down, mean_up
+from isonomy.arithmetic import UNIT, FloatArray, at_least, at_most, mean_down, mean_up
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
 from isonomy.bounds.optimised import Optimised
+from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.question import Question
 from isonomy.errors import MetricError, NotANumberError, ParameterError, template
@@ -66,6 +67,8 @@ class LocalCertificate:
     question: Question = field(repr=False)
     threshold: float | None = None
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         found = self.witnesses
         compare_people(
@@ -86,6 +89,15 @@ class LocalCertificate:
     def mean_lower(self) -> float:
         """The weighted mean violation, attained: rounded down."""
         return mean_down(self.lower, self.question.weights)
+
+    def __str__(self) -> str:
+        kinds = [f"{int((self.decision == kind).sum()):,} {kind}" for kind in ("certified", "flippable", "undecided")]
+        decided = "" if (self.decision == "none").all() else f"\nDecisions: {', '.join(kinds)}."
+        return (
+            f"{len(self):,} individuals: mean violation at most {at_most(self.mean_upper)}, found at least "
+            f"{at_least(self.mean_lower)}; largest at most {at_most(float(self.upper.max()))}, found at least "
+            f"{at_least(float(self.lower.max()))}.{decided}"
+        )
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:
         """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""
@@ -114,6 +126,8 @@ class Witnesses:
     flips: NDArray[np.bool_]
     flip_counterpart: FloatArray
     question: Question = field(repr=False)
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.value)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
+from isonomy.brief import brief
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
 
@@ -46,6 +47,8 @@ class Profiles:
     radii: FloatArray
     values: FloatArray
     largest: float
+
+    __repr__ = brief
 
     def cells(self, weights: FloatArray) -> Cells:
         """The cover of all possible people that the dual works on."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
+from isonomy.brief import brief
 from isonomy.errors import DataError, NetworkError, ParameterError, template
 from isonomy.networks.affine import Affine
 from isonomy.networks.network import Network
@@ -34,6 +35,8 @@ class Question:
     domain: Domain
     schema: Schema | None
     max_branches: int = MAX_BRANCHES
+
+    __repr__ = brief
 
     @classmethod
     def of(

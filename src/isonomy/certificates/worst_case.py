@@ -27,6 +27,7 @@ from torch import Tensor
 from isonomy.arithmetic import FloatArray, down
 from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back, search_precision, targets
 from isonomy.bounds.ends import Ends
+from isonomy.brief import brief
 from isonomy.certificates.dual import allocate, power_lower, power_upper
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
@@ -51,6 +52,8 @@ class Points:
     counterpart: FloatArray
     cost: FloatArray
     value: FloatArray
+
+    __repr__ = brief
 
     def worst(self, question: Question, gamma: float, order: float) -> WorstCase:
         """The best use of the budget: a distribution within γ."""
@@ -84,6 +87,8 @@ class WorstCase:
     total: float
     order: float
     question: Question = field(repr=False)
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.masses)

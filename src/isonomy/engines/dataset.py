@@ -24,6 +24,7 @@ import pandas as pd
 
 from isonomy.arithmetic import TINY, at_least, at_most, nearest
 from isonomy.attacks import Effort
+from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, told
 from isonomy.certificates.distributional import DistributionalTier, Verdict, judge
 from isonomy.certificates.dual import check_radius, power_lower
@@ -80,6 +81,8 @@ class LargeCertificate:
     radii: tuple[float, ...] = field(repr=False)
     identity: str = field(default="", repr=False)  # the hash of all that the numbers depend on
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the dataset, and their SHA-256
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         self._compare(self.gamma, self.lower, self.upper)

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
+from isonomy.brief import brief
 from isonomy.errors import FileError
 
 LAYOUT = 1
@@ -48,6 +49,8 @@ class Part:
     cost: FloatArray
     value: FloatArray
     excluded: int
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isonomy.arithmetic import SIMPLEX_TOLERANCE
+from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
 
 FloatArray = NDArray[np.float64]
@@ -53,6 +54,8 @@ class Domain:
     immutable: BoolArray
     names: tuple[str, ...]
     fills: tuple[tuple[int, int, float], ...] = ()
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         _check_kind(self.kind)

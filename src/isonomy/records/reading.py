@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
+from isonomy.brief import brief
 from isonomy.certificates.dual import Dual, check_radius
 from isonomy.certificates.forms import Arrays, domain_of, metric_arrays, network_of
 from isonomy.certificates.profiles import Profiles
@@ -52,6 +53,8 @@ class Record:
     weights: FloatArray
     people: Population | None  # None when the record is redacted
     points: Points | None
+
+    __repr__ = brief
 
     @property
     def delta(self) -> float:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Finds
 from isonomy.attacks import attack as search
+from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, told
 from isonomy.certificates.local import Bounds, chunk_rows
 from isonomy.certificates.question import check_members
@@ -49,6 +50,8 @@ class Answers:
     decision: list[str]
     tier: list[str]
     counterpart: pd.DataFrame | None
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.upper)
