@@ -152,7 +152,8 @@ def _selection(found: Verification, who: Arrays | None, files: dict[str, Arrays]
     if who is None:
         return found.say("selection", None, "how these people were selected is not said")
     n, rows = len(files["profiles"]["weights"]), files["people"]["rows"] if "people" in files else np.arange(0)
-    fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and rows.max(initial=-1) < (who["rows"] or math.inf)
+    fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and (who["pool"] or n) >= n
+    fits &= rows.max(initial=-1) < (who["rows"] or math.inf)
     fits &= who["how"] == "chosen" or len(np.unique(rows)) == len(rows)
     words = json.dumps(who["words"])[1:-1]  # nothing in a file can write on the terminal
     return found.say("selection", None if fits else False, f"{words}: the issuer's word")

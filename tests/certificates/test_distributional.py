@@ -366,7 +366,9 @@ def test_a_population_is_only_judged_by_people_that_nothing_was_fitted_on() -> N
         _ = plainly(network, whole.test.sample(3), learned, 0.1, 0.05, confidence=0.9).population_upper
     with pytest.raises(DataError, match="give 'confidence'"):
         _ = plainly(network, whole.test.sample(3), COUNTERPARTS, 1.0, 0.05).population_upper
-    fitted = plainly(network, whole.test.sample(100), Mahalanobis.fit(whole.train), 0.1, 0.05, confidence=0.9, epsilon=1.0)
+    fitted = plainly(
+        network, whole.test.sample(100), Mahalanobis.fit(whole.train), 0.1, 0.05, confidence=0.9, epsilon=1.0
+    )
     assert fitted.upper < fitted.population_upper <= fitted.profiles.largest
     assert fitted.population_verdict == "certified"
 

@@ -49,13 +49,13 @@ def table(n: int = 1000, wrong: int = 0) -> Population:
         ),
         (
             table(1000, 10).sample(50),
-            "50 of 990 people, drawn at random (seed 0) from the whole table; 10 of its 1,000 rows do not fit the schema "
-            "and were left out",
+            "50 of 990 people, drawn at random (seed 0) from the whole table; 10 of its 1,000 rows do not fit the "
+            "schema and were left out",
         ),
         (
             table().held_out().sample(50),
-            "50 of 1,000 people, drawn at random (seed 0) from the whole table; said to be held out: nothing was fitted "
-            "on them",
+            "50 of 1,000 people, drawn at random (seed 0) from the whole table; said to be held out: nothing was "
+            "fitted on them",
         ),
         (table(1), "1 person, the whole table"),
     ],

@@ -26,7 +26,7 @@ document. A bad option, file, column or value gives one sentence and exit status
 | 0 | done; with `--epsilon`: certified |
 | 1 | violated (`audit`), rejected (`verify`) |
 | 2 | bad usage or input |
-| 3 | undecided; not reached (`repair`); no model certified (`frontier`) |
+| 3 | undecided; not reached (`repair`); no model certified (`frontier`); collapsed (`train`, `frontier`) |
 | 130 | stopped by Ctrl-C; the same command goes on where it stopped (`audit`, `train`) |
 
 Which rows are audited: those that the schema's split column calls test; of a table of the catalogue its test part; of
