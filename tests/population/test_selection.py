@@ -113,7 +113,7 @@ def test_nothing_is_said_that_is_not_so(wrong: int, steps: list[tuple[str, int]]
     assert (said.how == "chosen") == chosen and said.independent == (not chosen)
     if said.how == "all":
         assert rows == part and said.pool == len(part)
-    numbers = [int(text.replace(",", "")) for text in re.findall(r"[\d,]+", said.words())]
+    numbers = [int(text.replace(",", "")) for text in re.findall(r"\d[\d,]*", said.words())]
     assert numbers[0] == len(people)
 
 

@@ -79,14 +79,12 @@ def test_people_without_weight_do_not_count() -> None:
 
 def test_a_regression_that_gives_one_number_has_collapsed() -> None:
     x, _ = people(500, 0.5)
+    x -= x.mean(axis=0)
     y = 3 + 2 * x[:, 0]
-    for weight, reason in (
-        (0.0, "gives everybody the same number"),
-        (1e-3, "explains 0.1% of the variance"),
-        (1.0, ""),
-    ):
+    for weight, reason in ((0.0, "the same number"), (1e-3, "explains 0.2% of the variance"), (1.0, "")):
         network = Network.from_layers([np.array([[2 * weight, 0.0]])], [np.array([y.mean()])], head="regression")
-        assert (said(network, x, y) == "") if not reason else reason in said(network, x - x.mean(axis=0), y)
+        found = said(network, x, y)
+        assert reason in found and bool(found) == bool(reason)
     shifted = Network.from_layers([np.array([[0.0, 1.0]])], [np.array([y.mean()])], head="regression")
     assert "explains 0.0%" in said(shifted, x, y)
     assert said(shifted, x, np.full(500, 3.0)) == ""

@@ -119,10 +119,9 @@ def quiet() -> Iterator[None]:
 
 def collapse_of(model: Any, people: Population) -> str:
     """How a trained network has collapsed, on the training rows or the test rows; empty where it decides."""
-    from isonomy.training.collapse import collapse
+    from isonomy.training.collapse import class_names, collapse
 
-    label = people.schema.label
-    names = () if label is None else label.classes
+    names = class_names(people.schema.label)
     for some in (people.train, people.test):
         reason = "" if some.y is None else collapse(model.network_, some.x, some.y, some.weights, names)
         if reason:

@@ -71,11 +71,13 @@ def repair(
     else:
         fairest = "the fairest network found that decides" if found.lost else "the fairest network found"
         words = "reached" if found.reached else f"not reached; this is {fairest}"
+        words = "no success, since the network decides nothing" if found.collapsed else words
         print(f"Certified mean violation: {at_most(found.certificate.mean_upper)} (epsilon {epsilon:g}: {words}).")
         print(
             f"Decisions kept: {found.agreement:.1%} of the test rows; outputs change by {found.change:.4f} on average."
         )
         if not found.reached:
-            print(f"Failed: {found.reason} Allow a larger epsilon.")
+            advice = "Give a network that decides." if found.collapsed else "Allow a larger epsilon."
+            print(f"Failed: {found.reason} {advice}")
         print(f"Written: {out}; it reads the schema's coordinates (--reads coordinates).")
     raise typer.Exit(0 if found.reached else 3)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.networks import Network
+from isonomy.population import Label
 
 LEAST = 0.01
 """How much better than a constant a network has to be, at least: of two classes, one is given to those who belong to it
@@ -48,6 +49,11 @@ def collapse(
     if len(np.unique(target)) < 2:
         return ""
     return _flat(given, target, share) if network.head == "regression" else _decisions(given, target, share, names)
+
+
+def class_names(label: Label | None) -> list[str]:
+    """The classes as people call them."""
+    return [] if label is None else [label.labels.get(name, name) for name in label.classes]
 
 
 def answers(network: Network, x: FloatArray, chunk: int = 8192) -> npt.NDArray[Any]:

@@ -23,7 +23,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
 from isonomy.population import Population
 from isonomy.training.base import FairEstimator, individuals, rows_of
-from isonomy.training.collapse import CollapsedModelWarning, collapse
+from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.gaps import Head
 from isonomy.training.trainer import OnEpoch
 
@@ -82,8 +82,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
             factors = compute_class_weight(self.class_weight, classes=np.unique(labels), y=labels)
             weight = weight * _spread(codes, factors)
         self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
-        names = self.classes_ if people is None or people.schema.label is None else people.schema.label.classes
-        reason = collapse(self.network_, x, codes, weight, list(names))
+        names = list(self.classes_) if people is None else class_names(people.schema.label)
+        reason = collapse(self.network_, x, codes, weight, names)
         self.collapsed_ = bool(reason)
         if reason:
             warnings.warn(

@@ -27,7 +27,7 @@ from isonomy.networks import Affine, Network
 from isonomy.population import Population
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace
-from isonomy.training.collapse import CollapsedModelWarning, answers, collapse
+from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.fitting import Similar
 from isonomy.training.gaps import Head
 from isonomy.training.perceptron import Perceptron
@@ -204,7 +204,7 @@ def _result(
 
 def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
     """How a network has collapsed: it should give what the original does, or the labels where that is a constant."""
-    names = () if judged.schema.label is None else judged.schema.label.classes
+    names = class_names(judged.schema.label)
     for people in (judged, learned):
         if reason := collapse(after, people.x, answers(before, people.x), people.weights, names):
             return reason
