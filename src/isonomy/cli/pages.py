@@ -32,6 +32,8 @@ document. A bad option, file, column or value gives one sentence and exit status
 Which rows are audited: those that the schema's split column calls test; of a table of the catalogue its test part; of
 any other table every row. `--split` says otherwise. A statement about the population *behind* the table needs rows on
 which nothing was fitted: test rows, or any rows with `--held-out`.
+`--limit` draws so many of these rows at random, without replacement, by `--seed`. Who was audited (how many of how
+many, drawn how, from which part, and how many rows did not fit the schema) stands in everything that is written.
 
 An audit in parts: finished stages are kept in `OUT.partial` under a fingerprint of all inputs and options, and a run of
 the same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since
