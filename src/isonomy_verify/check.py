@@ -17,7 +17,7 @@ from isonomy_verify.bounds import Array, Layer, Metric, U, gamma
 from isonomy_verify.people import Domain, Question
 
 SHARE, CLOSE, NEAR, UPPER, SAME = 0.95, 1.05, np.array([[1.05], [1.25]]), 1.01, 1e-9
-INPUTS = ("network", "people", "metric", "ground", "domain", "remarks")  # all that may be trusted
+INPUTS = ("network", "people", "metric", "ground", "domain", "selection", "remarks")  # all that may be trusted
 KINDS = ("affine", "relu", "leaky_relu", "sigmoid", "tanh")
 Arrays = dict[str, Any]
 
@@ -55,6 +55,7 @@ def verify(path: str | Path, model: str | None = None, data: str | None = None) 
             found = Verification(float(document["claims"]["upper"]))
             files = _evidence(found, path, document["evidence"], model, data)
             _claims(found, document["question"], document["claims"], files)
+            _selection(found, document["remarks"].get("selection"), files)
     except OSError as error:
         raise BadInput(f"{error.filename or path} cannot be read: {error.strerror}.") from None
     except Exception as error:  # of whatever kind: files may be made to harm
@@ -144,6 +145,18 @@ def _claims(found: Verification, asked: Arrays, claims: Arrays, files: dict[str,
         holds = holds and _confident(said, price, high, largest, (1 - asked["confidence"]) / tries)
         found.say("population", holds or said >= largest, f"at most {said:.6f}, if these are independent draws")
     return None
+
+
+def _selection(found: Verification, who: Arrays | None, files: dict[str, Arrays]) -> None:
+    """How people were selected is the issuer's word; that it is a word about these people can be seen."""
+    if who is None:
+        return found.say("selection", None, "how these people were selected is not said")
+    n, rows = len(files["profiles"]["weights"]), files["people"]["rows"] if "people" in files else np.arange(0)
+    fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and (who["pool"] or n) >= n
+    fits &= rows.max(initial=-1) < (who["rows"] or math.inf)
+    fits &= who["how"] == "chosen" or len(np.unique(rows)) == len(rows)
+    words = json.dumps(who["words"])[1:-1]  # nothing in a file can write on the terminal
+    return found.say("selection", None if fits else False, f"{words}: the issuer's word")
 
 
 def _confident(upper: float, price: float, high: Array, largest: float, alpha: float) -> bool:

@@ -206,3 +206,21 @@ def test_all_rows_of_a_table_say_nothing_of_the_population_unless_held_out() -> 
     refused, held = (run(plan, None).certificate for plan in (base, replace(base, held_out=True)))
     assert "all" in refused.refusal and not held.refusal
     assert held.population_upper >= held.upper
+
+
+def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inputs, tmp_path: Path) -> None:
+    whole = inputs.people.selection.pool
+    words = f"24 of {whole} people, drawn at random (seed 0) from the test part of the table ("
+    target = write(findings, tmp_path / "out")
+    for name in ("summary.md", "junit.xml", "report.html", "certificate.json"):
+        assert words in (target / name).read_text(encoding="utf-8"), name
+    assert "the whole table" not in (target / "report.html").read_text(encoding="utf-8")
+    selection = document(findings)["selection"]
+    assert selection["words"].startswith(words)
+    assert (selection["people"], selection["pool"], selection["how"], selection["seed"]) == (24, whole, "random", 0)
+    assert np.diff(inputs.people.rows).max() > 1  # not the first rows
+
+
+def test_held_out_rows_are_not_called_a_test_part() -> None:
+    people = read_inputs(replace(PLAN, split="all", limit=40, held_out=True)).people
+    assert people.split == "all" and "from the whole table; said to be held out" in people.selection.words()

@@ -363,12 +363,28 @@ def test_a_population_is_only_judged_by_people_that_nothing_was_fitted_on() -> N
             _ = found.population_upper
     learned = Mahalanobis.fit(whole.test)
     with pytest.raises(DataError, match=r"metric was fitted on people \(test\).*people.train"):
-        _ = plainly(network, whole.test[:3], learned, 0.1, 0.05, confidence=0.9).population_upper
+        _ = plainly(network, whole.test.sample(3), learned, 0.1, 0.05, confidence=0.9).population_upper
     with pytest.raises(DataError, match="give 'confidence'"):
-        _ = plainly(network, whole.test[:3], COUNTERPARTS, 1.0, 0.05).population_upper
-    fitted = plainly(network, whole.test[:100], Mahalanobis.fit(whole.train), 0.1, 0.05, confidence=0.9, epsilon=1.0)
+        _ = plainly(network, whole.test.sample(3), COUNTERPARTS, 1.0, 0.05).population_upper
+    fitted = plainly(
+        network, whole.test.sample(100), Mahalanobis.fit(whole.train), 0.1, 0.05, confidence=0.9, epsilon=1.0
+    )
     assert fitted.upper < fitted.population_upper <= fitted.profiles.largest
     assert fitted.population_verdict == "certified"
+
+
+def test_a_population_is_judged_by_a_random_draw_and_not_by_chosen_people() -> None:
+    network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(400, 1)
+
+    def refusal(some: Population) -> str:
+        return plainly(network, some, COUNTERPARTS, 1.0, 0.0, confidence=0.9).refusal
+
+    assert not refusal(whole.test.sample(5)) and not refusal(whole.sample(40).test) and not refusal(whole.test[:])
+    assert "chosen by hand" in refusal(whole.test[:5])
+    assert "chosen by hand" in refusal(whole.test[whole.test.y == 1].sample(5))
+    assert "'all' part" in refusal(whole.sample(5))
+    assert not refusal(whole.sample(5).held_out()) and not refusal(whole.held_out().sample(5))
+    assert refusal(whole.held_out()[:5])  # what was said of everybody is not said of those picked out afterwards
 
 
 # -- mistakes --------------------------------------------------------------------------------------------------------

@@ -152,7 +152,11 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
     import shlex
 
     small = ("--data", "moons", "--hidden", "8", "--epochs", "2")
+    status, facts = answered("train", *small, "--learning-rate", "1e-9", "--out", "model.onnx")
+    assert status == 3 and facts["collapsed"] and "model.onnx " in facts["reason"]
+    small = (*small, "--learning-rate", "0.1", "--method", "sgd")
     status, facts = answered("train", *small, "--out", "model.onnx")
+    assert not facts["collapsed"] and facts["reason"] == "" and facts["scores"]["balanced_accuracy"] > 0.6
     assert status == 0 and [record["epoch"] for record in facts["history"]] == [1, 2]
     assert sorted(each.name for each in Path().iterdir()) == ["model.metric.toml", "model.onnx"], (
         "no checkpoint is left"

@@ -31,7 +31,7 @@ Made = tuple[DistributionalCertificate, Network, Population]
 @pytest.fixture(scope="module")
 def made() -> Made:
     people = load_population("german")
-    network, some = train_small(people.train, hidden=(6,)), people.test[:5]
+    network, some = train_small(people.train, hidden=(6,)), people.test.sample(5)
     metric = isonomy.Counterparts.of(people.schema)
     found = isonomy.certify(network, some, metric, 1.0, 0.1, epsilon=0.3, rounds=0, confidence=0.9, progress=None)
     return found, network, some

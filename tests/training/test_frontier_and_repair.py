@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import isonomy
 from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Network
-from isonomy.training import FairClassifier, frontier, repair
+from isonomy.training import CollapsedModelWarning, FairClassifier, Frontier, frontier, repair
 
-pytestmark = pytest.mark.filterwarnings("ignore:The network gives every individual")  # one epoch does not decide much
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
 
@@ -71,7 +71,7 @@ def test_repair_of_a_network_that_reads_what_is_free(german: isonomy.Population)
 
 
 def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population) -> None:
-    plain = FairClassifier("sgd", **QUICK | {"epochs": 1}).fit(german)
+    plain = FairClassifier("sgd", **QUICK).fit(german)
     found = repair(plain.network_, german, 1.0, metric=plain.metric_, judged_on=german.test[:5], progress=None)
     assert found.reached
     assert found.change == 0
@@ -90,9 +90,33 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
 def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population) -> None:
     plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
     hasty = {"alpha": 100.0, "learning_rate": 5e-3, "batch_size": 32, "rounds": 1, "progress": None}
-    with pytest.warns(UserWarning, match="gives all 30 rows .* the same class"):
+    with pytest.warns(CollapsedModelWarning, match=r"at most epsilon gives everybody the class '\w+.*decides nothing"):
         found = repair(
             plain.network_, german, 1e-4, metric=metric, delta=0.5, judged_on=german.test[:30], **hasty
         )  # fmt: skip
-    assert found.reached and found.collapsed
-    assert len(np.unique(found.network(german.test[:30].x).argmax(axis=1))) == 1
+    assert not found.reached and "decides nothing" in found.reason
+    assert not found.collapsed and len(np.unique(found.network(german.test.x).argmax(axis=1))) == 2
+
+
+def test_a_network_that_decides_nothing_cannot_be_repaired(german: isonomy.Population) -> None:
+    """It is certified at every epsilon, and still no success."""
+    width = german.schema.width
+    constant = Network.from_layers([np.ones((3, width)), np.zeros((2, 3))], [np.zeros(3), np.array([1.0, 0.0])])
+    metric = isonomy.WeightedLp.fit(german.train, order=2.0)
+    with pytest.warns(CollapsedModelWarning, match="gives everybody the class"):
+        found = repair(constant, german, 0.05, metric=metric, judged_on=german.test[:5], progress=None)
+    assert found.certified and found.collapsed and not found.reached
+    assert found.certificate.mean_upper < 1e-9
+
+
+def test_a_collapsed_model_is_never_the_best() -> None:
+    table = pd.DataFrame({"alpha": [0.0, 1.0], "accuracy": [0.7, 0.8], "upper": [0.3, 0.0], "collapsed": [False, True]})
+    models = (FairClassifier(), FairClassifier())
+    found = Frontier(table, models)
+    assert found.best(0.5) is models[0]
+    with pytest.raises(
+        ParameterError, match=r"epsilon = 0.1, the smallest upper bound is 0.3; 1 that would be is no b"
+    ):
+        found.best(0.1)
+    with pytest.raises(ParameterError, match="all have collapsed"):
+        Frontier(table[1:], models[1:]).best(0.1)

@@ -29,7 +29,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_is_small_and_stands_alone() -> None:
     files = sorted(SOURCE.glob("**/*.py"))
-    assert sum(len(file.read_text().splitlines()) for file in files) < 600
+    assert sum(len(file.read_text().splitlines()) for file in files) < 620
     allowed = {"numpy", "isonomy_verify", *sys.stdlib_module_names}
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
@@ -167,3 +167,19 @@ def test_the_default_audit_is_proved_again(tmp_path: Path) -> None:
     assert found.proved_upper <= certificate.upper
     trusted = {name for name, status, _ in found.claims if status == "trusted"}
     assert trusted == {"network", "people", "metric", "ground", "domain", "remarks"}
+
+
+def test_who_was_audited_is_shown_and_must_fit_the_individuals(forger: Any) -> None:
+    """How people were selected is the issuer's word, and nothing in it can write on the terminal."""
+    claims = {name: (status, detail) for name, status, detail in verify(forger.directory).claims}
+    assert claims["selection"][0] == "trusted" and "4 of 282 people of the test part" in claims["selection"][1]
+    said = forger.document["remarks"]["selection"]
+    for key, value in (("people", 5), ("words", "282 people, the whole table"), ("pool", 3), ("rows", 2)):
+        forger.document["remarks"]["selection"] = said | {key: value}
+        assert ("selection", "rejected") in [claim[:2] for claim in verify(forger.done()).claims]
+    forger.document["remarks"]["selection"] = said | {"words": "4 people\n\x1b[31maccepted"}
+    (detail,) = [detail for name, _, detail in verify(forger.done()).claims if name == "selection"]
+    assert detail.isprintable()
+    del forger.document["remarks"]["selection"]
+    found = verify(forger.done())
+    assert found.accepted and "not said" in str(found.claims)

@@ -107,7 +107,7 @@ def _chosen(plan: Plan, people: Population) -> Population:
     if part != "all":
         people = people.train if part == "train" else people.test
     if plan.held_out:
-        people = replace(people, split="test")
+        people = people.held_out()
     return people if plan.limit is None else people.sample(plan.limit, plan.seed)
 
 

@@ -13,7 +13,7 @@ from isonomy.report import figures
 from isonomy.report.numbers import Numbers, parameter
 from isonomy.report.page import fill
 from isonomy.report.shifted import Place
-from isonomy.report.words import MARKS
+from isonomy.report.words import MARKS, other_rows
 
 FILES = 50
 """Files of the dataset whose hashes stand on the page; certificate.json has them all."""
@@ -36,7 +36,7 @@ def render_large(findings: LargeFindings, facts: Mapping[str, Any]) -> str:
         "mark": MARKS[kind],
         "rows": rows(findings, facts),
         "assumptions": _assumptions(findings, facts),
-        "not_proved": NOT_PROVED,
+        "not_proved": [*other_rows(found.selection), *NOT_PROVED],
         "places": places,
         "curve": figures.curve(places, [], found.gamma, found.epsilon, numbers) if drawn else None,
         "numbers": numbers,
@@ -67,14 +67,13 @@ NOT_PROVED = [
 
 
 def _assumptions(findings: LargeFindings, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    network, which = findings.asked.network, {"all": "all rows", "train": "training rows", "test": "test rows"}
-    out = f" {facts['excluded']:,} rows did not fit the schema and are not among them." if facts["excluded"] else ""
+    network, who = findings.asked.network, findings.certificate.selection.words(findings.asked.schema.name)
     weighted = " Averages use their sampling weights." if findings.asked.schema.weight else ""
     kept = (
         "" if findings.redacted else f" At most {SAMPLE:,} of them, drawn at random, are kept in evidence/people.npz."
     )
     return [
-        ("People", f"{facts['individuals']:,} people, {which[facts['split']]} of the dataset.{out}{weighted}{kept}"),
+        ("People", f"{who}.{weighted}{kept}"),
         ("Network", f"“{network.name}”, {network.input_width} inputs."),
         ("Arithmetic", "The bounds hold in exact arithmetic; rounding errors are added to them, and sums over chunks "
          "have none."),

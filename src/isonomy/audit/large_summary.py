@@ -31,6 +31,7 @@ def facts_of(findings: LargeFindings) -> dict[str, Any]:
         "excluded": found.excluded,
         "weight": found.weight,
         "split": asked.split,
+        "selection": found.selection.as_dict(),
         "delta": found.delta,
         "gamma": found.gamma,
         "order": number(found.order),
@@ -78,7 +79,7 @@ def rows(findings: LargeFindings, facts: Mapping[str, Any]) -> list[tuple[str, s
     told += [
         ("γ (shift), order, ground cost", f"{facts['gamma']:g}, {facts['order']}, {facts['ground']}"),
         ("δ (similarity)", f"{facts['delta']:g}: {facts['metric']}"),
-        ("individuals", f"{facts['individuals']:,} ({facts['split']} rows, {facts['excluded']} excluded)"),
+        ("audited", facts["selection"]["words"]),
         ("a better multiplier could save, at most", f"{facts['tolerance']:.1e}"),
         ("the grid of radii may have cost, at most", f"{facts['grid_error']:.2g}"),
     ]

@@ -51,6 +51,7 @@ def document(findings: Findings) -> dict[str, Any]:
         "individuals": len(findings.people),
         "excluded": findings.people.excluded,
         "split": findings.people.split,
+        "selection": findings.people.selection.as_dict(),
         "delta": found.delta,
         "gamma": found.gamma,
         "order": found.order if math.isfinite(found.order) else "inf",
@@ -100,7 +101,7 @@ def markdown(findings: Findings) -> str:
         ("mean violation of these individuals, found", f"≥ {at_least(facts['local']['mean_lower'])}"),
         ("γ (shift), order, ground cost", f"{facts['gamma']:g}, {facts['order']}, {facts['ground']}"),
         ("δ (similarity)", f"{facts['delta']:g}: {facts['metric']}"),
-        ("individuals", f"{facts['individuals']:,} ({facts['split']} rows, {facts['excluded']} excluded)"),
+        ("audited", facts["selection"]["words"]),
         ("decisions", ", ".join(f"{count} {kind}" for kind, count in facts["decisions"].items())),
     ]
     if "upper" in facts["population"]:
@@ -154,7 +155,7 @@ def junit_of(facts: Mapping[str, Any]) -> str:
         ElementTree.SubElement(case, "error", type="undecided", message=message).text = facts["sentence"]
     elif kind is None:
         ElementTree.SubElement(case, "skipped", message="no epsilon was given, so there is no verdict")
-    ElementTree.SubElement(case, "system-out").text = facts["sentence"]
+    ElementTree.SubElement(case, "system-out").text = f"{facts['sentence']}\nAudited: {facts['selection']['words']}."
     for name, count in (
         ("tests", 1),
         ("failures", int(kind == "violated")),

@@ -323,7 +323,7 @@ def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: flo
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
     if isinstance(people, Population):
-        if people.split != "test":
+        if not (people.split == "test" or people.selection.held_out):
             return (
                 f"These individuals are the '{people.split}' part of the table, on which networks, metrics or schemas "
                 "are fitted: a statement about the population behind them needs people that nothing was fitted on, "
@@ -334,4 +334,10 @@ def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: flo
         for part in ("(test)", "(all)"):
             if part in metric.fitted_on:
                 return f"The metric was fitted on {metric.fitted_on}: fit it on people.train to judge people.test."
+        if not people.selection.independent:
+            how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
+            return (
+                f"These individuals {how}, so that they need not be independent draws from one population: give all of "
+                "people.test, or people.test.sample(n)."
+            )
     return ""

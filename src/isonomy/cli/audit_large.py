@@ -52,7 +52,7 @@ def _show(findings: LargeFindings, facts: dict[str, Any]) -> None:
     from isonomy.audit.large_summary import rows
 
     page = console()
-    page.print(f"{facts['title']}: {facts['individuals']:,} individuals ({facts['split']} rows)", style="bold")
+    page.print(f"{facts['title']}: {facts['selection']['words']}.", style="bold")
     page.print()
     page.print(facts["sentence"], style="bold")
     if facts["verdict"] is not None:

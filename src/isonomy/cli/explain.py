@@ -86,6 +86,7 @@ def _facts(found: LocalCertificate, person: Population, row: int) -> dict[str, A
     names = [labels.get(name, name) for name in classes] or [f"output {i}" for i in range(len(mine))]
     return {
         "row": row,
+        "selection": person.selection.as_dict(),
         "prediction": dict(zip(names, mine, strict=True)),
         "upper": float(found.upper[0]),
         "lower": float(found.lower[0]),
@@ -109,6 +110,8 @@ def _show(facts: dict[str, Any]) -> None:
     page = console()
     given = ", ".join(f"{name} {value:.4f}" for name, value in facts["prediction"].items())
     page.print(f"Row {facts['row']}: {given}", style="bold")
+    whole = facts["selection"]
+    page.print(f"One of {whole['pool']:,} people, chosen with --row: what is proved here is about this person alone.")
     page.print(
         f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); a counterpart was found "
         f"for whom it changes by {at_least(facts['lower'])}."

@@ -43,12 +43,14 @@ def frontier(
     isonomy frontier --data people.csv --schema schema.toml --alphas 0,0.3,1,3 --epsilon 0.02
 
     Every model is judged on the test rows by its accuracy and its certified mean violation (of individuals, no shift).
-    With --epsilon the exit status is 3 when no model is certified.
+    Models that have collapsed (no better than giving everybody one class) are marked and never named. The exit status
+    is 3 when all have, or, with --epsilon, no other model is certified.
     """
     said = o.given(dict(locals()), "alphas", "epsilon", *learning.APART)
     plan, people = learning.read_people(said)
     weights = learning.numbers("alphas", alphas)
     from isonomy.cli.files import whole
+    from isonomy.errors import ParameterError
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as trained
     from isonomy.training.frontier import mean_local
@@ -74,18 +76,22 @@ def frontier(
         each.to_onnx(out / name)
     if plan.metric is None:
         found.models[0].metric_.save(out / "metric.toml")
-    learning.remark_collapse([str(name) for name in table["model"][table["classes"] == 1]])
-    certified = table[table["upper"] <= (math.inf if epsilon is None else epsilon)]
-    certified = certified.sort_values("accuracy", ascending=False)
-    best = None if epsilon is None or certified.empty else str(certified["model"].iloc[0])
+    best, why = None, ""
+    try:
+        place = found.place(math.inf if epsilon is None else epsilon)
+        best = None if epsilon is None else str(table["model"].iloc[place])
+    except ParameterError as error:
+        why = str(error)
     if json:
-        answer({"folder": str(out), "models": table.to_dict("records"), "best": best})
+        answer({"folder": str(out), "models": table.to_dict("records"), "best": best, "reason": why})
     else:
         _show_frontier(table)
         print(f"Written: {out / 'frontier.csv'} and {len(found.models)} models.")
         if epsilon is not None:
-            print(f"Most accurate at epsilon {epsilon:g}: {best or 'none is certified'}.")
-    raise typer.Exit(0 if epsilon is None or best else 3)
+            print(f"Most accurate at epsilon {epsilon:g}: {best or 'none'}.")
+        if why:
+            print(f"Failed: {why}")
+    raise typer.Exit(3 if why else 0)
 
 
 def _show_frontier(table: Any) -> None:
@@ -95,7 +101,7 @@ def _show_frontier(table: Any) -> None:
 
     shown = Table("alpha", "accuracy", "balanced", "certified mean violation", "", "model")
     for row in table.itertuples():
-        mark = "undominated" if row.pareto else ""
+        mark = "undominated" if row.pareto else "collapsed" if row.collapsed else ""
         shown.add_row(
             f"{row.alpha:g}", f"{row.accuracy:.3f}", f"{row.balanced_accuracy:.3f}", at_most(row.upper), mark, row.model
         )

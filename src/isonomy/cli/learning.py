@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isonomy.cli import options as o
-from isonomy.cli.talk import remark
 
 if TYPE_CHECKING:
     from isonomy.audit import Plan
@@ -118,10 +117,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def remark_collapse(names: list[str]) -> None:
-    """A network that gives everybody the same class is fair, and of no use."""
-    for name in names:
-        remark(f"- {name} gives everybody the same class: train with a smaller alpha, or more epochs.")
+def collapse_of(model: Any, people: Population) -> str:
+    """How a trained network has collapsed, on the training rows or the test rows; empty where it decides."""
+    from isonomy.training.collapse import class_names, collapse
+
+    names = class_names(people.schema.label)
+    for some in (people.train, people.test):
+        reason = "" if some.y is None else collapse(model.network_, some.x, some.y, some.weights, names)
+        if reason:
+            return reason
+    return ""
 
 
 def test_scores(network: Any, people: Population) -> dict[str, float]:

@@ -29,11 +29,8 @@ def show(findings: Findings, console: Console) -> None:
     """The audit as a page of text and tables."""
     found, people = findings.certificate, findings.people
     accuracy = "" if findings.accuracy is None else f" Accuracy {findings.accuracy:.3f}."
-    console.print(
-        f"{findings.title}: {len(people):,} individuals ({people.split} rows), {findings.network!r}", style="bold"
-    )
-    if people.excluded:
-        console.print(f"{people.excluded:,} rows of the table do not fit the schema and were left out.")
+    console.print(f"{findings.title}: {findings.network!r}", style="bold")
+    console.print(f"Audited: {people.selection.words()}.", style="bold")
     console.print(f"Similar: {found.question.metric.describe()}; δ = {found.delta:g}.{accuracy}")
     console.print()
     console.print(sentence(findings), style="bold")

@@ -26,7 +26,7 @@ document. A bad option, file, column or value gives one sentence and exit status
 | 0 | done; with `--epsilon`: certified |
 | 1 | violated (`audit`), rejected (`verify`) |
 | 2 | bad usage or input |
-| 3 | undecided; not reached (`repair`); no model certified (`frontier`) |
+| 3 | undecided; not reached (`repair`); no model certified (`frontier`); collapsed (`train`, `frontier`) |
 | 4 | what was found contradicts what was proved: a fault of the program, nothing is certified (see below) |
 | 130 | stopped by Ctrl-C; the same command goes on where it stopped (`audit`, `train`) |
 
@@ -38,6 +38,8 @@ in the current directory. It holds that person's row, so only its owner can read
 Which rows are audited: those that the schema's split column calls test; of a table of the catalogue its test part; of
 any other table every row. `--split` says otherwise. A statement about the population *behind* the table needs rows on
 which nothing was fitted: test rows, or any rows with `--held-out`.
+`--limit` draws so many of these rows at random, without replacement, by `--seed`. Who was audited (how many of how
+many, drawn how, from which part, and how many rows did not fit the schema) stands in everything that is written.
 
 An audit in parts: finished stages are kept in `OUT.partial` under a fingerprint of all inputs and options, and a run of
 the same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since

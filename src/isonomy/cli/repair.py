@@ -10,7 +10,7 @@ import typer
 from isonomy.cli import learning
 from isonomy.cli import options as o
 from isonomy.cli.bars import bars
-from isonomy.cli.talk import answer, remark
+from isonomy.cli.talk import answer
 
 
 def repair(
@@ -40,7 +40,7 @@ def repair(
     isonomy repair --data people.csv --schema schema.toml --model model.onnx --epsilon 0.05
 
     No labels are needed. Certified is the mean violation of the test rows, without a shift. Exit status: 0 reached, 3
-    not reached.
+    not reached, also where only networks reach it that have collapsed: that give everybody one class, or are no better.
     """
     said = o.given(dict(locals()), "epsilon", "rounds", *learning.APART)
     plan, people = learning.read_people(said)
@@ -64,16 +64,20 @@ def repair(
     facts = {
         "model": str(out), "reached": found.reached, "epsilon": epsilon, "upper": found.certificate.mean_upper,
         "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
+        "reason": found.reason,
     }  # fmt: skip
-    if found.collapsed:
-        remark(f"- {out} gives everybody the same class: allow a larger epsilon.")
     if json:
         answer(facts)
     else:
-        words = "reached" if found.reached else "not reached; this is the fairest network found"
+        fairest = "the fairest network found that decides" if found.lost else "the fairest network found"
+        words = "reached" if found.reached else f"not reached; this is {fairest}"
+        words = "no success, since the network decides nothing" if found.collapsed else words
         print(f"Certified mean violation: {at_most(found.certificate.mean_upper)} (epsilon {epsilon:g}: {words}).")
         print(
             f"Decisions kept: {found.agreement:.1%} of the test rows; outputs change by {found.change:.4f} on average."
         )
+        if not found.reached:
+            advice = "Give a network that decides." if found.collapsed else "Allow a larger epsilon."
+            print(f"Failed: {found.reason} {advice}")
         print(f"Written: {out}; it reads the schema's coordinates (--reads coordinates).")
     raise typer.Exit(0 if found.reached else 3)

@@ -45,7 +45,8 @@ def train(
 
     The training rows are those that the schema's split column names, else about 70 % by a fixed hash of their place.
     Without --metric similarity is learned from them (sensitive subspace) and written beside the model, for the audit.
-    Ctrl-C keeps the last epoch; the same command goes on from it.
+    Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed:
+    it gives everybody one class, or is no better than that.
     """
     said = o.given(dict(locals()), *learning.APART)
     plan, people = learning.read_people(said)
@@ -74,15 +75,16 @@ def train(
         model.metric_.save(metric_file)
     model.to_onnx(out)
     checkpoint.unlink(missing_ok=True)
-    learning.remark_collapse([str(out)] if getattr(model, "collapsed_", False) else [])
+    lost = learning.collapse_of(model, people)
     last = model.history_[-1]
     again = _audit_command(plan, out, plan.metric or metric_file, delta, gamma)
     if json:
-        facts = {"model": str(out), "metric": None if metric_file is None else str(metric_file)}
+        facts: dict[str, Any] = {"model": str(out), "metric": None if metric_file is None else str(metric_file)}
+        facts |= {"collapsed": bool(lost), "reason": lost and f"{out} {lost}"}
         answer(
             facts | {"history": model.history_, "scores": learning.test_scores(model.network_, people), "audit": again}
         )
-        return
+        raise typer.Exit(3 if lost else 0)
     told = [f"epoch {last['epoch']:.0f}: error {last['error']:.4f}"]
     told += [f"accuracy {last['accuracy']:.3f}"] if "accuracy" in last else []
     told += [f"bound on the violation {last['penalty']:.4f}"] if "penalty" in last else []
@@ -90,6 +92,12 @@ def train(
     for name, value in learning.test_scores(model.network_, people).items():
         print(f"test {name.replace('_', ' ')}: {value:.3f}")
     print(f"Written: {out}" + ("" if metric_file is None else f", {metric_file}"))
+    if lost:
+        print(
+            f"Failed: {out} {lost}. It would be fair because it decides nothing: train with a smaller alpha, or more "
+            "epochs."
+        )
+        raise typer.Exit(3)
     print(f"Prove it: {again}")
 
 

@@ -41,8 +41,8 @@ from isonomy.engines.tallies import At, Tally
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Schema
-from isonomy.population.population import SplitName
 from isonomy.population.schema import Unknown
+from isonomy.population.selection import Selection, SplitName
 from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric
@@ -81,6 +81,7 @@ class LargeCertificate:
     radii: tuple[float, ...] = field(repr=False)
     identity: str = field(default="", repr=False)  # the hash of all that the numbers depend on
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the dataset, and their SHA-256
+    selection: Selection = field(default=Selection(0, how="unknown"), repr=False)  # who of the dataset was judged
 
     __repr__ = brief
 
@@ -132,7 +133,7 @@ class LargeCertificate:
 
     def summary(self) -> dict[str, object]:
         """The numbers, without the parts."""
-        left_out = ("parts", "computed", "dual", "radii", "identity", "sources")
+        left_out = ("parts", "computed", "dual", "radii", "identity", "sources", "selection")
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in left_out}
 
     def __str__(self) -> str:
@@ -200,13 +201,14 @@ def certify_dataset(
         known = _known(job, radii, largest, weight, receipts, where, accuracy)
     dual = replace(known, measure=_Measure(job, receipts, Embedded()))
     found = dual.uppers([job.gamma])[0]
+    individuals = sum(receipt.rows for receipt in receipts)
+    excluded = opened.excluded + sum(receipt.excluded for receipt in receipts)
     with told(folder):
         certificate = LargeCertificate(
             job.gamma, job.order, job.delta, epsilon, tier, found.upper, dual.lowers([job.gamma])[0], found.multiplier,
-            found.tolerance, dual.grid_error(job.gamma), sum(receipt.rows for receipt in receipts),
-            opened.excluded + sum(receipt.excluded for receipt in receipts), nearest(weight),
+            found.tolerance, dual.grid_error(job.gamma), individuals, excluded, nearest(weight),
             tuple(job.path(block) for block in blocks), sum(receipt.computed for receipt in receipts), dual, radii,
-            job.identity, opened.files,
+            job.identity, opened.files, Selection(individuals, individuals, opened.dataset_rows, excluded, split),
         )  # fmt: skip
     write_json(folder / "result.json", {"identity": job.identity, **certificate.summary()})
     sweep(folder)

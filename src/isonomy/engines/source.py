@@ -24,15 +24,15 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, FileError
 from isonomy.population import Population, Schema, stream
 from isonomy.population.cells import NoRowFitsError
-from isonomy.population.population import SplitName
 from isonomy.population.schema import Unknown
+from isonomy.population.selection import SplitName
 
 HUGE = 2**21
 """Row groups with more rows than this are not held in memory."""
 
 _PARQUET = (".parquet", ".pq")
 _COPY = ("x", "weight", "row")
-_EXCLUDED = b"isonomy.excluded"
+_EXCLUDED, _ROWS = b"isonomy.excluded", b"isonomy.rows"
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Source:
     split: SplitName
     copied: bool = False
     excluded: int = 0  # rows that the copy left out
+    original: int = 0  # rows of the file that was copied
     files: tuple[tuple[str, str], ...] = ()  # what the caller named: each file and its SHA-256
 
     @classmethod
@@ -98,14 +99,21 @@ class Source:
             named = tuple((table.path.relative_to(root).as_posix(), table.sha256) for table in tables)
             return cls(tables, schema, unknown, split, files=named)
         copy, digest = _copy(path, schema, chunk, work, unknown, split)
-        excluded = int(_opened(copy).metadata.metadata[_EXCLUDED])
-        tables = _tables([copy])
-        return cls(tables, schema, unknown, split, copied=True, excluded=excluded, files=((path.name, digest),))
+        about = _opened(copy).metadata.metadata
+        return cls(
+            _tables([copy]), schema, unknown, split, copied=True, excluded=int(about[_EXCLUDED]),
+            original=int(about[_ROWS]), files=((path.name, digest),),
+        )  # fmt: skip
 
     @property
     def rows(self) -> int:
         """The rows of all files."""
         return sum(table.rows for table in self.tables)
+
+    @property
+    def dataset_rows(self) -> int:
+        """The rows of what the caller named: a copy has those of the split only."""
+        return self.original if self.copied else self.rows
 
     def blocks(self, chunk: int) -> list[Block]:
         """The dataset cut into blocks of ``chunk`` rows; no block has rows of two files."""
@@ -224,7 +232,7 @@ def _copy(file: Path, schema: Schema, chunk: int, work: Path, unknown: Unknown, 
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256")
     original = digest.hexdigest()
-    digest.update(f"{schema.hash()} {chunk} {unknown} {split}".encode())
+    digest.update(f"2 {schema.hash()} {chunk} {unknown} {split}".encode())
     target = work / f"people-{digest.hexdigest()[:32]}.parquet"
     if target.exists():
         return target, original
@@ -232,16 +240,16 @@ def _copy(file: Path, schema: Schema, chunk: int, work: Path, unknown: Unknown, 
     partial = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.partial")
     types = (pa.list_(pa.float64(), schema.width), pa.float64(), pa.int64())
     kind = pa.schema(list(zip(_COPY, types, strict=True)))
-    excluded = 0
+    excluded = rows = 0
     try:
         with pq.ParquetWriter(partial, kind, write_page_checksum=True) as writer:
             for people in stream(file, schema, chunk_rows=chunk, domain="unbounded", unknown=unknown):
-                excluded += people.excluded
+                excluded, rows = excluded + people.excluded, rows + len(people) + people.excluded
                 side = _side(people, split)
                 if side is not None:
                     x = pa.FixedSizeListArray.from_arrays(pa.array(side.x.ravel()), schema.width)
                     writer.write_table(pa.table([x, pa.array(side.weights), pa.array(side.rows)], schema=kind))
-            writer.add_key_value_metadata({_EXCLUDED.decode(): str(excluded)})
+            writer.add_key_value_metadata({_EXCLUDED: str(excluded), _ROWS: str(rows)})
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

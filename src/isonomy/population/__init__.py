@@ -10,6 +10,7 @@ from isonomy.population.feature import Feature, FeatureKind
 from isonomy.population.label import Label, Split
 from isonomy.population.population import Population
 from isonomy.population.schema import Encoded, Schema
+from isonomy.population.selection import Selection
 from isonomy.population.streaming import stream
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Label",
     "Population",
     "Schema",
+    "Selection",
     "Split",
     "stream",
 ]

@@ -17,8 +17,8 @@ from isonomy.population.feature import Feature
 from isonomy.population.files import read_file
 from isonomy.population.frames import read_frame
 from isonomy.population.schema import Schema, Unknown
+from isonomy.population.selection import Selection, SplitName
 
-SplitName = Literal["all", "train", "test"]
 IntArray = NDArray[np.int64]
 
 TRAIN_SHARE = 0.7
@@ -30,8 +30,8 @@ class Population:
 
     ``x`` is ``(n, m)`` and read-only. ``y`` holds class indices (numbers for a regression), or is None when
     the table has no label column. ``protected`` are the raw protected columns, ``weights`` the sampling
-    weights (ones when the schema names no column), ``excluded`` how many rows of the table did not fit the
-    schema, and ``rows`` where each individual stood in the table.
+    weights (ones when the schema names no column), ``rows`` where each individual stood in the table, and
+    ``selection`` which of the table's people these are: all, a part, drawn at random, or chosen by the caller.
     """
 
     frame: pd.DataFrame
@@ -41,8 +41,7 @@ class Population:
     y: IntArray | FloatArray | None
     weights: FloatArray
     rows: IntArray
-    excluded: int = 0
-    split: SplitName = "all"
+    selection: Selection
 
     @classmethod
     def from_frame(
@@ -62,7 +61,9 @@ class Population:
         people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
         if not people.weights.sum() > 0:
             raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
-        return people
+        n, excluded = len(people), people.excluded
+        whole = Selection(n, n, n + excluded, excluded)
+        return people if first_row else replace(people, selection=whole)
 
     @classmethod
     def from_file(
@@ -100,16 +101,28 @@ class Population:
             y=y,
             weights=weights,
             rows=first_row + np.flatnonzero(kept).astype(np.int64),
-            excluded=int((~kept).sum()),
+            selection=Selection(len(x), excluded=int((~kept).sum()), how="unknown"),
         )
 
     def __post_init__(self) -> None:
+        if self.selection.people != len(self.x):
+            raise ParameterError(template("selection", f"about {len(self.x)} individuals", self.selection.people))
         for name in ("x", "y", "weights", "rows"):
             array = getattr(self, name)
             if array is not None:
                 array = array.view()
                 array.setflags(write=False)
                 object.__setattr__(self, name, array)
+
+    @property
+    def split(self) -> SplitName:
+        """Which part of the table these individuals belong to."""
+        return self.selection.part
+
+    @property
+    def excluded(self) -> int:
+        """How many rows of the table did not fit the schema."""
+        return self.selection.excluded
 
     @property
     def protected(self) -> pd.DataFrame:
@@ -140,7 +153,17 @@ class Population:
         if n < 1:
             raise ParameterError(template("n", "a whole number >= 1", n))
         order = np.random.default_rng(seed).permutation(len(self))
-        return self[np.sort(order[:n])]
+        some = self[np.sort(order[:n])]
+        return replace(some, selection=self.selection.drawn(len(some), seed))
+
+    def held_out(self) -> Population:
+        """The same individuals, with the caller's word that they are independent draws on which nothing was fitted.
+
+        A statement about the population behind them rests on it where they are not the test part of their table.
+        """
+        if self.split == "train":
+            raise ParameterError("These individuals are the train part of the table: they are not held out from it.")
+        return replace(self, selection=replace(self.selection, held_out=True))
 
     def __len__(self) -> int:
         return len(self.x)
@@ -162,11 +185,12 @@ class Population:
             y=None if self.y is None else self.y[chosen],
             weights=self.weights[chosen],
             rows=self.rows[chosen],
+            selection=self.selection if _everybody(chosen, len(self)) else self.selection.picked(len(chosen)),
         )
 
     def __repr__(self) -> str:
-        size = f"{len(self)} individuals, {self.schema.width} coordinates, {self.domain.kind} domain"
-        return f"Population({self.schema.name!r}, {self.split}: {size}, {self.excluded} excluded)"
+        size = f"{self.schema.width} coordinates, {self.domain.kind} domain"
+        return f"Population({self.schema.name!r}, {self.selection.words()}: {size})"
 
     def _part(self, name: Literal["train", "test"]) -> Population:
         if self.split == name:
@@ -181,7 +205,12 @@ class Population:
             mask = column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
         if not mask.any():
             raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
-        return replace(self[mask], split=name)
+        some = self[mask]
+        return replace(some, selection=self.selection.split(name, len(some)))
+
+
+def _everybody(chosen: IntArray, n: int) -> bool:
+    return len(chosen) == n and len(np.unique(chosen)) == n
 
 
 def in_train(numbers: IntArray) -> BoolArray:

@@ -53,9 +53,13 @@ def _pieces(
         weighed = weighed or bool(people.weights.sum() > 0)
         if held is not None:
             yield held
-        held, excluded = replace(people, excluded=people.excluded + excluded), 0
+        held, excluded = _with_excluded(people, excluded), 0
     if held is None:
         raise DataError(reason)
-    yield replace(held, excluded=held.excluded + excluded)
+    yield _with_excluded(held, excluded)
     if not weighed:
         raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+
+
+def _with_excluded(people: Population, more: int) -> Population:
+    return replace(people, selection=replace(people.selection, excluded=people.excluded + more))

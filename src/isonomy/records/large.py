@@ -24,7 +24,7 @@ from isonomy.errors import FileError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema
 from isonomy.records.envelope import Envelope
-from isonomy.records.reading import document_in, evidence_of, people_of, readable
+from isonomy.records.reading import document_in, evidence_of, people_of, readable, selection_of
 from isonomy.records.writing import EVIDENCE, packed
 from isonomy.similarity.files import metric_from_text, metric_to_text
 from isonomy.similarity.metric import Metric
@@ -170,6 +170,8 @@ def _read(path: Path) -> LargeRecord:
             raise FileError(
                 f"its '{name}' is {document[name]}, but its bounds were made for {float(curve[name])}: {AGAIN}."
             )
+    some = arrays.get("people")
+    selection = selection_of(document, int(document["individuals"]))
     return LargeRecord(
         path=path,
         document=document,
@@ -181,5 +183,5 @@ def _read(path: Path) -> LargeRecord:
         envelope=Envelope.from_arrays(curve),
         largest=float(curve["largest"]),
         counted=int(curve["counted"]),
-        people=people_of(arrays["people"], schema, domain, document["split"]) if "people" in arrays else None,
+        people=None if some is None else people_of(some, schema, domain, selection.drawn(len(some["x"]), 0)),
     )

@@ -29,7 +29,7 @@ from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
 from isonomy.networks.network import Network
-from isonomy.population import Domain, Population, Schema
+from isonomy.population import Domain, Population, Schema, Selection
 from isonomy.records import signature
 from isonomy.records.writing import DOCUMENT, EVIDENCE, FORMAT, VERSION
 from isonomy.similarity.files import metric_from_text
@@ -155,7 +155,14 @@ def evidence_of(path: Path, document: dict[str, Any]) -> tuple[dict[str, Arrays]
     return arrays, {name: content.decode() for name, content in contents.items() if content and name.endswith("_text")}
 
 
-def people_of(arrays: Arrays, schema: Schema, domain: Domain, split: Any) -> Population:
+def selection_of(remarks: dict[str, Any], people: int) -> Selection:
+    """Who was audited; a certificate that does not say it leaves open how they were selected."""
+    if "selection" not in remarks:
+        return Selection(people, part=remarks["split"], how="unknown")
+    return Selection.from_dict(remarks["selection"])
+
+
+def people_of(arrays: Arrays, schema: Schema, domain: Domain, selection: Selection) -> Population:
     """The individuals of a piece of evidence."""
     return Population(
         frame=schema.decode(arrays["x"]),
@@ -165,7 +172,7 @@ def people_of(arrays: Arrays, schema: Schema, domain: Domain, split: Any) -> Pop
         y=None,
         weights=arrays["weights"],
         rows=arrays["rows"],
-        split=split,
+        selection=selection,
     )
 
 
@@ -186,7 +193,8 @@ def _read(path: Path) -> Record:
         if set(form) != set(arrays[name]) or any(not np.array_equal(form[k], arrays[name][k]) for k in form):
             raise FileError(f"{name}.toml and {name}.npz are not the same metric.")
     domain, part = domain_of(arrays["domain"], schema.coordinate_names), arrays["profiles"]
-    people = people_of(arrays["people"], schema, domain, remarks["split"]) if "people" in arrays else None
+    selection = selection_of(remarks, len(part["weights"]))
+    people = people_of(arrays["people"], schema, domain, selection) if "people" in arrays else None
     return Record(
         path=path,
         document=document,

@@ -100,6 +100,7 @@ def _document(
             "network": network.name,
             "schema": people.schema.name,
             "split": people.split,
+            "selection": people.selection.as_dict(),
             "metric": certificate.question.metric.describe(),
             "ground": certificate.ground.describe(),
             "domain": certificate.question.domain.kind,

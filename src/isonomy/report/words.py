@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.population import Selection
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import Numbers, decimals_of, parameter
 from isonomy.report.outputs import changing, is_regression, unit
@@ -61,14 +62,10 @@ def meaning(findings: Findings) -> str:
 def assumptions(findings: Findings, numbers: Numbers) -> list[tuple[str, str]]:
     """What the proof rests on: name and statement."""
     certificate, people = findings.certificate, findings.people
-    excluded = (
-        "" if not people.excluded else f" {people.excluded:,} rows did not fit the schema and are not among them."
-    )
-    split = {"all": "the whole table", "train": "the training part of the table", "test": "the test part of the table"}
     weighted = " Averages use their sampling weights." if people.schema.weight else ""
     fitted = f", fitted on {certificate.question.metric.fitted_on}" if certificate.question.metric.fitted_on else ""
     return [
-        ("People", f"{len(people):,} people, {split[people.split]} of “{people.schema.name}”.{excluded}{weighted}"),
+        ("People", f"{people.selection.words(people.schema.name)}.{weighted}"),
         ("Network", f"“{findings.network.name}”, {findings.network.input_width} inputs, {_outputs(findings)}."),
         ("Arithmetic", _arithmetic(certificate.arithmetic)),
         ("Similar people", f"Distance at most δ = {parameter(certificate.delta)} by this metric: "
@@ -108,7 +105,15 @@ def not_proved(findings: Findings, similar: Similar, numbers: Numbers) -> list[t
     ]  # fmt: skip
     if certificate.refusal:
         said.insert(3, ("Not everybody they stand for", _behind(findings, numbers)))
-    return said
+    return [*other_rows(findings.people.selection), *said]
+
+
+def other_rows(who: Selection) -> list[tuple[str, str]]:
+    """That rows of the table were not audited, where it is so."""
+    if who.how == "all" and who.part == "all" and not who.excluded:
+        return []
+    looked = "Nobody in the other rows was looked at: of them only what is said of nearby populations as a whole holds."
+    return [("Only these rows of the table", f"Audited were {who.words()}. {looked}")]
 
 
 def cost_name(certificate: DistributionalCertificate) -> str:

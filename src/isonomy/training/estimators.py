@@ -23,6 +23,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
 from isonomy.population import Population
 from isonomy.training.base import FairEstimator, individuals, rows_of
+from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.gaps import Head
 from isonomy.training.trainer import OnEpoch
 
@@ -49,7 +50,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ``l-dif`` (1 unless said) and ``sensr`` (5).
 
     ``network_``, ``classes_``, ``history_`` (a record for each epoch), ``metric_``, ``domain_`` and ``collapsed_``
-    (whether every training individual is given one class, of which ``fit`` warns) are left behind.
+    (whether the network is no better than a constant on the training individuals, see
+    :func:`isonomy.training.collapse.collapse`; ``fit`` warns of it) are left behind.
     """
 
     class_weight: Literal["balanced"] | dict[Any, float] | None = field(default=None, kw_only=True)
@@ -79,14 +81,15 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
         if self.class_weight is not None:
             factors = compute_class_weight(self.class_weight, classes=np.unique(labels), y=labels)
             weight = weight * _spread(codes, factors)
-        trained = self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
-        self.collapsed_ = trained.classes_given(x) == 1
-        if self.collapsed_:
-            only = int(self.network_(x[:1]).argmax())
-            names = self.classes_ if people is None or people.schema.label is None else people.schema.label.classes
+        self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
+        names = list(self.classes_) if people is None else class_names(people.schema.label)
+        reason = collapse(self.network_, x, codes, weight, names)
+        self.collapsed_ = bool(reason)
+        if reason:
             warnings.warn(
-                f"The network gives every individual the class '{names[only]}': it is fair because it decides nothing. "
-                "Train with a smaller 'alpha', more 'epochs', or class_weight='balanced'.",
+                f"The network {reason}: it is fair because it decides nothing. Train with a smaller 'alpha', more "
+                "'epochs', or class_weight='balanced'.",
+                CollapsedModelWarning,
                 stacklevel=2,
             )
         return self
@@ -121,7 +124,17 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train on a population whose label is a number, or on ``X`` and numbers ``y``."""
         x, target, weight, people = individuals(self, X, y, sample_weight, numeric=True)
-        self._train(x, np.asarray(target, dtype=np.float64), weight, Head(0), people, on_epoch)
+        target = np.asarray(target, dtype=np.float64)
+        self._train(x, target, weight, Head(0), people, on_epoch)
+        reason = collapse(self.network_, x, target, weight)
+        self.collapsed_ = bool(reason)
+        if reason:
+            warnings.warn(
+                f"The network {reason}: it is fair because it decides nothing. Train with a smaller 'alpha' or more "
+                "'epochs'.",
+                CollapsedModelWarning,
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:

@@ -17,6 +17,7 @@ import pandas as pd
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.networks import Network
 from isonomy.population import Population
+from isonomy.training.collapse import collapse
 from isonomy.training.estimators import FairClassifier
 
 Measure = Callable[[FairClassifier, Population], float]
@@ -27,10 +28,12 @@ ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0)
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """Models along alpha. ``table`` has a row for each: ``alpha, accuracy, balanced_accuracy, upper, classes, pareto``.
+    """Models along alpha, a row of ``table`` for each: ``alpha, accuracy, balanced_accuracy, classes, upper, collapsed,
+    pareto``.
 
-    ``classes`` is how many classes the model gives at all: 1 is a collapse. ``pareto`` marks the models that no other
-    one beats in both accuracy and upper.
+    ``classes`` is how many classes the model gives at all. ``collapsed`` models are no better than a constant, on the
+    people judged or on the training rows: they are fair, and no solution. ``pareto`` marks the models among the others
+    that no other one beats in both accuracy and upper.
     """
 
     table: pd.DataFrame
@@ -42,15 +45,22 @@ class Frontier:
         return self.table[self.table["pareto"]].sort_values("upper")
 
     def best(self, epsilon: float) -> FairClassifier:
-        """The most accurate model whose certified violation is at most epsilon."""
-        certified = self.table[self.table["upper"] <= epsilon]
-        if not len(certified):
-            least = self.table["upper"].min()
-            raise ParameterError(
-                f"No model is certified at epsilon = {epsilon:g}, the smallest upper bound is {least:.4g}: "
-                "train with larger 'alphas'."
-            )
-        return self.models[int(np.asarray(certified["accuracy"].idxmax()))]
+        """The most accurate model whose certified violation is at most epsilon, of those that have not collapsed."""
+        return self.models[self.place(epsilon)]
+
+    def place(self, epsilon: float) -> int:
+        """The row of :meth:`best`."""
+        alive = self.table[~self.table["collapsed"]]
+        certified = alive[alive["upper"] <= epsilon]
+        if len(certified):
+            return int(np.asarray(certified["accuracy"].idxmax()))
+        lost = int((self.table["collapsed"] & (self.table["upper"] <= epsilon)).sum())
+        least = f"the smallest upper bound is {alive['upper'].min():.4g}" if len(alive) else "all have collapsed"
+        raise ParameterError(
+            f"No model is certified at epsilon = {epsilon:g}, {least}"
+            + (f"; {lost} that would be {'is' if lost == 1 else 'are'} no better than a constant: " if lost else ": ")
+            + f"train with {'smaller' if lost else 'larger'} 'alphas'."
+        )
 
     def __repr__(self) -> str:
         return f"Frontier of {len(self.models)} models\n{self.table.to_string(float_format='%.4f')}"
@@ -86,8 +96,12 @@ def frontier(
         models.append(trained)
         rows.append({"alpha": alpha, **scores(trained.network_, held_out)})
         rows[-1]["upper"] = (measure or mean_local)(trained, held_out)
+        lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights)
+        rows[-1]["collapsed"] = trained.collapsed_ or bool(lost)
     table = pd.DataFrame(rows)
-    table["pareto"] = _undominated(table["accuracy"].to_numpy(), table["upper"].to_numpy())
+    alive = ~table["collapsed"].to_numpy(dtype=bool)
+    table["pareto"] = False
+    table.loc[alive, "pareto"] = _undominated(*(table.loc[alive, name].to_numpy() for name in ("accuracy", "upper")))
     return Frontier(table, tuple(models))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
 from isonomy.networks import Activation, Affine, Network, simplify
 from isonomy.networks import Head as NetworkHead
@@ -81,15 +80,6 @@ class Perceptron:
             weight -= along
             if at is not None:
                 bias += along @ at
-
-    def classes_given(self, x: FloatArray, chunk: int = 8192) -> int:
-        """How many classes are the most probable one for somebody among individuals (n, width)."""
-        given: set[int] = set()
-        for start in range(0, len(x), chunk):
-            rows = torch.from_numpy(x[start : start + chunk][:, self.reads].astype(np.float32))
-            with torch.no_grad():
-                given.update(self(rows).argmax(1).tolist())
-        return len(given)
 
     def copy_state(self) -> list[Tensor]:
         """The present values of all parameters."""

@@ -12,7 +12,7 @@ alpha go on from the last weights; the first round whose network is certified en
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from isonomy.networks import Affine, Network
 from isonomy.population import Population
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace
+from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.fitting import Similar
 from isonomy.training.gaps import Head
 from isonomy.training.perceptron import Perceptron
@@ -44,9 +45,11 @@ class Repair:
     """The repaired network, its certificate on the rows it was judged on, and what changed.
 
     ``agreement`` is the share of these rows that keep their decision, ``change`` the mean largest change of what they
-    receive. ``reached`` says whether the certificate is at most epsilon; otherwise this is the fairest network found.
-    ``collapsed`` says that the repaired network gives all of these rows one class, which the original did not:
-    ``repair`` warns of it.
+    receive. ``reached`` says whether the certificate is at most epsilon and the network still decides; otherwise this
+    is the fairest network found that does, and ``reason`` says what was missed. A network that tells nothing of the
+    original decisions any more has collapsed (:func:`isonomy.training.collapse.collapse`): ``collapse`` says how this
+    one has, which happens only to one that decided nothing to begin with, and ``lost`` how those have that were
+    certified at epsilon. ``repair`` warns of both.
     """
 
     network: Network
@@ -55,12 +58,34 @@ class Repair:
     agreement: float
     change: float
     alpha: float
-    collapsed: bool = False
+    collapse: str = ""
+    lost: str = ""
+
+    @property
+    def certified(self) -> bool:
+        """Whether the certified mean violation is at most epsilon, of whatever network."""
+        return self.certificate.mean_upper <= self.epsilon
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether this network decides nothing."""
+        return bool(self.collapse)
 
     @property
     def reached(self) -> bool:
-        """Whether the certified mean violation is at most epsilon."""
-        return self.certificate.mean_upper <= self.epsilon
+        """Whether the certified mean violation is at most epsilon, of a network that decides."""
+        return self.certified and not self.collapsed
+
+    @property
+    def reason(self) -> str:
+        """Why epsilon was not reached, in a sentence."""
+        if self.reached:
+            return ""
+        if self.collapsed:
+            return f"The network {self.collapse}: it is fair because it decides nothing."
+        if self.lost:
+            return f"Each network found with a certificate of at most epsilon {self.lost}: it decides nothing."
+        return "No network was found with a certificate of at most epsilon."
 
 
 def repair(
@@ -126,21 +151,30 @@ def repair(
     def certified(candidate: Network) -> LocalCertificate:
         return certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
 
-    def tried(best: Repair, strength: float) -> Repair:
-        """The present weights, when they are fairer."""
-        candidate = perceptron.network(network.head, f"{network.name}, repaired")
-        found = _result(network, candidate, certified(candidate), epsilon, judged, strength)
-        return found if found.certificate.mean_upper < best.certificate.mean_upper else best
+    some = train.sample(_ROWS)
 
-    best = _result(network, network, certified(network), epsilon, judged, 0.0)
+    def result(candidate: Network, strength: float) -> Repair:
+        found = _result(network, candidate, certified(candidate), epsilon, judged, strength)
+        return replace(found, collapse=_collapse(network, candidate, judged, some))
+
+    def tried(best: Repair, strength: float) -> Repair:
+        """The present weights, when they are fairer and still decide."""
+        found = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
+        if found.collapsed and not best.collapsed:
+            return replace(best, lost=found.collapse if found.certified else best.lost)
+        fairer = found.certificate.mean_upper < best.certificate.mean_upper
+        return replace(found, lost=best.lost) if fairer or (best.collapsed and not found.collapsed) else best
+
+    best = result(network, 0.0)
     with shown("Repairing", progress) as tick:
         for share in _SHARES if setting.unlimited.shape[1] else ():
             if not best.reached:
                 perceptron.load_state(original.copy_state())
                 perceptron.blinded(setting.unlimited, x.mean(0), share)
                 best = tried(best, 0.0)
+        blind, best = best.lost, replace(best, lost="")
         for step in range(rounds):
-            if best.reached:
+            if best.certified or best.lost:  # alpha only grows: a network that has collapsed does not come back
                 break
             strength = alpha * growth**step
             plan = Plan(
@@ -150,12 +184,10 @@ def repair(
             Trainer(perceptron, plan, setting, generator, extra=drift).fit(table)
             best = tried(best, strength)
             tick(step + 1, rounds)
-    if best.collapsed:
-        warnings.warn(
-            f"The repaired network gives all {len(judged)} rows that it is judged on the same class: it is fair "
-            "because it decides nothing. Allow a larger 'epsilon', or give a smaller 'growth' and more 'rounds'.",
-            stacklevel=2,
-        )
+    best = replace(best, lost=best.lost or blind)
+    if not best.reached and (best.collapsed or best.lost):
+        advice = "Allow a larger 'epsilon', or give a smaller 'growth' and more 'rounds'."
+        warnings.warn(f"{best.reason} {advice}", CollapsedModelWarning, stacklevel=2)
     return best
 
 
@@ -167,9 +199,18 @@ def _result(
     weights = judged.weights
     agreement = float(np.average(same, weights=weights))
     change = float(np.average(np.abs(old - new).max(axis=1), weights=weights))
-    given = [len(np.unique(outputs.argmax(axis=1))) for outputs in (old, new)]
-    collapsed = before.head != "regression" and given[1] == 1 < given[0]
-    return Repair(after, certificate, epsilon, agreement, change, alpha, collapsed)
+    return Repair(after, certificate, epsilon, agreement, change, alpha)
+
+
+def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
+    """How a network has collapsed: it should give what the original does, or the labels where that is a constant."""
+    names = class_names(judged.schema.label)
+    for people in (judged, learned):
+        if reason := collapse(after, people.x, answers(before, people.x), people.weights, names):
+            return reason
+    if learned.y is None or len(np.unique(answers(before, learned.x))) > 1:
+        return ""
+    return collapse(after, learned.x, learned.y, learned.weights, names)
 
 
 def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
