@@ -89,6 +89,13 @@ class Population:
             singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
         x, values, kept = encode_table(table, schema.features, singles, unknown)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
+        if schema.max_weight is not None and (weights > schema.max_weight).any():
+            place = int(np.argmax(weights > schema.max_weight))
+            row = first_row + np.flatnonzero(kept)[place]
+            raise DataError(
+                f"Column {schema.weight!r}, row {row}: the weight {weights[place]:g} is above the schema's max_weight = "
+                f"{schema.max_weight:g}, the largest that can occur; correct either."
+            )
         y: IntArray | FloatArray | None = values[0] if values else None
         if y is not None and schema.label is not None and not schema.label.regression:
             y = y.astype(np.int64)
