@@ -93,8 +93,8 @@ class Population:
             place = int(np.argmax(weights > schema.max_weight))
             row = first_row + np.flatnonzero(kept)[place]
             raise DataError(
-                f"Column {schema.weight!r}, row {row}: the weight {weights[place]:g} is above the schema's max_weight = "
-                f"{schema.max_weight:g}, the largest that can occur; correct either."
+                f"Column {schema.weight!r}, row {row}: the weight {weights[place]:g} is above the schema's max_weight "
+                f"= {schema.max_weight:g}, the largest that can occur; correct either."
             )
         y: IntArray | FloatArray | None = values[0] if values else None
         if y is not None and schema.label is not None and not schema.label.regression:

@@ -109,7 +109,8 @@ def wasserstein(
 
     **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that no
     weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
-    ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are estimates and prove nothing.
+    ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are
+    estimates and prove nothing.
     """
     left, right, names = _tables(one, other, max_weight)
     metric = ground_metric(ground, left.x.shape[1], names)
