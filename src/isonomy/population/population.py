@@ -124,6 +124,23 @@ class Population:
         return self.frame[list(self.schema.protected)]
 
     @property
+    def repeated(self) -> bool:
+        """Does a row of the table occur more than once, so that these are not draws of different people?
+
+        Rows are told apart by their place in the table, not by what they say: two people may be alike in everything.
+        A table that was itself drawn with replacement gives itself away by its index, as far as it kept it: labels
+        that occur again, each with the same row.
+        """
+        if len(np.unique(self.rows)) < len(self.rows):
+            return True
+        again = self.frame.index.duplicated(keep=False)
+        if not again.any():
+            return False
+        some = self.frame[again]
+        labels = some.index.map(str)
+        return len(set(zip(labels, *(some[name].astype(str) for name in some), strict=True))) == len(set(labels))
+
+    @property
     def train(self) -> Population:
         """The training rows: those that the schema's split column names, else about 70 % of the rows.
 

@@ -111,8 +111,8 @@ def _document(
 
 
 def _population(certificate: DistributionalCertificate) -> dict[str, Any] | None:
-    if certificate.refusal:
-        return None
+    if certificate.refusal or certificate.clusters is not None:
+        return None  # who belongs together is not in the evidence, so nobody could check it
     bound = certificate.population
     return {"upper": _number(bound.upper), "multiplier": bound.multiplier}
 

@@ -23,6 +23,7 @@ from isonomy.shift.cost import Cost
 from isonomy.shift.lower import NOTHING, Proof, Rows, lower_bound
 from isonomy.shift.transport import exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
+from isonomy.similarity.metric import Metric, overlaps
 
 Method = Literal["exact", "sliced", "auto"]
 Pair = tuple[Rows, Rows]
@@ -135,8 +136,12 @@ def wasserstein(
     found = [apart(pair) for pair in pairs]
     source, same = _same_population(left, right, sizes)
     floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
-    unlimited = _without_limit(one, other, max_weight)
-    proof = unlimited or lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
+    refused = _refusal(one, other, metric, max_weight)
+    proof = (
+        Proof(0.0, f"{NOTHING}, since {refused}")
+        if refused
+        else lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
+    )
     return Distance(
         estimate=float(np.mean(found)),
         spread=float(np.std(found)),
@@ -186,16 +191,21 @@ def _is_sliced(method: Method, large: bool, norm: float, order: float) -> bool:
     return method == "sliced" or (method == "auto" and large and possible)
 
 
-def _without_limit(one: object, other: object, max_weight: float | None) -> Proof | None:
-    """Why nothing is proved where weights have no limit that is known beforehand; None where they have."""
+def _refusal(one: object, other: object, ground: Metric, max_weight: float | None) -> str:
+    """Why nothing can be proved of the populations behind the tables, if that is known."""
     for name, people in (("one", one), ("other", other)):
-        if isinstance(people, Population) and people.schema.weight is not None and _limit(people, max_weight) is None:
-            return Proof(
-                0.0,
-                f"{NOTHING}, since the sampling weights of '{name}' (column {people.schema.weight!r}) have no known "
-                "limit: give the largest that can occur as 'max_weight', here or in the schema",
+        if not isinstance(people, Population):
+            continue
+        if people.schema.weight is not None and _limit(people, max_weight) is None:
+            return (
+                f"the sampling weights of '{name}' (column {people.schema.weight!r}) have no known limit: give the "
+                "largest that can occur as 'max_weight', here or in the schema"
             )
-    return None
+        if people.repeated:
+            return f"rows of '{name}' occur more than once: they are no independent draws"
+        if overlaps(ground, people):
+            return f"the ground metric was fitted on {ground.fitted_on}, people of '{name}': fit it on others"
+    return ""
 
 
 def _limit(people: Population, max_weight: float | None) -> float | None:
