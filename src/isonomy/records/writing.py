@@ -33,6 +33,9 @@ from isonomy.similarity.files import metric_to_text
 FORMAT, VERSION = "isonomy certificate", 1
 DOCUMENT, EVIDENCE = "certificate.json", "evidence"
 WITHHELD = ("people", "witnesses")
+_UNRECORDED = (
+    "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
+)
 """Evidence that holds people's rows, and is not written when a record is redacted."""
 
 
@@ -105,14 +108,14 @@ def _document(
             "domain": certificate.question.domain.kind,
             "tier": certificate.tier,
             "arithmetic": certificate.arithmetic,
-            "refusal": certificate.refusal,
+            "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
         },
     }
 
 
 def _population(certificate: DistributionalCertificate) -> dict[str, Any] | None:
     if certificate.refusal or certificate.clusters is not None:
-        return None  # who belongs together is not in the evidence, so nobody could check it
+        return None
     bound = certificate.population
     return {"upper": _number(bound.upper), "multiplier": bound.multiplier}
 
