@@ -208,8 +208,8 @@ def _judge(
     if math.isfinite(reference.largest) and share.lower * reference.largest > epsilon:
         return "expired", (
             f"The schema refuses a share of at least {at_least(share.lower)} of today's people, of whom the "
-            f"certificate says nothing; with a violation of {at_most(reference.largest)} each, as is possible, the mean is "
-            f"above epsilon = {epsilon:g}."
+            f"certificate says nothing; with a violation of {at_most(reference.largest)} each, as is possible, the "
+            f"mean is above epsilon = {epsilon:g}."
         )
     counted = ""
     if share.people:

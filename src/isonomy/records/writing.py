@@ -33,10 +33,11 @@ from isonomy.similarity.files import metric_to_text
 FORMAT, VERSION = "isonomy certificate", 1
 DOCUMENT, EVIDENCE = "certificate.json", "evidence"
 WITHHELD = ("people", "witnesses")
+"""Evidence that holds people's rows, and is not written when a record is redacted."""
+
 _UNRECORDED = (
     "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
 )
-"""Evidence that holds people's rows, and is not written when a record is redacted."""
 
 
 def write(
