@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -21,7 +22,7 @@ from isonomy.attacks import Effort
 from isonomy.certificates.distributional import DistributionalCertificate, certify
 from isonomy.errors import DataError, IsonomyError, ParameterError
 from isonomy.networks.network import Network
-from isonomy.population import Domain, Feature, Population, Schema
+from isonomy.population import Domain, Feature, Population, Schema, Split
 from isonomy.reproduce import solvers
 from isonomy.similarity import Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp
 
@@ -385,6 +386,60 @@ def test_a_population_is_judged_by_a_random_draw_and_not_by_chosen_people() -> N
     assert "'all' part" in refusal(whole.sample(5))
     assert not refusal(whole.sample(5).held_out()) and not refusal(whole.held_out().sample(5))
     assert refusal(whole.held_out()[:5])  # what was said of everybody is not said of those picked out afterwards
+
+
+def test_a_ground_metric_counts_as_fitted_too() -> None:
+    network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(400, 1)
+    for fitted, good in ((whole.test, False), (whole.train, True)):
+        ground = Mahalanobis.fit(fitted)
+        found = plainly(network, whole.test.sample(3), COUNTERPARTS, 1.0, 0.05, ground=ground, confidence=0.9)
+        assert good == (found.refusal == "")
+        assert good or "The ground metric was fitted on people" in found.refusal
+
+
+def test_the_same_row_twice_is_not_two_draws() -> None:
+    network, some = perceptron(np.random.default_rng(1), WIDTH, 2), people(40, 1).test
+    for chosen, good in ((some.sample(2), True), (some[[0, 0]], False)):
+        refusal = plainly(network, chosen, COUNTERPARTS, 1.0, 0.05, confidence=0.9).refusal
+        assert refusal == "" if good else "more than once" in refusal
+
+
+def test_households() -> None:
+    network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(60, 1)
+    table = whole.frame.assign(door=np.arange(60) // 3, part=np.where(np.arange(60) // 3 % 2, "train", "test"))
+    apart = Population.from_frame(table, replace(whole.schema, split=Split("part"))).test
+    ask = {"confidence": 0.9, "max_cluster": 4}
+    found = plainly(network, apart, COUNTERPARTS, 1.0, 0.05, cluster="door", **ask)
+    alone = plainly(network, apart, COUNTERPARTS, 1.0, 0.05, confidence=0.9)
+    assert alone.population_upper < found.population_upper <= found.profiles.largest
+    assert (found.population.individuals, found.population.clusters) == (len(apart), apart.frame["door"].nunique())
+    given = plainly(network, apart, COUNTERPARTS, 1.0, 0.05, cluster=apart.frame["door"].to_list(), **ask)
+    assert given.population_upper == found.population_upper
+    each = plainly(
+        network, apart, COUNTERPARTS, 1.0, 0.05, confidence=0.9, cluster=np.arange(len(apart)), max_cluster=1
+    )
+    assert each.population_upper == alone.population_upper
+    torn = plainly(network, whole.test, COUNTERPARTS, 1.0, 0.05, cluster=np.zeros(len(whole.test)), confidence=0.9,
+                   max_cluster=100)  # fmt: skip
+    assert "row by row" in torn.refusal and "[split]" in torn.refusal
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cluster": [1, 1, 2]}, "'max_cluster' must be the most people"),
+        ({"cluster": [1, 1, 2], "max_cluster": 1}, "at least 2, the most here"),
+        ({"cluster": [1, 1, 2], "max_cluster": 2.5}, "'max_cluster' must be"),
+        ({"cluster": [1, 2], "max_cluster": 2}, "'cluster' must be a label for each of 3 individuals"),
+        ({"cluster": [1, None, 2], "max_cluster": 2}, "no label for individual 1"),
+        ({"cluster": "nowhere", "max_cluster": 2}, "no column 'nowhere'"),
+        ({"max_cluster": 2}, "give that too"),
+    ],
+)
+def test_clusters_that_are_none(options: dict[str, Any], said: str) -> None:
+    network = perceptron(np.random.default_rng(1), WIDTH, 2)
+    with pytest.raises(IsonomyError, match=re.escape(said)):
+        plainly(network, people(3, 1), COUNTERPARTS, 1.0, 0.05, confidence=0.9, **options)
 
 
 # -- mistakes --------------------------------------------------------------------------------------------------------

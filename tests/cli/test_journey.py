@@ -243,7 +243,19 @@ def test_shift_reaches_what_it_measured(files: Path, answered: Callable[..., Any
     moved.to_csv("b.csv", index=False)
     status, facts = answered("shift", "a.csv", "b.csv", "--schema", "schema.toml")
     assert status == 0 and facts["estimate"] == pytest.approx(0.5)
-    assert facts["suggested_gamma"] == pytest.approx(0.5) and facts["lower"] <= 0.5
+    assert facts["suggested_gamma"] == pytest.approx(0.5) and facts["lower"] <= 0.5 and facts["reaches"]
+
+
+def test_shift_of_samples_promises_nothing_of_the_tables(run: Callable[..., Any], table: pd.DataFrame) -> None:
+    """Whoever is far away was not drawn: the samples are closer than the tables."""
+    Path("schema.toml").write_text('name = "one"\n[features.age]\nlow = 0\nhigh = 1000\norigin = 0\nunit = 10\n')
+    table[["age"]].to_csv("a.csv", index=False)
+    table[["age"]].assign(age=table["age"].where(table.index != 3, 1000)).to_csv("b.csv", index=False)
+    words = ("shift", "a.csv", "b.csv", "--schema", "schema.toml")
+    few, everybody = run(*words, "--sample", "10")[1], run(*words)[1]
+    n = len(table)
+    assert f"samples of 10 of {n} and 10 of {n} are apart" in few and f"--sample {n} would tell" in few
+    assert "as it is" not in few and "which reaches the second table as it is" in everybody
 
 
 def test_a_reading_that_nothing_speaks_for_is_not_called_ready(files: Path, answered: Callable[..., Any]) -> None:

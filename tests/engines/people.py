@@ -27,6 +27,7 @@ SCHEMA = Schema(
         Feature("sex", "categorical", categories=("f", "m"), protected=True),
     ),
     weight="w",
+    max_weight=8.0,
     split=Split("part", "old", "new"),
 )
 METRIC = WeightedLp([1.0, 2.0, 1.0, 1.0], 2)

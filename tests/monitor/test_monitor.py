@@ -67,7 +67,8 @@ def test_looking_again_and_again_cries_wolf_no_more_often_than_allowed() -> None
     for _ in range(25):
         monitor = Monitor(reference(None, epsilon=0.5), 2, window=40, every=20, least=20, confidence=0.8)
         for _ in range(10):
-            monitor.add(np.zeros((20, 2)), (rng.random(20) < 0.5).astype(float))
+            values = (rng.random(20) < 0.5).astype(float)
+            monitor.add(np.zeros((20, 2)), values, values)
             if monitor.look().state == "expired":
                 wrong += 1
                 break
@@ -96,6 +97,29 @@ def test_tightening_never_loosens() -> None:
     monitor = Monitor(reference(None, epsilon=0.1), 2, window=50, least=1, tighten=lambda x: np.full(len(x), 0.9))
     monitor.add(np.zeros((50, 2)), np.full(50, 0.3))
     assert monitor.look().mean.observed == pytest.approx(0.3)
+
+
+def test_the_refused_take_their_place_in_the_window() -> None:
+    asked: list[int] = []
+
+    def tighten(x: Any) -> Any:
+        asked.append(len(x))
+        return np.full(len(x), 0.02)
+
+    monitor = Monitor(reference(None), 2, window=100, every=50, least=50, tighten=tighten)
+    monitor.add(np.ones((59, 2)), np.full(59, 0.5))
+    assert not monitor.look().refused.people
+    assert monitor.refuse(41) is False and monitor.arrived == 100
+    x, upper = monitor.people()
+    assert len(x) == 59 and (x == 1.0).all() and upper.max() == 0.02
+    found = monitor.look()
+    assert (found.state, found.people, found.refused.people, found.refused.observed) == ("expired", 100, 41, 0.41)
+    assert asked == [59]  # of the refused there is nothing to bound
+    monitor.add(np.ones((100, 2)), np.full(100, 0.01))
+    assert monitor.look().state == "valid"  # they have left the window
+    monitor.refuse(100_000)
+    found = monitor.look()
+    assert (found.refused.people, found.distance, len(monitor.people()[0])) == (100, None, 0)
 
 
 def test_what_cannot_be_used() -> None:

@@ -155,3 +155,17 @@ def test_missing_arrow_cells_count_as_missing() -> None:
     )
     cells = pa.table({"hours": pa.array([50, None]), "job": pa.array([None, "b"]).dictionary_encode()})
     assert Population.from_frame(cells, schema).x.tolist() == [[0.5, 0, 0, 0, 1], [0.4, 1, 0, 1, 0]]
+
+
+def test_a_row_that_occurs_twice_is_told_from_people_who_are_alike() -> None:
+    """By its place in the table, or by the label that it had there: coordinates do not tell."""
+    schema = Schema("line", (Feature("a"),))
+    whole = Population.from_frame(pd.DataFrame({"a": [1.0, 2.0, 2.0, 3.0, 3.0, 3.0]}), schema)
+    assert not whole.repeated and not whole[[5, 0, 2]].repeated
+    assert whole[[0, 0, 1]].repeated and whole[[2, 4, 2]].repeated
+    drawn = Population.from_frame(whole.frame.sample(6, replace=True, random_state=0), schema)
+    assert drawn.frame.index.has_duplicates and drawn.repeated
+    assert not Population.from_frame(pd.concat([whole.frame] * 2, ignore_index=True), schema).repeated
+    # Two tables, one under the other, each with labels of its own from 0.
+    other = pd.DataFrame({"a": [1.0, 7.0, 2.0]})
+    assert not Population.from_frame(pd.concat([whole.frame, other]), schema).repeated

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import isonomy
 from isonomy import records
 from isonomy.audit.bundled import train_small
 from isonomy.certificates import DistributionalCertificate
+from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.forms import metric_arrays, network_arrays, network_of
 from isonomy.datasets import load_population
 from isonomy.errors import DataError, FileError
@@ -72,6 +74,14 @@ def test_what_is_written_is_read(made: Made, tmp_path: Path) -> None:
         "upper": certificate.population_upper,
         "multiplier": certificate.population.multiplier,
     }
+
+
+def test_a_statement_by_clusters_is_left_out_since_nobody_could_check_it(made: Made, tmp_path: Path) -> None:
+    certificate, network, people = made
+    clustered = replace(certificate, clusters=Clusters(np.array([0, 0, 1, 1, 2]), 2))
+    assert clustered.population_upper >= clustered.upper
+    document = json.loads(records.write(tmp_path, clustered, network, people).read_text())
+    assert document["claims"]["population"] is None and "belongs together" in document["remarks"]["refusal"]
 
 
 def test_the_same_certificate_gives_the_same_bytes(made: Made, tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ def test_nobody_outside_a_domain_of_its_own_is_certified(tmp_path: Path) -> None
     with TestClient(create_app(here, Settings(database=f"sqlite:///{tmp_path / 'audit.db'}"))) as client:
         body = {"individuals": rows(N, seed=5)}
         assert client.post("/v1/predictions", json=body).status_code == 422
+        assert client.get("/v1/monitor").json()["arrived"] == (~inside).sum()
 
 
 def test_no_budget_no_tight_tier() -> None:

@@ -263,6 +263,8 @@ def test_a_declared_range_of_outputs_reaches_the_monitor(tmp_path: Path) -> None
     for served in (Served.of_certificate(certificate, people), Served.from_directory(tmp_path)):
         reference = replace(served, people=None).reference(math.inf)
         assert 6.0 <= reference.largest <= 6.0 + 1e-9
-        look = evaluate(reference, np.zeros((360, example.SCHEMA.width)), np.full(360, 0.2), risk=0.05)
+        look = evaluate(
+            reference, np.zeros((360, example.SCHEMA.width)), np.full(360, 0.2), np.full(360, 0.2), risk=0.05
+        )
         assert 0 < look.mean.lower <= 0.2 <= look.mean.upper < 1.0
     assert example.served().reference(0.5).largest == 0.5

@@ -139,6 +139,28 @@ def test_without_the_audited_people_only_the_mean_tells(tmp_path: Path) -> None:
         assert (found["state"], found["distance"]) == ("valid", None)
 
 
+def test_people_whom_the_schema_refuses_are_seen_by_the_monitor(serve: Serve) -> None:
+    """Out of range, an unknown category, a value that is missing: people of today. Bad JSON and bad columns: nobody."""
+    client = serve(**OPTIONS)
+    people = rows(100, seed=50)
+
+    def refused(*individuals: Any) -> None:
+        assert client.post("/v1/predictions", json={"individuals": list(individuals)}).status_code == 422
+
+    refused({**people[0], "age": 130}, people[1], {**people[2], "sex": "x"})  # two of three
+    for row in people[3:41]:
+        refused({**row, "rate": None, "age": 3})  # one, however much is wrong
+    refused(*people[:3], {"age": 1}, {**people[0], "more": 1}, 5)
+    assert client.post("/v1/predictions", content=b"{", headers={"content-type": "application/json"}).status_code == 422
+    assert client.get("/v1/monitor").json()["arrived"] == 40
+    send(client, people[40:])
+    found = looks(client, 1)
+    assert (found["people"], found["refused"]["people"], found["state"]) == (100, 40, "expired")
+    assert "refuses" in found["reason"] and found["mean"]["upper"] > 0.4
+    assert "isonomy_refused_total 40.0" in client.get("/metrics").text
+    assert client.get("/v1/monitor/history").json()["evaluations"][-1]["refused"] == found["refused"]
+
+
 def test_a_bad_line_is_tried_again() -> None:
     with listener(failures=2) as (address, told):
         webhook = Webhook(address, SECRET, waits=(0.01, 0.01, 0.01))

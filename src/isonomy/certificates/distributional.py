@@ -7,7 +7,7 @@ bounds with a moving centre (:mod:`isonomy.certificates.profiles`) and weak dual
 **Soundness.** ``upper`` is one outward-rounded pass over the profiles with some multiplier, valid for every multiplier;
 ``lower`` is the mean of checked violations over a distribution whose transport cost is at most γ. Neither depends on an
 optimiser having converged. The statement about the population behind the sample is refused where the individuals are
-known to have been used for fitting.
+known to have been used for fitting, or to be no independent draws.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from isonomy.bounds.ends import Ends
 from isonomy.brief import brief
 from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
 from isonomy.certificates.dual import Cells, Dual, check_radius
-from isonomy.certificates.finite_sample import PopulationBound, population_upper
+from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses, certify_local, chunk_rows
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles, profiles
@@ -38,10 +38,12 @@ from isonomy.certificates.worst_case import Points, WorstCase, search
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population
+from isonomy.population.cells import find_column
+from isonomy.population.population import in_train
 from isonomy.progress import Progress, shown
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
-from isonomy.similarity.metric import Metric
+from isonomy.similarity.metric import Metric, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES
 
 Verdict = Literal["certified", "violated", "undecided"]
@@ -73,6 +75,7 @@ class DistributionalCertificate:
     refusal: str  # why nothing is said of the population behind the sample; "" when something is
     question: Question = field(repr=False)
     seed: int = 0
+    clusters: Clusters | None = None
 
     __repr__ = brief
 
@@ -149,8 +152,9 @@ class DistributionalCertificate:
         assert self.confidence is not None
         largest = self.profiles.largest
         return population_upper(
-            self.cells, self.order, self.gamma, largest, self.confidence, adapted_across=True, seed=self.seed
-        )
+            self.cells, self.order, self.gamma, largest, self.confidence,
+            adapted_across=True, seed=self.seed, clusters=self.clusters,
+        )  # fmt: skip
 
     @property
     def population_upper(self) -> float:
@@ -191,6 +195,8 @@ def certify(
     ground: Ground = "l2",
     epsilon: float | None = None,
     confidence: float | None = None,
+    cluster: str | npt.ArrayLike | None = None,
+    max_cluster: int | None = None,
     domain: Domain | DomainKind | None = None,
     tier: DistributionalTier = "tight",
     attack: bool = True,
@@ -206,11 +212,13 @@ def certify(
     """Bound the mean violation of every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``ground`` is the cost of turning one person into another: ``"l1"``, ``"l2"``, ``"linf"`` in fair coordinates, or a
-    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity.
-    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. ``rounds``
-    says how often profiles are improved where it matters. A regression needs a bounded domain, or the ``output_range``
-    that its values are declared to keep within. ``keep`` is asked for the arrays of each stage, so that whoever
-    stores them can go on with a run that was broken off.
+    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity. ``epsilon``
+    asks for a verdict, ``confidence`` for a statement about the population behind the sample. That one takes
+    individuals for independent draws; where they come in clusters that are drawn as wholes, such as households, name
+    the column of the table that tells them apart, or give an array, as ``cluster``, and the most people that a cluster
+    can have, known beforehand, as ``max_cluster``. ``rounds`` says how often profiles are improved where it matters. A
+    regression needs a bounded domain, or the ``output_range`` that its values are declared to keep within. ``keep`` is
+    asked for the arrays of each stage, so that whoever stores them can go on with a run that was broken off.
     """
     if tier not in get_args(DistributionalTier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
@@ -220,6 +228,7 @@ def certify(
     if confidence is not None and not 0 < confidence < 1:
         raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
     question = Question.of(network, people, metric, delta, domain, max_branches)
+    clusters = _clusters(people, len(question.x), cluster, max_cluster)
     cost = ground_metric(ground, question.domain.width, question.domain.names)
     local = _local(
         question, people, keep, progress, domain=domain, tier=tier, attack=attack, arithmetic=arithmetic,
@@ -245,7 +254,7 @@ def certify(
     check_range(points.value, ends, output_range)
     return DistributionalCertificate(
         gamma, order, cost, delta, epsilon, confidence, tier, arithmetic, local, found, points,
-        _refusal(people, metric, confidence), question, seed,
+        _refusal(people, metric, cost, confidence, clusters), question, seed, clusters,
     )  # fmt: skip
 
 
@@ -318,7 +327,40 @@ def search_radii(gamma: float, order: float, diameter: float) -> list[float]:
     return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= diameter]
 
 
-def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: float | None) -> str:
+def _clusters(
+    people: Population | npt.ArrayLike, n: int, cluster: str | npt.ArrayLike | None, max_cluster: int | None
+) -> Clusters | None:
+    """Who belongs together, checked."""
+    if cluster is None:
+        if max_cluster is not None:
+            raise ParameterError("'max_cluster' is the size of the largest 'cluster': give that too.")
+        return None
+    if isinstance(cluster, str):
+        if not isinstance(people, Population):
+            raise ParameterError(template("cluster", "an array where the individuals are one", cluster))
+        labels: Any = find_column(people.frame, cluster).to_numpy()
+    else:
+        labels = np.asarray(cluster)
+        if labels.shape != (n,):
+            raise ParameterError(template("cluster", f"a label for each of {n} individuals", f"shape {labels.shape}"))
+    member, _ = pd.factorize(labels)
+    if (member < 0).any():
+        raise DataError(f"'cluster' has no label for individual {int(np.argmax(member < 0))}: give everybody one.")
+    seen = int(np.bincount(member).max())
+    whole = isinstance(max_cluster, int | np.integer) and not isinstance(max_cluster, bool)
+    if max_cluster is None or not whole or max_cluster < seen:
+        expected = f"the most people that a cluster can have, known beforehand and at least {seen}, the most here"
+        raise ParameterError(template("max_cluster", expected, max_cluster))
+    return Clusters(member.astype(np.int64), int(max_cluster))
+
+
+def _refusal(
+    people: Population | npt.ArrayLike,
+    metric: Metric,
+    ground: Metric,
+    confidence: float | None,
+    clusters: Clusters | None,
+) -> str:
     """Why a statement about the population behind the sample cannot be made, if that is known."""
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
@@ -329,11 +371,21 @@ def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: flo
                 "are fitted: a statement about the population behind them needs people that nothing was fitted on, "
                 "such as people.test."
             )
+        if people.repeated:
+            return (
+                "Rows of the table occur more than once among these individuals, so they are no independent draws: "
+                "take each row once."
+            )
         if len(np.unique(people.weights)) > 1:
             return "Individuals with unequal sampling weights are not independent draws from one population."
-        for part in ("(test)", "(all)"):
-            if part in metric.fitted_on:
-                return f"The metric was fitted on {metric.fitted_on}: fit it on people.train to judge people.test."
+        if clusters is not None and people.schema.split is None and not in_train(people.rows).any():
+            return (
+                "These individuals were set apart row by row, so that others of their clusters may have been fitted "
+                "on: name a [split] column in the schema that keeps clusters together."
+            )
+        for name, each in (("metric", metric), ("ground metric", ground)):
+            if overlaps(each, people):
+                return f"The {name} was fitted on {each.fitted_on}: fit it on people.train to judge people.test."
         if not people.selection.independent:
             how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
             return (

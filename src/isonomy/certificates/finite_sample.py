@@ -17,17 +17,28 @@ themselves independent draws. Where they adapt across the sample they are not, b
 every ``h_i'``, so they stay above their value for the true ``h(x_i)``; *bernstein* does not, and is refused. Then a
 multiplier chosen on some individuals would depend on the others too: only a fixed grid of multipliers is left.
 
-The individuals must be independent draws that were not used to fit network, metric or schema: the caller's promise.
+**Clusters.** Where people come in clusters (households) that are independent draws, of sizes ``n_c`` up to a known
+``K``, the mean over people is ``mu = E[sum of h over the cluster] / E[n_c]``, a ratio of two expectations. With the
+weight ``v = n_c / K`` in ``(0, 1]`` and the mean ``h_c`` of the cluster, ``E[v (h_c - mu)] = 0`` exactly, and ``v (h_c
+- mu)`` lies in ``[-mu, G - mu]`` whatever the sizes and however alike the members. So Hoeffding's inequality applies to
+it, and the factors ``1 + theta v (m - h_c) / (1 - m)`` of a bet are non-negative, of expectation 1 at ``m = mu``, and
+grow with ``m``. Both bounds still grow with every ``h_i'``. ``K`` must be known beforehand: a cluster that was not
+drawn might have more members than all that were.
+
+The individuals (or clusters) must be independent draws that were not used to fit network, metric, ground cost or
+schema: the caller's promise, refused by ``certify`` where it is known to be broken. Of a bare array nothing is known:
+each row is taken for another person.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from isonomy.arithmetic import ELEMENTARY, UNIT, FloatArray, mean_up, up
 from isonomy.arithmetic import gamma as rounding
@@ -58,7 +69,8 @@ _SLOW = 1 + 8 * ELEMENTARY * UNIT  # covers a handful of rounded operations and 
 class PopulationBound:
     """With the stated confidence no distribution within gamma of the true population exceeds ``upper``.
 
-    ``method`` is the bound of the mean that gave the smallest number, ``individuals`` how many entered that mean.
+    ``method`` is the bound of the mean that gave the smallest number, ``individuals`` how many entered that mean, in
+    how many ``clusters`` if they came in such.
     """
 
     upper: float
@@ -66,6 +78,22 @@ class PopulationBound:
     method: str
     multiplier: float | None
     individuals: int
+    clusters: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Who belongs together: ``member`` (n,) numbers the clusters from 0; ``largest`` is the most that one can have."""
+
+    member: npt.NDArray[np.int64]
+    largest: int
+
+    def means(self, heights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means of clusters, rounded up, and weights in (0, 1]: sizes, as shares of the largest possible."""
+        sizes = np.bincount(self.member)
+        sizes, totals = sizes[sizes > 0], np.bincount(self.member, heights)[sizes > 0]
+        means = up(up(totals * (1 + 2 * rounding(int(sizes.max()) + 2))) / sizes)
+        return np.where(totals > 0, means, 0.0), sizes / self.largest
 
 
 def population_upper(
@@ -79,19 +107,21 @@ def population_upper(
     seed: int,
     shares: Mapping[str, float] = SHARES,
     choosing: float = 0.2,
+    clusters: Clusters | None = None,
 ) -> PopulationBound:
     """An upper confidence bound of the worst expected violation within gamma of the population behind the sample.
 
     ``largest`` is the largest violation possible. The multiplier is chosen on a random part of the individuals (the
     fraction ``choosing``) and the mean taken over the others; with ``adapted_across`` (radii, or anything else in the
     cells of one individual, depend on other individuals) a fixed grid of multipliers is used on everybody. Gamma 0 and
-    order infinity need no multiplier. Sampling weights are refused: a weighted mean is not a mean of independent draws
-    with a common range, so only constant weights are handled.
+    order infinity need no multiplier. ``clusters`` are drawn, chosen on and bet on as wholes. Sampling weights are
+    refused: a weighted mean is not a mean of independent draws with a common range, so only constant weights are
+    handled.
     """
     check_radius(order, gamma)
     alpha = _alpha(confidence)
-    _check(cells, largest, choosing, shares, adapted_across)
-    n = len(cells.weights)
+    _check(cells, largest, choosing, shares, adapted_across, clusters)
+    drawn = np.arange(len(cells.weights)) if clusters is None else clusters.member
     if needs_no_multiplier(order, gamma) or gamma == math.inf:
         multipliers: list[float | None] = [0.0 if gamma == math.inf and order < math.inf else None]
     elif adapted_across:
@@ -99,26 +129,30 @@ def population_upper(
         highest = largest / max(float(power_lower(gamma, order)), 1e-300)
         multipliers = [highest * 2.0 ** (-k / 2) for k in range(MULTIPLIERS)]
     else:
-        shuffled = np.random.default_rng(seed).permutation(n)
-        chosen = max(1, round(choosing * n))
-        multipliers = [Dual(cells.take(np.sort(shuffled[:chosen])), order).multiplier(gamma)]
-        cells = cells.take(np.sort(shuffled[chosen:]))
-        n -= chosen
+        shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)
+        chosen = np.isin(drawn, shuffled[: max(1, round(choosing * len(shuffled)))])
+        multipliers = [Dual(cells.take(np.flatnonzero(chosen)), order).multiplier(gamma)]
+        cells = cells.take(np.flatnonzero(~chosen))
+        clusters = None if clusters is None else replace(clusters, member=drawn[~chosen])
+    n = len(cells.weights)
     costs = None if None in multipliers else power_lower(cells.near, order)
     candidates = []
     for multiplier in multipliers:
         heights = np.minimum(heights_upper(cells, order, gamma, multiplier, costs), largest)
         price = price_upper(order, gamma, multiplier)
-        candidates.append((price + mean_up(heights), price, multiplier, heights))
-    best = PopulationBound(largest, confidence, "largest", None, n)
-    for least, price, multiplier, heights in sorted(candidates, key=lambda candidate: candidate[0]):
+        values, weights = (heights, np.ones(n)) if clusters is None else clusters.means(heights)
+        values = np.minimum(values, largest)
+        candidates.append((price + mean_up(values, weights), price, multiplier, values, weights))
+    count = None if clusters is None else len(candidates[0][-1])
+    best = PopulationBound(largest, confidence, "largest", None, n, count)
+    for least, price, multiplier, values, weights in sorted(candidates, key=lambda candidate: candidate[0]):
         for method, share in shares.items():
             if least >= best.upper:
                 break  # a bound of the mean is above the mean: this one cannot win any more
             part = alpha * share / math.fsum(shares.values()) / len(multipliers) / _SLOW
-            upper = float(up(price + METHODS[method](heights, largest, part)))
+            upper = float(up(price + METHODS[method](values, largest, part, weights)))
             if upper < best.upper:
-                best = PopulationBound(upper, confidence, method, multiplier, n)
+                best = PopulationBound(upper, confidence, method, multiplier, n, count)
     return best
 
 
@@ -134,17 +168,21 @@ def sample_size(tau: float, alpha: float, largest: float = 1.0) -> int:
     return max(1, math.ceil(math.log(2 / alpha) / 2 * (largest / tau) ** 2 * _SLOW))
 
 
-def hoeffding(values: FloatArray, largest: float, alpha: float) -> float:
-    """Hoeffding's upper bound of the mean of independent values in ``[0, largest]``."""
+def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
+    """Hoeffding's upper bound of the mean of independent values in ``[0, largest]``, with weights in ``(0, 1]``.
+
+    ``sum v (mu - h) <= G sqrt(n log(1/alpha) / 2)`` with probability ``1 - alpha``, divided by the sum of the weights.
+    """
     n = len(values)
-    deviation = largest * math.sqrt(_log_inverse(alpha) / (2 * n)) * _SLOW
-    return min(largest, float(up(mean_up(values) + deviation)))
+    weights = np.ones(n) if weights is None else weights
+    deviation = largest * math.sqrt(_log_inverse(alpha) * n / 2) / math.fsum(weights.tolist()) * _SLOW
+    return min(largest, float(up(mean_up(values, weights) + deviation)))
 
 
-def bernstein(values: FloatArray, largest: float, alpha: float) -> float:
+def bernstein(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
     """``mean + sqrt(2 V log(2/alpha) / n) + 7 G log(2/alpha) / 3(n - 1)``, V the sample variance (Maurer & Pontil)."""
     n = len(values)
-    if n < 2:
+    if n < 2 or (weights is not None and np.ptp(weights) > 0):
         return largest
     mean = mean_up(values)
     log = _log_inverse(alpha / 2)
@@ -154,8 +192,8 @@ def bernstein(values: FloatArray, largest: float, alpha: float) -> float:
     return min(largest, float(up(mean + deviation * _SLOW)))
 
 
-def betting(values: FloatArray, largest: float, alpha: float) -> float:
-    """The smallest mean that bets fixed in advance refute, and with it every larger mean.
+def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
+    """The smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
 
     **Soundness.** The capital grows with ``m`` and falls with every value, so values may be rounded up, and the end of
     a bisection holds whenever it was refuted itself. Bets depend on n and alpha only. They stay below 31/32, which
@@ -165,7 +203,11 @@ def betting(values: FloatArray, largest: float, alpha: float) -> float:
     scaled = np.minimum(up(values / largest), 1.0) * (values > 0)
     if n > BINS:
         scaled = np.ceil(scaled * BINS) / BINS
-    points, counts = np.unique(scaled, return_counts=True)
+    if weights is None or (weights == 1).all():
+        points, counts = np.unique(scaled, return_counts=True)
+        sizes = np.ones(len(points))
+    else:
+        (points, sizes), counts = np.unique(np.stack([scaled, weights]), axis=1, return_counts=True)
     # From all in, down to the best bet against the largest variance possible, which is Hoeffding's.
     halvings = max(0.0, math.log2(2 * n / _log_inverse(alpha)))
     theta = np.minimum(2.0 ** (-np.arange(math.ceil(halvings) + 1) / 2), 31 / 32)
@@ -173,7 +215,7 @@ def betting(values: FloatArray, largest: float, alpha: float) -> float:
     goal = _log_inverse(alpha) + math.log(len(theta)) * _SLOW + slack
 
     def refuted(m: float) -> bool:
-        logs = counts @ np.log1p(np.outer((m - points) / (1 - m), theta))
+        logs = counts @ np.log1p(np.outer(sizes * (m - points) / (1 - m), theta))
         highest = float(logs.max())
         return highest + math.log(float(np.exp(logs - highest).sum())) >= goal
 
@@ -184,10 +226,10 @@ def betting(values: FloatArray, largest: float, alpha: float) -> float:
     return min(largest, float(up(high * largest)))
 
 
-METHODS: Mapping[str, Callable[[FloatArray, float, float], float]] = MappingProxyType(
+METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], float]] = MappingProxyType(
     {"betting": betting, "hoeffding": hoeffding, "bernstein": bernstein}
 )
-"""Upper confidence bounds of a mean: values in ``[0, largest]``, ``largest``, alpha."""
+"""Upper confidence bounds of a mean: values in ``[0, largest]``, ``largest``, alpha, weights in ``(0, 1]``."""
 
 
 def _log_inverse(alpha: float) -> float:
@@ -201,7 +243,14 @@ def _alpha(confidence: float) -> float:
     return float(np.nextafter(1.0 - confidence, 0.0))
 
 
-def _check(cells: Cells, largest: float, choosing: float, shares: Mapping[str, float], adapted_across: bool) -> None:
+def _check(
+    cells: Cells,
+    largest: float,
+    choosing: float,
+    shares: Mapping[str, float],
+    adapted_across: bool,
+    clusters: Clusters | None,
+) -> None:
     if not 0 < largest < math.inf:
         raise ParameterError(template("largest", "a positive number", largest))
     if not 0 < choosing < 1:
@@ -214,3 +263,8 @@ def _check(cells: Cells, largest: float, choosing: float, shares: Mapping[str, f
         raise DataError("A bound for the population needs individuals without sampling weights: make them all equal.")
     if len(cells.weights) < 2:
         raise DataError("A bound for the population needs at least two individuals.")
+    if clusters is not None:
+        if not clusters.member.any():
+            raise DataError("A bound for the population needs at least two clusters.")
+        if "bernstein" in shares:
+            raise ParameterError("'bernstein' knows no clusters: take shares of betting and hoeffding.")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from isonomy.cli import options as o
 from isonomy.cli.talk import answer
+
+if TYPE_CHECKING:
+    from isonomy.shift import Distance
 
 
 def shift(
@@ -34,8 +37,9 @@ def shift(
     isonomy shift this_year.csv last_year.csv --schema schema.toml
 
     The distance between two samples is never 0, even of one population: the floor says what sampling alone makes of it.
-    The suggested gamma reaches the second table as it is, sampling noise included; a certificate for the first table
-    with this gamma speaks about the second.
+    Where whole tables were compared (--sample), the suggested gamma reaches the second table as it is, sampling noise
+    included: a certificate for everybody of the first table with this gamma speaks about the second. Where samples were
+    drawn it is what these are apart, and may fall short of the tables.
     """
     said = o.given(dict(locals()), "one", "other", "sample", "confidence", "json")
     from isonomy.audit import Plan
@@ -52,12 +56,22 @@ def shift(
     )
     suggested = rounded_up(found.estimate + 2 * found.spread)
     if json:
-        answer({"one": one, "other": other, **asdict(found), "suggested_gamma": suggested})
+        answer({"one": one, "other": other, **asdict(found), "suggested_gamma": suggested, "reaches": found.whole})
         return
     print(found)
     real = max(found.estimate - found.floor, found.lower, 0.0)
     print(f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.")
-    print(f"Suggested gamma: {suggested:g}, which reaches the second table as it is.")
+    print(f"Suggested gamma: {suggested:g}, {reach(found)}.")
+
+
+def reach(found: Distance) -> str:
+    """What is known of the distance between the tables themselves."""
+    if found.whole:
+        return "which reaches the second table as it is"
+    sizes = zip(found.individuals, (found.n_one, found.n_other), strict=True)
+    drawn = " and ".join(f"{some:,} of {everybody:,}" for some, everybody in sizes)
+    most = max(found.n_one, found.n_other)
+    return f"about what samples of {drawn} are apart; whether it reaches the second table, --sample {most} would tell"
 
 
 def rounded_up(value: float, digits: int = 2) -> float:

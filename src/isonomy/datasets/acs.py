@@ -34,6 +34,9 @@ Piece = tuple[str, int]
 IntArray = NDArray[np.int64]
 DEFAULT_YEAR = 2018
 THRESHOLD = 50_000
+LARGEST_PWGTP = 9999.0
+"""The largest person weight there can be, by the data dictionary of the survey."""
+
 _RAW = "acs_pums_raw_small_states/pums_person_14states_2018_HI_2015.parquet"
 
 
@@ -181,6 +184,13 @@ def read_pieces(task: Task, pieces: Sequence[Piece], found: Mapping[Piece, Holdi
     if task is INCOME:
         table["OCCP_MAJOR"], table["POBP_AREA"] = occupation_groups(table["OCCP"]), birth_areas(table["POBP"])
     return table
+
+
+def largest_weight(pieces: Sequence[Piece], found: Mapping[Piece, Holding]) -> float:
+    """The largest weight that :func:`read_pieces` can give: the survey's own limit, or what undoes the sampling."""
+    shares = [holding.extract.share if holding.extract else 1.0 for holding in (found[piece] for piece in pieces)]
+    sampled = any(found[piece].extract for piece in pieces)
+    return float(np.float32(max(shares) / min(shares))) if sampled else LARGEST_PWGTP
 
 
 def caveats(task: Task, pieces: Sequence[Piece], found: Mapping[Piece, Holding]) -> list[str]:

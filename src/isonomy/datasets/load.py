@@ -23,6 +23,7 @@ from isonomy.datasets.acs import (
     choose_pieces,
     find_pieces,
     label_column,
+    largest_weight,
     read_pieces,
 )
 from isonomy.datasets.catalogue import ENTRIES, Description, Encoding
@@ -146,7 +147,8 @@ def _load_survey(
     frame = read_pieces(task, pieces, found, threshold)
     schema = _survey_schema(task, encoding, threshold)
     notes = " ".join([schema.description, *caveats(task, pieces, found)])
-    return Population.from_frame(frame, replace(schema, description=notes), domain=domain)
+    schema = replace(schema, description=notes, max_weight=largest_weight(pieces, found))
+    return Population.from_frame(frame, schema, domain=domain)
 
 
 def _survey_schema(task: Task, encoding: Encoding, threshold: float) -> Schema:

@@ -1,6 +1,6 @@
 """Has the population moved: is a certificate still about the people of today?"""
 
-from isonomy.monitor.evaluation import Evaluation, MeanViolation, Observed, Reference, State, evaluate
+from isonomy.monitor.evaluation import Evaluation, MeanViolation, Observed, Reference, RefusedShare, State, evaluate
 from isonomy.monitor.groups import GroupViolation, by_group
 from isonomy.monitor.monitor import Guarantee, Monitor
 
@@ -12,6 +12,7 @@ __all__ = [
     "Monitor",
     "Observed",
     "Reference",
+    "RefusedShare",
     "State",
     "by_group",
     "evaluate",

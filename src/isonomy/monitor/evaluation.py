@@ -1,36 +1,42 @@
 """One look at a window of people: is the certificate still about them?
 
 A certificate says: no population within γ of the audited one has a mean violation above ε. Of the people in a window,
-taken as independent draws from today's population, two things are asked:
+taken as independent draws from today's population, three things are asked:
 
-* how far is today's population from the one behind the audited individuals, at least (a lower confidence bound, from
-  dual potentials: :mod:`isonomy.shift.lower`), and
-* what is today's mean of the proved violations ``upper_i`` (a lower and an upper confidence bound).
+* how far are those of today's population whom the schema admits from the population behind the audited individuals, at
+  least (a lower confidence bound, from dual potentials: :mod:`isonomy.shift.lower`),
+* what is today's mean violation: at most, from the proved violations, and at least, from the attained ones, and
+* what share of today's people does the schema refuse. Of them nothing is proved: each counts with the largest violation
+  possible from above, and with none from below.
 
-*expired*: the distance is above γ, or the mean above ε, with confidence. *valid*: the mean is at most ε with
+*expired*: the distance is above γ, or the mean violation above ε, or so many are refused that the mean of what is
+proved exceeds ε whatever is true of the others, with confidence. *valid*: the mean violation is at most ε with
 confidence. Otherwise *undecided*. Expired does not mean unfair: it means that the certificate no longer vouches.
 
-**Soundness.** The risk is shared: half for the distance, a quarter for each side of the mean. So with probability at
-least ``1 − risk`` every number of the evaluation is right, whatever is true: the distance is at least ``lower``, the
-mean of the proved violations lies between ``mean.lower`` and ``mean.upper``, and the mean violation itself is at most
-``mean.upper``. This needs people who are independent draws from one population (not the same people again and again,
-no change within the window) and who were not used to fit network, metric or schema. Where two samples are compared
-``whole``, ``certified`` needs no such thing: it bounds the mean violation of the people of the window themselves.
+**Soundness.** The risk is shared: half for the distance, a quarter for the mean from above, an eighth for the mean from
+below, an eighth for the share (Clopper and Pearson, both sides). So with probability at least ``1 − risk`` every number
+of the evaluation is right, whatever is true. Proved violations may come from several tiers: the upper bound of the mean
+grows with every value, so it stays above the one for the violations themselves. Attained ones may come from any search:
+bets on values that are not above the violations win no more than bets on these. This needs people who are independent
+draws from one population (not the same people again and again, no change within the window) and who were not used to
+fit network, metric or schema. Where two samples are compared ``whole``, ``certified`` needs no such thing: it bounds
+the mean violation of the admitted people of the window themselves.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.stats import beta
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, mean_up
 from isonomy.certificates.finite_sample import betting
 from isonomy.errors import ParameterError, template
-from isonomy.population import Population
+from isonomy.population import BoolArray, Population
 from isonomy.shift import wasserstein
 from isonomy.shift.confidence import mean_lower
 from isonomy.similarity.metric import Metric
@@ -82,8 +88,22 @@ class Observed:
 
 @dataclass(frozen=True)
 class MeanViolation:
-    """The mean of the proved violations: of the window, and confidence bounds for today's population."""
+    """Today's mean violation, with confidence: at least ``lower``, at most ``upper``.
 
+    ``observed`` is the mean of the window's proved violations. Whoever was refused counts with the largest possible
+    violation in ``observed`` and ``upper``, with none in ``lower``.
+    """
+
+    observed: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class RefusedShare:
+    """Whom the schema refused: how many of the window, their share, and bounds of the share in today's population."""
+
+    people: int
     observed: float
     lower: float
     upper: float
@@ -99,6 +119,7 @@ class Evaluation:
     reason: str
     distance: Observed | None
     mean: MeanViolation
+    refused: RefusedShare
     risk: float
 
 
@@ -106,6 +127,8 @@ def evaluate(
     reference: Reference,
     x: FloatArray,
     upper: FloatArray,
+    lower: FloatArray | None = None,
+    refused: BoolArray | None = None,
     *,
     risk: float,
     number: int = 1,
@@ -114,25 +137,41 @@ def evaluate(
 ) -> Evaluation:
     """Judge a window of people ``x`` (n, m) with proved violations ``upper`` (n,), in the order of arrival.
 
-    ``sample`` is how many people at most enter one transport problem.
+    ``lower`` (n,) are attained violations, none where nobody looked for any. Of whoever was ``refused`` (n,) neither
+    coordinates nor violations are read. ``sample`` is how many people at most enter one transport problem.
     """
     if not 0.0 < risk < 1.0:
         raise ParameterError(template("risk", "a number between 0 and 1", risk))
     if len(x) != len(upper) or not len(x):
         raise ParameterError(template("upper", f"one number for each of {len(x)} individuals", len(upper)))
-    mean = mean_violation(upper, reference.largest, risk / 2.0)
-    distance = observe(reference, x, risk / 2.0, seed, sample)
-    state, reason = _judge(reference, distance, mean)
-    return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, risk)
+    refused = np.zeros(len(x), dtype=bool) if refused is None else refused
+    mean = mean_violation(np.where(refused, reference.largest, upper), reference.largest, risk / 4.0)
+    if lower is not None and math.isfinite(reference.largest):
+        attained = np.where(refused, 0.0, np.minimum(lower, upper))
+        least = mean_lower(attained, np.ones(len(x)), 0.0, reference.largest, risk / 8.0)
+        mean = replace(mean, lower=max(0.0, least))
+    share = refused_share(refused, risk / 8.0)
+    distance = None if refused.all() else observe(reference, x[~refused], risk / 2.0, seed, sample)
+    state, reason = _judge(reference, distance, mean, share)
+    return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, share, risk)
 
 
 def mean_violation(upper: FloatArray, largest: float, risk: float) -> MeanViolation:
-    """Confidence bounds of the mean of proved violations, both right with probability at least ``1 − risk``."""
-    observed = mean_up(upper)
-    if not math.isfinite(largest):  # numbers without a limit: a sample bounds no mean
-        return MeanViolation(observed, 0.0, math.inf)
-    low = mean_lower(upper, np.ones(len(upper)), 0.0, largest, risk / 2.0)
-    return MeanViolation(observed, low, betting(upper, largest, risk / 2.0))
+    """An upper confidence bound of the mean violation, right with probability at least ``1 − risk``; none from below.
+
+    Numbers without a limit bound no mean.
+    """
+    most = betting(upper, largest, risk) if math.isfinite(largest) else math.inf
+    return MeanViolation(mean_up(upper), 0.0, most)
+
+
+def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
+    """The share of the refused with its bounds of Clopper and Pearson, both right with probability ``1 − risk``."""
+    n, count = len(refused), int(refused.sum())
+    low = float(beta.ppf(risk / 2.0, count, n - count + 1)) if count else 0.0
+    high = float(beta.ppf(1.0 - risk / 2.0, count + 1, n - count)) if count < n else 1.0
+    # Quantiles are computed to far more digits than these.
+    return RefusedShare(count, count / n, max(0.0, low * (1 - 1e-9)), min(1.0, high * (1 + 1e-9)))
 
 
 def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample: int) -> Observed | None:
@@ -155,23 +194,32 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
     )
 
 
-def _judge(reference: Reference, distance: Observed | None, mean: MeanViolation) -> tuple[State, str]:
+def _judge(
+    reference: Reference, distance: Observed | None, mean: MeanViolation, share: RefusedShare
+) -> tuple[State, str]:
+    epsilon = reference.epsilon
     if distance is not None and distance.lower > reference.gamma:
         return "expired", (
             f"Today's population is at least {at_least(distance.lower)} away from the audited one, further than "
             f"gamma = {reference.gamma:g}."
         )
-    if mean.lower > reference.epsilon:
+    if mean.lower > epsilon:
+        return "expired", f"Today's mean violation is at least {at_least(mean.lower)}, above epsilon = {epsilon:g}."
+    if math.isfinite(reference.largest) and share.lower * reference.largest > epsilon:
         return "expired", (
-            f"The mean of today's proved violations is at least {at_least(mean.lower)}, above epsilon = "
-            f"{reference.epsilon:g}."
+            f"The schema refuses a share of at least {at_least(share.lower)} of today's people, of whom the "
+            f"certificate says nothing; with a violation of {at_most(reference.largest)} each, as is possible, the "
+            f"mean is above epsilon = {epsilon:g}."
         )
-    if mean.upper <= reference.epsilon:
+    counted = ""
+    if share.people:
+        counted = f" The schema refused {share.people:,} in the window, who count with the largest violation possible."
+    if mean.upper <= epsilon:
         return "valid", (
-            f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {reference.epsilon:g}, and no "
-            f"distance above gamma = {reference.gamma:g} is shown."
+            f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {epsilon:g}, and no distance "
+            f"above gamma = {reference.gamma:g} is shown.{counted}"
         )
     return "undecided", (
-        f"Today's mean of proved violations lies between {at_least(mean.lower)} and {at_most(mean.upper)}, on both "
-        f"sides of epsilon = {reference.epsilon:g}: more people, or a tighter tier, would tell."
+        f"Today's mean violation lies between {at_least(mean.lower)} and {at_most(mean.upper)}, on both sides of "
+        f"epsilon = {epsilon:g}: more people, or a tighter tier, would tell.{counted}"
     )

@@ -13,18 +13,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, down
 from isonomy.errors import ParameterError, template
 from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
+from isonomy.population import BoolArray
 
 Guarantee = Literal["all", "each"]
 Tighten = Callable[[FloatArray], FloatArray]
 """Gives smaller proved violations of people, at a price."""
+
+
+class _Window(NamedTuple):
+    """The window as it was at one moment; ``first`` people came before it."""
+
+    x: FloatArray
+    upper: FloatArray
+    lower: FloatArray
+    tight: BoolArray  # bounded by the tighter tier, or refused: nothing is left to do
+    refused: BoolArray
+    first: int
 
 
 class Monitor:
@@ -59,14 +70,14 @@ class Monitor:
         self.confidence, self.guarantee, self.sample = confidence, guarantee, sample
         self.number = seen
         self._tighten = tighten
-        self._people, self._upper = np.empty((window, width)), np.empty(window)
-        self._tight = np.zeros(window, dtype=bool)
+        self._people, self._upper, self._lower = np.empty((window, width)), np.empty(window), np.empty(window)
+        self._tight, self._refused = np.zeros(window, dtype=bool), np.zeros(window, dtype=bool)
         self._arrived, self._looked = 0, 0  # counted from the start of this monitor
         self._lock, self._looking = threading.Lock(), threading.Lock()
 
     @property
     def arrived(self) -> int:
-        """How many people have come by."""
+        """How many people have come by, the refused among them."""
         return self._arrived
 
     @property
@@ -80,19 +91,32 @@ class Monitor:
         with self._lock:
             return min(self._arrived, self.window) >= self.least and self._arrived - self._looked >= self.every
 
-    def add(self, x: FloatArray, upper: FloatArray) -> bool:
-        """Let people ``x`` (n, m) with proved violations ``upper`` (n,) into the window; is a look due?"""
+    def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray | None = None) -> bool:
+        """Let people ``x`` (n, m) with proved violations ``upper`` (n,) into the window; is a look due?
+
+        ``lower`` (n,) are attained violations, where somebody looked for them.
+        """
+        return self._add(x, upper, np.zeros(len(x)) if lower is None else lower, False)
+
+    def refuse(self, count: int) -> bool:
+        """Let so many into the window whom the schema refused; is a look due?"""
+        count = min(count, self.window)  # nobody else would be left in any case
+        return self._add(np.zeros((count, self._people.shape[1])), np.zeros(count), np.zeros(count), True)
+
+    def _add(self, x: FloatArray, upper: FloatArray, lower: FloatArray, refused: bool) -> bool:
         with self._lock:
-            x, upper, skipped = x[-self.window :], upper[-self.window :], max(0, len(x) - self.window)
+            last, skipped = slice(-self.window, None), max(0, len(x) - self.window)
+            x, upper, lower = x[last], upper[last], lower[last]
             places = (self._arrived + skipped + np.arange(len(x))) % self.window
-            self._people[places], self._upper[places], self._tight[places] = x, upper, False
+            self._people[places], self._upper[places], self._lower[places] = x, upper, lower
+            self._tight[places] = self._refused[places] = refused
             self._arrived += skipped + len(x)
         return self.due
 
     def people(self) -> tuple[FloatArray, FloatArray]:
-        """The people of the window and their proved violations, in the order of arrival."""
-        x, upper, _, _ = self._snapshot()
-        return x, upper
+        """The people of the window whom the schema admits and their proved violations, in the order of arrival."""
+        seen = self._snapshot()
+        return seen.x[~seen.refused], seen.upper[~seen.refused]
 
     def risk(self, number: int) -> float:
         """The risk that the look of this number may take."""
@@ -106,25 +130,32 @@ class Monitor:
         epsilon: confidence bounds grow with every value, so that tighter ones would only show it again.
         """
         with self._looking:
-            x, upper, tight, first = self._snapshot()
+            seen = self._snapshot()
             number = self.number + 1
-            risk = self.risk(number)
-            enough = mean_violation(upper, self.reference.largest, risk / 2.0).upper <= self.reference.epsilon
-            if self._tighten is not None and not enough and not tight.all():
-                upper[~tight] = np.minimum(upper[~tight], self._tighten(x[~tight]))
-                self._store(first, upper)
-            found = evaluate(self.reference, x, upper, risk=risk, number=number, seed=number, sample=self.sample)
-            self.number, self._looked = number, first + len(x)
+            risk, largest = self.risk(number), self.reference.largest
+            upper = np.where(seen.refused, largest, seen.upper)
+            enough = mean_violation(upper, largest, risk / 4.0).upper <= self.reference.epsilon
+            if self._tighten is not None and not enough and not seen.tight.all():
+                upper[~seen.tight] = np.minimum(upper[~seen.tight], self._tighten(seen.x[~seen.tight]))
+                self._store(seen.first, upper)
+            found = evaluate(
+                self.reference, seen.x, upper, seen.lower, seen.refused,
+                risk=risk, number=number, seed=number, sample=self.sample,
+            )  # fmt: skip
+            self.number, self._looked = number, seen.first + len(seen.x)
             return found
 
-    def _snapshot(self) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], int]:
-        """Copies in the order of arrival, and the count of arrivals before the first of them."""
+    def _snapshot(self) -> _Window:
+        """Copies in the order of arrival."""
         with self._lock:
             if not self._arrived:
                 raise ParameterError("The window is empty: nobody has come by yet.")
             first = max(0, self._arrived - self.window)
             places = np.arange(first, self._arrived) % self.window
-            return self._people[places], self._upper[places], self._tight[places], first
+            return _Window(
+                self._people[places], self._upper[places], self._lower[places], self._tight[places],
+                self._refused[places], first,
+            )  # fmt: skip
 
     def _store(self, first: int, upper: FloatArray) -> None:
         """Keep tighter bounds of those who are still in the window."""

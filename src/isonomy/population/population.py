@@ -90,6 +90,13 @@ class Population:
             singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
         x, values, kept = encode_table(table, schema.features, singles, unknown)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
+        if schema.max_weight is not None and (weights > schema.max_weight).any():
+            place = int(np.argmax(weights > schema.max_weight))
+            row = first_row + np.flatnonzero(kept)[place]
+            raise DataError(
+                f"Column {schema.weight!r}, row {row}: the weight {weights[place]:g} is above the schema's max_weight "
+                f"= {schema.max_weight:g}, the largest that can occur; correct either."
+            )
         y: IntArray | FloatArray | None = values[0] if values else None
         if y is not None and schema.label is not None and not schema.label.regression:
             y = y.astype(np.int64)
@@ -128,6 +135,23 @@ class Population:
     def protected(self) -> pd.DataFrame:
         """The raw protected columns."""
         return self.frame[list(self.schema.protected)]
+
+    @property
+    def repeated(self) -> bool:
+        """Does a row of the table occur more than once, so that these are not draws of different people?
+
+        Rows are told apart by their place in the table, not by what they say: two people may be alike in everything.
+        A table that was itself drawn with replacement gives itself away by its index, as far as it kept it: labels
+        that occur again, each with the same row.
+        """
+        if len(np.unique(self.rows)) < len(self.rows):
+            return True
+        again = self.frame.index.duplicated(keep=False)
+        if not again.any():
+            return False
+        some = self.frame[again]
+        labels = some.index.map(str)
+        return len(set(zip(labels, *(some[name].astype(str) for name in some), strict=True))) == len(set(labels))
 
     @property
     def train(self) -> Population:

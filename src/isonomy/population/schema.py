@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -48,9 +49,9 @@ class Encoded:
 class Schema:
     """Which columns make an individual, and in which coordinates individuals are compared.
 
-    ``label`` names the outcome; ``weight`` the column of sampling weights; ``split`` the column that tells
-    training from test rows; ``inputs`` is the ``[model.inputs]`` table, which says how a model reads the
-    coordinates.
+    ``label`` names the outcome; ``weight`` the column of sampling weights, and ``max_weight`` the largest that can
+    occur, known beforehand and not from the table; ``split`` the column that tells training from test rows; ``inputs``
+    is the ``[model.inputs]`` table, which says how a model reads the coordinates.
     """
 
     name: str
@@ -60,11 +61,17 @@ class Schema:
     split: Split | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict, hash=False)
     description: str = ""
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(self.features))
         if not self.features:
             raise SchemaError(f"Schema {self.name!r} has no features: add at least one [features.<column>] table.")
+        if self.max_weight is not None and (self.weight is None or not 0 < self.max_weight < math.inf):
+            raise SchemaError(
+                f"Schema {self.name!r}: 'max_weight' must be a positive number beside a 'weight'. "
+                f"Got {self.max_weight}."
+            )
         columns = [feature.name for feature in self.features]
         columns += [self.label.column] if self.label else []
         columns += [self.weight] if self.weight else []
@@ -230,6 +237,7 @@ class Schema:
     def hash(self) -> str:
         """SHA-256 of all that gives coordinates their meaning; words for display do not count."""
         content = asdict(self)
+        content.pop("max_weight")
         for table in (content, *content["features"], content["label"] or {}):
             table.pop("description", None)
             table.pop("labels", None)

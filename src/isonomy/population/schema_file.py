@@ -4,6 +4,7 @@
 
     name = "loans"
     weight = "sampling_weight"
+    max_weight = 5000                # the largest that can occur, known beforehand; see isonomy.wasserstein
 
     [label]
     column = "repaid"
@@ -53,7 +54,8 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{where} is not valid TOML: {error}.") from error
-    _check_keys(content, ("name", "description", "weight", "label", "split", "features", "model"), "The top level")
+    known = ("name", "description", "weight", "max_weight", "label", "split", "features", "model")
+    _check_keys(content, known, "The top level")
     model = _table(content.get("model", {}), "model")
     _check_keys(model, ("inputs",), "[model]")
     features = _table(content.get("features", {}), "features")
@@ -61,6 +63,7 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
         "name": _as_text(content.get("name", "schema"), "'name'"),
         "description": _as_text(content.get("description", ""), "'description'"),
         "weight": None if "weight" not in content else _as_text(content["weight"], "'weight'"),
+        "max_weight": None if "max_weight" not in content else _as_number(content["max_weight"], "'max_weight'"),
         "label": Label(**_read(content["label"], _LABEL, "[label]")) if "label" in content else None,
         "split": Split(**_read(content["split"], _SPLIT, "[split]")) if "split" in content else None,
         "features": tuple(_read_feature(name, table) for name, table in features.items()),
@@ -70,7 +73,8 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
 
 def write_schema(schema: Schema) -> str:
     """The text of a schema; entries at their defaults are left out, origin and unit never."""
-    top = {"name": schema.name, "description": schema.description or None, "weight": schema.weight}
+    top: dict[str, Any] = {"name": schema.name, "description": schema.description or None, "weight": schema.weight}
+    top["max_weight"] = schema.max_weight
     parts = [_HEADER + "\n" + write_table("", top)]
     if schema.label:
         parts.append(write_table("label", _entries(schema.label)))

@@ -35,6 +35,10 @@ DOCUMENT, EVIDENCE = "certificate.json", "evidence"
 WITHHELD = ("people", "witnesses")
 """Evidence that holds people's rows, and is not written when a record is redacted."""
 
+_UNRECORDED = (
+    "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
+)
+
 
 def write(
     directory: Path,
@@ -106,13 +110,13 @@ def _document(
             "domain": certificate.question.domain.kind,
             "tier": certificate.tier,
             "arithmetic": certificate.arithmetic,
-            "refusal": certificate.refusal,
+            "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
         },
     }
 
 
 def _population(certificate: DistributionalCertificate) -> dict[str, Any] | None:
-    if certificate.refusal:
+    if certificate.refusal or certificate.clusters is not None:
         return None
     bound = certificate.population
     return {"upper": _number(bound.upper), "multiplier": bound.multiplier}

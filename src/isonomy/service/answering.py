@@ -15,7 +15,7 @@ import pandas as pd
 
 from isonomy.service.certifier import Answers, Certifier
 from isonomy.service.log import AuditLog, Entry
-from isonomy.service.reading import BadRequestError, Reader, parse
+from isonomy.service.reading import BadRequestError, Reader, complaint, parse
 from isonomy.service.settings import Settings
 from isonomy.service.tables import new_request
 
@@ -50,6 +50,9 @@ class Answering:
             raise BadRequestError.at(most, "counterpart")
         budget = self._settings.budget_ms if options.budget_ms is None else options.budget_ms
         seconds = arrived + budget / 1000.0 - time.monotonic() if options.tier == "tight" else 0.0
+        outside = self._certifier.outside(x)
+        if outside is not None:
+            raise BadRequestError([complaint(outside[0], "individuals")], outside[1])
         answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
         request, at = new_request()
         outputs = [f"[{', '.join(map(repr, row))}]" for row in answers.outputs.tolist()]  # finite, so this is JSON

@@ -106,8 +106,14 @@ class Service:
             raise HTTPException(503, "The answer took too long.", headers={"Retry-After": "1"}) from None
         except ClientDisconnect:
             raise HTTPException(400, "The body broke off.") from None  # nobody is left to hear it
+        except BadRequestError as error:
+            if error.people:  # who was not admitted is of today's population all the same
+                self.metrics.refused.inc(error.people)
+                self.watch.refuse(error.people)
+                request.state.facts = {"caller": caller, "refused": error.people}
+            raise
         self.metrics.answered(answered.answers)
-        self.watch.add(answered.answers.x, answered.answers.upper)
+        self.watch.add(answered.answers.x, answered.answers.upper, answered.answers.lower)
         request.state.facts = {"request": answered.request, "caller": caller, "people": len(answered.answers)}
         return Response(answered.body, media_type="application/json")
 

@@ -26,6 +26,7 @@ from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, told
 from isonomy.certificates.local import Bounds, chunk_rows
 from isonomy.certificates.question import check_members
+from isonomy.errors import DataError
 from isonomy.service.served import Served
 
 PIECE = 64
@@ -88,14 +89,24 @@ class Certifier:
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
-        if self._own_domain:  # else whoever fits the schema is in the domain
-            check_members(x, 0, self.question.domain)
+        outside = self.outside(x)
+        if outside is not None:
+            raise DataError(outside[0])
         ends_at = time.monotonic() + seconds
         with torch.inference_mode():
             upper, kept, tier = self._bounded(x, ends_at)
             outputs = self.question.network(x)
         finds = self._search(x) if counterparts else None
         return self._answers(x, outputs, upper, kept, tier, finds)
+
+    def outside(self, x: FloatArray) -> tuple[str, int] | None:
+        """Why somebody is outside a domain that is narrower than the schema, and how many are; None where nobody is."""
+        if self._own_domain:  # else whoever fits the schema is in the domain
+            try:
+                check_members(x, 0, self.question.domain)
+            except DataError as error:
+                return str(error), int((~self.question.domain.contains(x)).sum())
+        return None
 
     def tighten(self, x: FloatArray) -> FloatArray:
         """Bounds of the tight tier, however long they take."""

@@ -24,6 +24,7 @@ class Metrics:
         self.predictions = Counter(
             "isonomy_predictions_total", "Certified predictions", ["verdict", "tier"], registry=all_of
         )
+        self.refused = Counter("isonomy_refused_total", "People whom the schema refuses", registry=all_of)
         self.commits = Histogram("isonomy_log_commit_seconds", "Time of a commit", buckets=SECONDS, registry=all_of)
         self.logged = Counter("isonomy_log_requests_total", "Requests in the audit log", registry=all_of)
         self.waiting = Gauge("isonomy_requests_waiting", "Requests being answered", registry=all_of)
@@ -33,6 +34,7 @@ class Metrics:
             "isonomy_monitor_distance_lower", "The populations are at least this far apart", registry=all_of
         )
         self.mean = Gauge("isonomy_monitor_mean_upper", "Mean of the proved violations of the window", registry=all_of)
+        self.share = Gauge("isonomy_monitor_refused_share", "Of the window, refused by the schema", registry=all_of)
 
     def answered(self, answers: Answers) -> None:
         """Count predictions by verdict and tier."""
@@ -51,6 +53,7 @@ class Metrics:
         for state in STATES:
             self.state.labels(state).set(state == found.state)
         self.mean.set(found.mean.observed)
+        self.share.set(found.refused.observed)
         if found.distance is not None:
             self.distance.set(found.distance.lower)
 

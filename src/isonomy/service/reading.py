@@ -31,11 +31,14 @@ PLAIN = frozenset({str, int, float, bool})
 
 
 class BadRequestError(DataError):
-    """A body that cannot be used; ``details`` names each place and says what would be right."""
+    """A body that cannot be used; ``details`` names each place and says what would be right.
 
-    def __init__(self, details: Sequence[dict[str, Any]]) -> None:
+    ``people`` of it are people whom the schema refuses: described column by column, by a value that it does not know.
+    """
+
+    def __init__(self, details: Sequence[dict[str, Any]], people: int = 0) -> None:
         super().__init__(str(details[0]["msg"]))
-        self.details = list(details)
+        self.details, self.people = list(details), people
 
     @classmethod
     def at(cls, message: str, *where: str | int, kind: str = "value_error") -> BadRequestError:
@@ -106,7 +109,7 @@ class Reader:
             columns = zip(*map(self._pick, rows), strict=True)
             parts = [column.read(cells) for column, cells in zip(self._columns, columns, strict=True)]
         except (_Unfit, KeyError, TypeError, ValueError, OverflowError):
-            raise BadRequestError(self._complaints(rows, single)) from None
+            raise BadRequestError(self._complaints(rows, single), self._refused(rows)) from None
         return np.concatenate(parts, axis=1)
 
     def _options(self, document: dict[str, Any]) -> Options:
@@ -120,6 +123,21 @@ class Reader:
             right = f"'budget_ms' must be a number from 0 to {self.max_budget_ms:g}."
             raise BadRequestError.at(right, "budget_ms")
         return Options(tier, None if budget is None else float(budget), counterpart)
+
+    def _refused(self, rows: Sequence[Any]) -> int:
+        """How many are people outside the schema: objects with all its columns and no other, whose values do not fit.
+
+        Whatever else is wrong is a mistake in writing, which tells nothing of anybody.
+        """
+        names = set(self._names)
+        people = [row for row in rows if isinstance(row, dict) and set(row) == names]
+        refused: set[int] = set()
+        for column in self._columns:
+            try:
+                column.read([row[column.name] for row in people])
+            except (_Unfit, TypeError, ValueError, OverflowError):
+                refused.update(place for place, row in enumerate(people) if column.wrong(row) is not None)
+        return len(refused)
 
     def _complaints(self, rows: Sequence[Any], single: bool) -> list[dict[str, Any]]:
         """All that is wrong, cell by cell, up to a limit."""

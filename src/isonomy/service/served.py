@@ -210,7 +210,7 @@ def somebody(schema: Schema) -> Population:
     """An individual that the schema makes possible, nobody in particular."""
     row: dict[str, Any] = {feature.name: typical(feature) for feature in schema.features}
     if schema.weight is not None:
-        row[schema.weight] = 1.0
+        row[schema.weight] = min(1.0, schema.max_weight or 1.0)
     return Population.from_frame(pd.DataFrame([row]), schema)
 
 

@@ -50,9 +50,14 @@ class Watch:
         self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
         self._thread.start()
 
-    def add(self, x: FloatArray, upper: FloatArray) -> None:
+    def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray) -> None:
         """People who were served just now."""
-        if self.monitor.add(x, upper):
+        if self.monitor.add(x, upper, lower):
+            self._wake.set()
+
+    def refuse(self, people: int) -> None:
+        """So many were refused just now, since they are outside the domain."""
+        if self.monitor.refuse(people):
             self._wake.set()
 
     def report(self) -> dict[str, Any]:
@@ -66,7 +71,8 @@ class Watch:
         groups = []
         if self.monitor.arrived:
             x, upper = self.monitor.people()
-            groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
+            if len(x):
+                groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
         return {
             **latest,
             "certificate": served.identity,

@@ -1,11 +1,17 @@
 """A lower confidence bound of a mean, by betting.
 
-``x_1, x_2, …`` are independent draws in ``[0, 1]`` with weights ``w_i`` in ``[0, 1]``, and ``μ = E[w x] / E[w]`` is
-sought. For the true mean, ``E[w (x − μ)] = 0``. Whoever bets that the mean is larger than ``m``, a share ``λ_i`` of
-the wealth on individual ``i`` chosen before looking, has the wealth ``K_t(m) = Π_{i ≤ t} (1 + λ_i w_i (x_i − m))``:
-non-negative as long as ``λ_i ≤ 1``, and of expectation 1 for ``m = μ``. By Ville's inequality it ever reaches
-``1/α`` with probability at most ``α``. ``K_t(m)`` decreases in ``m``, so the largest ``m`` whose wealth reaches
-``1/α`` is below ``μ`` with probability at least ``1 − α`` (Waudby-Smith and Ramdas 2024; the weights are ours).
+``(x_1, w_1), (x_2, w_2), …`` are independent draws, ``x_i`` in ``[0, 1]`` with weights ``w_i`` in ``[0, 1]``: sampling
+weights divided by the largest that can *occur*. The mean of the population that the weights stand for is ``μ = E[w x] /
+E[w]``. The weighted mean of a sample is a biased estimate of it, and is not used: ``E[w (x − μ)] = 0`` holds exactly,
+and ``w (x − m)`` lies in ``[−m, 1 − m]``. Whoever bets that the mean is larger than ``m``, a share ``λ_i`` of the
+wealth on individual ``i`` chosen before looking, has the wealth ``K_t(m) = Π_{i ≤ t} (1 + λ_i w_i (x_i − m))``:
+non-negative as long as ``λ_i ≤ 1``, and of expectation 1 for ``m = μ``. By Ville's inequality it ever reaches ``1/α``
+with probability at most ``α``. ``K_t(m)`` decreases in ``m``, so the largest ``m`` whose wealth reaches ``1/α`` is
+below ``μ`` with probability at least ``1 − α`` (Waudby-Smith and Ramdas 2024; the weights are ours).
+
+The limit of the weights cannot be had from the sample: if one in ten thousand weighs as much as all others together,
+no sample of a thousand tells. Divided by the largest weight *seen*, bets may lose more than all there is, in cases that
+the sample does not show, and the wealth no longer has an expectation of 1.
 """
 
 from __future__ import annotations

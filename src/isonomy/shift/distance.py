@@ -20,9 +20,10 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.population import Population
 from isonomy.shift.cost import Cost
-from isonomy.shift.lower import Rows, lower_bound
+from isonomy.shift.lower import NOTHING, Proof, Rows, lower_bound
 from isonomy.shift.transport import exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
+from isonomy.similarity.metric import Metric, overlaps
 
 Method = Literal["exact", "sliced", "auto"]
 Pair = tuple[Rows, Rows]
@@ -58,14 +59,24 @@ class Distance:
     approximate: bool
 
     def __str__(self) -> str:
+        apart = f"the populations are at least {self.lower:.4g} apart with confidence {self.confidence:g}"
+        proved = f"of the populations themselves it proves {self.evidence}" if self._unproved else apart
         order = "∞" if self.order == math.inf else f"{self.order:g}"
         kind = "about (sliced) " if self.approximate else ""
         sizes = f"{self.individuals[0]:,} of {self.n_one:,} and {self.individuals[1]:,} of {self.n_other:,} individuals"
         return (
             f"W_{order} distance under {self.ground}: {kind}{self.estimate:.4g} between samples ({sizes}), where "
-            f"samples of one population are {self.floor:.4g} ± {self.floor_spread:.2g} apart; the populations are at "
-            f"least {self.lower:.4g} apart with confidence {self.confidence:g}."
+            f"samples of one population are {self.floor:.4g} ± {self.floor_spread:.2g} apart; {proved}."
         )
+
+    @property
+    def whole(self) -> bool:
+        """Everybody of the one table was compared with everybody of the other, and exactly."""
+        return self.individuals == (self.n_one, self.n_other) and not self.approximate
+
+    @property
+    def _unproved(self) -> bool:
+        return self.evidence.startswith(NOTHING)
 
 
 def wasserstein(
@@ -79,6 +90,7 @@ def wasserstein(
     confidence: float = 0.95,
     seed: int = 0,
     method: Method = "exact",
+    max_weight: float | None = None,
 ) -> Distance:
     """The Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations.
 
@@ -87,14 +99,21 @@ def wasserstein(
     ``method="sliced"`` compares all of them along random directions, an approximation for costs of the ℓ2 kind;
     ``"auto"`` does so only where a table is larger than ``sample`` and the cost allows it.
 
-    Sampling weights are respected. In a realizable domain another category costs what the norm of the one-hot
-    coordinates says: 2 (l1), √2 (l2), 1 (linf).
+    Sampling weights are respected: the populations are those that the weights stand for. ``max_weight`` is the largest
+    weight that can occur in either, known beforehand (of a survey, from its description); by default it is that of the
+    tables' schemas. Without it a table with a weight column gets an estimate but no ``lower``, since somebody who was
+    not drawn might weigh more than everybody who was; weights cut at a limit make another population, and are the
+    caller's to cut.
 
-    **Soundness.** ``lower`` assumes that the rows of each table are independent draws from its population, and that
-    the ground metric was not fitted on them; see ``isonomy.shift.lower``. It holds on every domain, bounded or not.
-    ``estimate`` and ``floor`` are estimates and prove nothing.
+    In a realizable domain another category costs what the norm of the one-hot coordinates says: 2 (l1), √2 (l2),
+    1 (linf).
+
+    **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that no
+    weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
+    ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are
+    estimates and prove nothing.
     """
-    left, right, names = _tables(one, other)
+    left, right, names = _tables(one, other, max_weight)
     metric = ground_metric(ground, left.x.shape[1], names)
     cost = Cost.of(metric)
     _check(order, sample, repeats, confidence, seed)
@@ -117,7 +136,12 @@ def wasserstein(
     found = [apart(pair) for pair in pairs]
     source, same = _same_population(left, right, sizes)
     floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
-    proof = lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
+    refused = _refusal(one, other, metric, max_weight)
+    proof = (
+        Proof(0.0, f"{NOTHING}, since {refused}")
+        if refused
+        else lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
+    )
     return Distance(
         estimate=float(np.mean(found)),
         spread=float(np.std(found)),
@@ -167,13 +191,38 @@ def _is_sliced(method: Method, large: bool, norm: float, order: float) -> bool:
     return method == "sliced" or (method == "auto" and large and possible)
 
 
-def _tables(one: Population | ArrayLike, other: Population | ArrayLike) -> tuple[Rows, Rows, tuple[str, ...]]:
+def _refusal(one: object, other: object, ground: Metric, max_weight: float | None) -> str:
+    """Why nothing can be proved of the populations behind the tables, if that is known."""
+    for name, people in (("one", one), ("other", other)):
+        if not isinstance(people, Population):
+            continue
+        if people.schema.weight is not None and _limit(people, max_weight) is None:
+            return (
+                f"the sampling weights of '{name}' (column {people.schema.weight!r}) have no known limit: give the "
+                "largest that can occur as 'max_weight', here or in the schema"
+            )
+        if people.repeated:
+            return f"rows of '{name}' occur more than once: they are no independent draws"
+        if overlaps(ground, people):
+            return f"the ground metric was fitted on {ground.fitted_on}, people of '{name}': fit it on others"
+    return ""
+
+
+def _limit(people: Population, max_weight: float | None) -> float | None:
+    return people.schema.max_weight if max_weight is None else max_weight
+
+
+def _tables(
+    one: Population | ArrayLike, other: Population | ArrayLike, max_weight: float | None
+) -> tuple[Rows, Rows, tuple[str, ...]]:
     if isinstance(one, Population) and isinstance(other, Population) and one.schema.hash() != other.schema.hash():
         raise DataError(
             f"'one' and 'other' must share one schema, or their coordinates mean different things. Got "
             f"{one.schema.name!r} and {other.schema.name!r}, which differ."
         )
-    left, right = _rows("one", one), _rows("other", other)
+    if max_weight is not None and not 0.0 < max_weight < math.inf:
+        raise ParameterError(template("max_weight", "a positive number", max_weight))
+    left, right = _rows("one", one, max_weight), _rows("other", other, max_weight)
     if left.x.shape[1] != right.x.shape[1]:
         expected = f"individuals of {left.x.shape[1]} coordinates, as 'one' has"
         raise ParameterError(template("other", expected, f"{right.x.shape[1]} coordinates"))
@@ -181,14 +230,22 @@ def _tables(one: Population | ArrayLike, other: Population | ArrayLike) -> tuple
     return left, right, () if named is None else named.schema.coordinate_names
 
 
-def _rows(parameter: str, people: Population | ArrayLike) -> Rows:
-    """The individuals that count: a weight of 0 is nobody. The largest weight is 1."""
+def _rows(parameter: str, people: Population | ArrayLike, max_weight: float | None) -> Rows:
+    """The individuals that count: a weight of 0 is nobody. The largest weight that can occur is 1.
+
+    Where none is known, the largest weight is: good enough for an estimate.
+    """
     if isinstance(people, Population):
         kept = people.weights > 0.0
         if not kept.any():
             raise DataError(f"All sampling weights of '{parameter}' are zero; at least one must be positive.")
         weights = people.weights[kept]
-        return Rows(people.x[kept], np.asarray(weights / weights.max()))
+        largest = float(weights.max())
+        limit = None if people.schema.weight is None else _limit(people, max_weight)
+        if limit is not None and largest > limit:
+            expected = f"at least {largest:g}, a weight of '{parameter}', since no larger one than it can occur"
+            raise ParameterError(template("max_weight", expected, limit))
+        return Rows(people.x[kept], np.asarray(weights / (limit or largest)))
     try:
         x: FloatArray = np.array(people, dtype=np.float64)
     except (TypeError, ValueError):

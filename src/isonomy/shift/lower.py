@@ -6,8 +6,8 @@ Each table is split in three: on the first part witnesses are *fitted*, on the s
 **Soundness.** Given the first two parts, the witness is one fixed feasible and bounded pair ``(φ, ψ)``, and the third
 parts are independent draws: with probability at least ``1 − α/2`` each, ``E_P φ ≥ A`` and ``E_Q ψ ≥ B``, hence
 with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. The two tables need not be
-independent of each other. Nothing depends on a transport problem having been solved well. With sampling weights, the
-largest weight of a table is taken for the largest that can occur.
+independent of each other. Nothing depends on a transport problem having been solved well. Sampling
+weights are divided by the largest that can occur, which is known beforehand; see :mod:`isonomy.shift.confidence`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from isonomy.shift.witnesses import Potentials, Slope, Witness, mean_direction
 
 FEWEST = 8
 """Individuals in each table below which nothing is tried."""
+
+NOTHING = "nothing"
+"""How the evidence of a proof begins that proves nothing."""
 
 _CHOOSING = 5_000  # individuals at most of each table to choose on
 _JUDGED = 20_000  # individuals at most of each table to evaluate on
@@ -65,11 +68,11 @@ def lower_bound(
 ) -> Proof:
     """A lower confidence bound of ``W_order``; 0 when no witness tells the populations apart."""
     if min(len(one), len(other)) < FEWEST:
-        return Proof(0.0, f"nothing, since it takes {FEWEST} individuals of each population")
+        return Proof(0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population")
     fitted, chosen, judged = zip(*(_three_parts(rows, sample, rng) for rows in (one, other)), strict=True)
     witnesses = fit_witnesses(fitted[0], fitted[1], cost, order)
     if not witnesses:
-        return Proof(0.0, "nothing: no witness was found")
+        return Proof(0.0, f"{NOTHING}, since no witness was found")
     sizes = (_effective(judged[0]), _effective(judged[1]))
     best = max(witnesses, key=lambda witness: _promise(witness, chosen[0], chosen[1], sizes, alpha))
     return Proof(evaluate(best, judged[0], judged[1], alpha), best.name)

@@ -258,6 +258,15 @@ def origin_of(population: Population) -> str:
     return f"{population.schema.name} ({population.split}), {len(population.x)} individuals"
 
 
+def overlaps(metric: Metric, people: Population) -> bool:
+    """Is a metric known to have been fitted on some of these people: on the same part of a table, or on all of it?
+
+    Only parts are compared: the name of a table does not tell whether two files hold the same people.
+    """
+    parts = ("train", "test", "all") if people.split == "all" else (people.split, "all")
+    return any(f"({part})" in metric.fitted_on for part in parts)
+
+
 def _products_upper(root: FloatArray, difference: FloatArray) -> FloatArray:
     """At least ``|R (x − y)|``, entry by entry, given the rounded ``difference``.
 
