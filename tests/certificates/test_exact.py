@@ -37,10 +37,10 @@ def random_network(rng: np.random.Generator, width: int, outputs: int, activatio
     activation=st.sampled_from(["relu", "relu", "tanh", "silu"]),
     head=st.sampled_from([("softmax", 2), ("softmax", 3), ("sigmoid", 2), ("regression", 1)]),
     kind=st.sampled_from(["l1", "l2", "linf", "mahalanobis"]),
-    seconds=st.sampled_from([0.0, 0.05, 0.5]),
+    nodes=st.sampled_from([0, 1, 7, 100, 1000]),
 )
 def test_bounds_come_in_order_and_hold_for_anybody(
-    seed: int, activation: str, head: tuple[str, int], kind: str, seconds: float
+    seed: int, activation: str, head: tuple[str, int], kind: str, nodes: int
 ) -> None:
     rng = np.random.default_rng(seed)
     width, delta = int(rng.integers(1, 5)), float(rng.choice([0.1, 1.0]))
@@ -58,7 +58,7 @@ def test_bounds_come_in_order_and_hold_for_anybody(
     x = rng.uniform(-1.5, 1.5, size=(3, width))
     options = {"domain": domain, "effort": QUICK, "progress": None}
     tight = certify_local(network, x, metric, delta, **options)
-    exact = certify_local(network, x, metric, delta, tier="exact", time_limit=seconds, **options)
+    exact = certify_local(network, x, metric, delta, tier="exact", time_limit=None, max_nodes=nodes, **options)
     assert (tight.lower <= exact.lower).all()
     assert (exact.lower <= exact.upper + ROUNDING).all()
     assert (exact.upper <= tight.upper).all()
@@ -79,7 +79,8 @@ def test_mixed_people_in_every_domain(seed: int, which: int, domain: str) -> Non
     metric = metrics(rng)[which]
     delta = float(rng.choice([0.3, 1.0]))
     tight = certify_local(network, population, metric, delta, effort=QUICK, progress=None)
-    exact = certify_local(network, population, metric, delta, tier="exact", time_limit=0.7, effort=QUICK, progress=None)
+    limits = {"tier": "exact", "time_limit": None, "max_nodes": 500}
+    exact = certify_local(network, population, metric, delta, **limits, effort=QUICK, progress=None)
     assert (tight.lower <= exact.lower).all()
     assert (exact.lower <= exact.upper + ROUNDING).all()
     assert (exact.upper <= tight.upper).all()
@@ -186,7 +187,17 @@ def test_float32_runs_are_covered() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("time_limit", -1), ("time_limit", math.nan), ("gap", -0.1), ("gap", "x"), ("epsilon", math.inf)],
+    [
+        ("time_limit", -1),
+        ("time_limit", math.nan),
+        ("gap", -0.1),
+        ("gap", "x"),
+        ("epsilon", math.inf),
+        ("max_nodes", -1),
+        ("max_nodes", 2.0),
+        ("max_nodes", True),
+        ("max_nodes", "many"),
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(name: str, value: object) -> None:
     network = Network.from_layers([np.eye(2)], [np.zeros(2)])
@@ -224,6 +235,32 @@ def test_somebody_without_a_value_is_found() -> None:
     truth = np.abs(network([[0.3, 1.0]]) - network(x)).max()
     assert found.witnesses.counterpart[0].tolist() == [0.3, 1.0]
     assert found.lower[0] == pytest.approx(truth, abs=1e-9) == found.upper[0]
+
+
+def test_the_same_parts_give_the_same_bits_and_more_parts_no_worse() -> None:
+    """Whatever the clock says and however many threads there are: the parts alone decide."""
+    rng = np.random.default_rng(8)
+    network, x, metric = random_network(rng, 4, 2, "relu", "softmax"), rng.normal(size=(5, 4)), WeightedLp(np.ones(4))
+    parts = {"tier": "exact", "time_limit": None, "progress": None, "gap": 0.0}
+
+    def found(nodes: int, threads: int) -> list[bytes]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            one = certify_local(network, x, metric, 1.0, max_nodes=nodes, **parts)
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(before)
+        return [array.tobytes() for array in (one.upper, one.lower, one.witnesses.counterpart, one.witnesses.flips)]
+
+    uppers = []
+    for nodes in (0, 3, 25, 60):
+        first = found(nodes, 1)
+        assert first == found(nodes, 2)
+        uppers.append(np.frombuffer(first[0]))
+    assert (uppers[0] == certify_local(network, x, metric, 1.0, progress=None).upper).all()
+    assert all((more <= fewer).all() for fewer, more in itertools.pairwise(uppers))
+    assert (uppers[-1] < uppers[0]).any()
 
 
 def test_no_time_leaves_the_tight_bound() -> None:
