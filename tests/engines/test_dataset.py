@@ -7,6 +7,7 @@ import math
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,21 +169,22 @@ def test_a_killed_driver_goes_on(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment(source: Path, tmp_path: Path) -> None:
-    """Killed from outside after random times, again and again, until a run comes through."""
+    """Killed from outside, each time after some more parts or at once, until a run comes through."""
     rng, work = np.random.default_rng(0), tmp_path / "work"
     command = [sys.executable, "-m", "tests.engines.people", str(source), str(work), "1000000"]
-    patience, deaths = 4.0, 0
-    while True:
+    deaths = 0
+    while deaths < 12:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROGRAM.parents[2]) as run:
             before = stamps(work)
-            try:
-                out, _ = run.communicate(timeout=patience * rng.random())
-                break
-            except subprocess.TimeoutExpired:
-                run.kill()
-                deaths, patience = deaths + 1, patience * 1.2
-            run.wait()
-            assert before.items() <= stamps(work).items()
+            enough = len(before) + int(rng.integers(0, 2))
+            while run.poll() is None and len(stamps(work)) < enough:
+                time.sleep(0.001)
+            for _ in range(int(rng.integers(0, 300))):  # somewhere between two parts
+                stamps(work)
+            run.kill()
+            deaths += 1
+        assert before.items() <= stamps(work).items()
+    out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=PROGRAM.parents[2]).stdout
     assert deaths > 0 and json.loads(out) == ask(source, tmp_path / "whole").summary()
 
 

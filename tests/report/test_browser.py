@@ -47,7 +47,7 @@ def opened(browser: Any, address: str, **options: Any) -> tuple[Any, list[str]]:
 
 def test_loads_in_silence_and_alone(browser: Any, address: str) -> None:
     page, heard = opened(browser, address)
-    page.wait_for_timeout(100)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert heard == []
     assert page.locator("th button").count() > 0, "the page's own script is allowed to run"
     assert page.evaluate("getComputedStyle(document.querySelector('.facts')).display") == "grid", "and so is its style"

@@ -7,13 +7,13 @@ import http.client
 import random
 import sqlite3
 import threading
-import time
 import urllib.error
 from pathlib import Path
 
 import pytest
 
 from .example import Process, rows
+from .test_watch import until
 
 
 def kill_repeatedly(database: Path, times: int, clients: int, seed: int) -> dict[str, list[float]]:
@@ -34,7 +34,8 @@ def kill_repeatedly(database: Path, times: int, clients: int, seed: int) -> dict
         threads = [threading.Thread(target=ask, args=(running, size)) for size in (1, 30, 7, 3)[:clients]]
         for thread in threads:
             thread.start()
-        time.sleep(chance.uniform(0.2, 1.0))
+        enough = len(acknowledged) + chance.randint(6, 60)
+        until(lambda: len(acknowledged) >= enough)  # noqa: B023
         running.kill()
         for thread in threads:
             thread.join()
