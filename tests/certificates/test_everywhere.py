@@ -63,7 +63,7 @@ def test_affine_models_meet_their_closed_form(order: float, head: str) -> None:
     w = np.array([1.0, -2.0, 0.5])
     network = Network.from_layers([w[None]], [[0.1]], head=head)
     domain, metric = box_domain([0, -1, 0], [2, 1, 0.1]), WeightedLp(np.ones(3), order)
-    found = certify_everywhere(network, metric, 0.3, domain, gap=1e-6, progress=None)
+    found = certify_everywhere(network, metric, 0.3, domain, **PARTS, gap=1e-6, progress=None)
     # The third coordinate is shorter than δ; in order 2 the best move leaves its range and is clipped.
     if order == 2:
         rest = math.sqrt(0.09 - min(0.1, 0.3 * 0.5 / np.linalg.norm(w)) ** 2)

@@ -112,7 +112,9 @@ def test_whole_numbers_and_flips_meet_enumeration() -> None:
         WeightedLp([1.0, 1.0, 0.1], 1),
         WeightedLp([1.0, 1.0, 0.0], math.inf),
     ):
-        found = certify_local(network, x, metric, 0.61, domain=domain, tier="exact", effort=QUICK, progress=None)
+        found = certify_local(
+            network, x, metric, 0.61, domain=domain, tier="exact", time_limit=None, effort=QUICK, progress=None
+        )
         for row in range(len(x)):
             here = np.broadcast_to(x[row], everybody.shape)
             near = everybody[metric.distance(here, everybody) <= 0.61]
@@ -130,7 +132,9 @@ def test_other_activations_are_cut_until_bounds_meet(activation: str) -> None:
     weights = [rng.normal(size=(5, 2)), rng.normal(size=(5, 5)), rng.normal(size=(2, 5))]
     network = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], kind)
     x = rng.normal(size=(2, 2))
-    found = certify_local(network, x, WeightedLp([1.0, 1.0], math.inf), 0.5, tier="exact", gap=1e-3, progress=None)
+    found = certify_local(
+        network, x, WeightedLp([1.0, 1.0], math.inf), 0.5, tier="exact", time_limit=None, gap=1e-3, progress=None
+    )
     assert (found.upper - found.lower <= 1e-3 + ROUNDING).all()
 
 
@@ -139,7 +143,9 @@ def test_three_classes_meet() -> None:
     weights = [rng.normal(size=(8, 2)), rng.normal(size=(3, 8))]
     network = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights])
     x = rng.normal(size=(2, 2))
-    found = certify_local(network, x, WeightedLp([1.0, 1.0], math.inf), 0.4, tier="exact", gap=1e-4, progress=None)
+    found = certify_local(
+        network, x, WeightedLp([1.0, 1.0], math.inf), 0.4, tier="exact", time_limit=None, gap=1e-4, progress=None
+    )
     assert (found.upper - found.lower <= 1e-4 + ROUNDING).all()
     steps = np.linspace(-0.4, 0.4, 81)
     around = np.array(list(itertools.product(steps, steps)))
@@ -153,10 +159,10 @@ def test_it_stops_at_a_verdict() -> None:
     rng = np.random.default_rng(3)
     network = random_network(rng, 3, 2, "relu", "softmax")
     x, metric = rng.normal(size=(6, 3)), WeightedLp(np.ones(3), math.inf)
-    exact = certify_local(network, x, metric, 0.3, tier="exact", progress=None)
+    exact = certify_local(network, x, metric, 0.3, tier="exact", time_limit=None, progress=None)
     assert (exact.upper - exact.lower <= 1e-6 + ROUNDING).all()
     epsilon = float(np.median(exact.upper)) + 1e-4
-    found = certify_local(network, x, metric, 0.3, tier="exact", epsilon=epsilon, progress=None)
+    found = certify_local(network, x, metric, 0.3, tier="exact", time_limit=None, epsilon=epsilon, progress=None)
     assert (found.verdict(epsilon) != "undecided").all()
     assert (found.verdict(epsilon) == exact.verdict(epsilon)).all()
 
@@ -167,7 +173,7 @@ def test_float32_runs_are_covered() -> None:
     biases = [rng.normal(size=len(w)).astype(np.float32) for w in weights]
     network = Network.from_layers(weights, biases)
     x = rng.normal(size=(2, 3)).astype(np.float32).astype(np.float64)
-    options = {"tier": "exact", "progress": None}
+    options = {"tier": "exact", "time_limit": None, "progress": None}
     plain = certify_local(network, x, WeightedLp(np.ones(3), math.inf), 0.3, **options)
     found = certify_local(network, x, WeightedLp(np.ones(3), math.inf), 0.3, arithmetic="float32", **options)
     assert (found.upper >= plain.lower).all() and (found.upper <= plain.upper + 1e-4).all()
@@ -210,7 +216,13 @@ def test_progress_is_told() -> None:
     network = random_network(rng, WIDTH, 2, "relu", "softmax")
     seen: list[tuple[int, int]] = []
     certify_local(
-        network, people(4), metrics(rng)[0], 1.0, tier="exact", progress=lambda done, total: seen.append((done, total))
+        network,
+        people(4),
+        metrics(rng)[0],
+        1.0,
+        tier="exact",
+        time_limit=None,
+        progress=lambda done, total: seen.append((done, total)),
     )
     assert seen[-1] == (4, 4) and all(total == 4 for _, total in seen)
 
@@ -231,7 +243,9 @@ def test_somebody_without_a_value_is_found() -> None:
     )
     network = Network.from_layers([np.array([[1.0, 3.0]])], [np.zeros(1)], head="sigmoid")
     x, metric = np.array([[0.71, 0.0]]), WeightedLp([0.0, 0.0])
-    found = certify_local(network, x, metric, 0.1, domain=domain, tier="exact", attack=False, progress=None)
+    found = certify_local(
+        network, x, metric, 0.1, domain=domain, tier="exact", time_limit=None, attack=False, progress=None
+    )
     truth = np.abs(network([[0.3, 1.0]]) - network(x)).max()
     assert found.witnesses.counterpart[0].tolist() == [0.3, 1.0]
     assert found.lower[0] == pytest.approx(truth, abs=1e-9) == found.upper[0]

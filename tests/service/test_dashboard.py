@@ -49,6 +49,7 @@ def browser() -> Iterator[Any]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = chromium.new_page(viewport={"width": 1200, "height": 1500})
+        page.set_default_timeout(0)  # a condition is waited for as long as it takes
         page.problems = []
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.on(
@@ -109,7 +110,7 @@ def test_the_page_asks_for_a_key(tmp_path: Path) -> None:
         page.wait_for_selector("#locked", state="visible")
         assert not page.is_visible("#content")
         page.fill("#key", "iso_wrong")
-        with page.expect_response(lambda answer: answer.status == 401, timeout=0):
+        with page.expect_response(lambda answer: answer.status == 401):
             page.click("button")
         assert page.is_visible("#locked")
         page.fill("#key", secret)
