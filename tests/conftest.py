@@ -37,9 +37,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         test = getattr(item, "obj", None)
         test = getattr(test, "__func__", test)
-        asked = getattr(test, "_hypothesis_internal_use_settings", None)
-        if asked is None or id(test) in seen or item.get_closest_marker("slow") or item.get_closest_marker("long"):
+        slow = item.get_closest_marker("slow") or item.get_closest_marker("long")
+        if slow or id(test) in seen or not getattr(test, "is_hypothesis_test", False):
             continue
         seen.add(id(test))
+        asked = test._hypothesis_internal_use_settings or settings.default
         fewer = min(asked.max_examples, max(FEWEST, asked.max_examples // SHARE))
         test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)

@@ -192,7 +192,7 @@ def test_bounds_close_in_with_parts() -> None:
     assert found[0].decided < found[-1].decided == 1.0
 
 
-@pytest.mark.parametrize("nodes", [0, 1, 10, 41])
+@pytest.mark.parametrize("nodes", [1, 10, *(pytest.param(more, marks=SLOW) for more in (0, 41, 300))])
 def test_the_same_parts_give_the_same_bits(nodes: int) -> None:
     """Whatever the clock says and however many threads there are: the parts alone decide."""
     network, x = moons()
