@@ -74,6 +74,7 @@ main(sys.argv[1:])
 """The command line, killed when its third part is finished."""
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same_audit_though_one_is_killed(
     answered: Answered, cluster: Any, folder: Path, alone: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_two_workers_give_the_same_audit_though_one_is_killed(
     assert contents(out) == contents(alone) and not (tmp_path / "spread.work").exists()
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(answered: Answered, folder: Path, alone: Path, tmp_path: Path) -> None:
     out, work = tmp_path / "out", tmp_path / "out.work"
     command = words(plan(folder, out=str(out), chunk=5))

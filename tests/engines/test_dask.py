@@ -47,6 +47,7 @@ def pids(cluster: Any) -> list[int]:
         return sorted(client.run(os.getpid).values())
 
 
+@pytest.mark.slow
 def test_the_same_bits_as_in_one_process_though_a_worker_is_killed(cluster: Any, source: Path, tmp_path: Path) -> None:
     alone = ask(source, tmp_path / "alone")
     doomed, killed = pids(cluster), []
