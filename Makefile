@@ -17,13 +17,13 @@ audit: $(STAMP)  ## Train a small network on the bundled German credit data and 
 	$(RUN)isonomy audit
 
 test: $(STAMP)  ## The fast tests.
-	$(RUN)python -m pytest -n 2 -m "not slow and not long"
+	$(RUN)python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
 test-all: $(STAMP)  ## The slow tests too, and all examples of the others.
-	$(RUN)python -m pytest -n 2 -m "not long" --all-examples
+	$(RUN)python -m pytest -n 2 --dist loadfile -m "not long" --all-examples
 
 test-long: $(STAMP)  ## Campaigns of hours.
-	$(RUN)python -m pytest -n 2 -m "long" --all-examples
+	$(RUN)python -m pytest -n 2 --dist loadfile -m "long" --all-examples
 
 lint: $(STAMP)  ## Style and types.
 	$(RUN)ruff check .
