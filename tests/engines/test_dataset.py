@@ -276,6 +276,7 @@ def peak(folder: Path, n: int) -> float:
 
 
 @needs_proc
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
     assert peak(tmp_path, 8 * 16_384) < peak(tmp_path, 16_384) + 25
 
