@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 STAMP := $(VENV)/.installed
 
-.PHONY: audit test test-all lint bench docs clean
+.PHONY: audit test test-all test-long lint bench docs clean
 .DEFAULT_GOAL := audit
 
 $(STAMP): pyproject.toml constraints.txt
@@ -17,10 +17,13 @@ audit: $(STAMP)  ## Train a small network on the bundled German credit data and 
 	$(RUN)isonomy audit
 
 test: $(STAMP)  ## The fast tests.
-	$(RUN)python -m pytest -m "not slow" -n 2
+	$(RUN)python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
-test-all: $(STAMP)  ## Everything, the long checks included.
-	$(RUN)python -m pytest -n 2
+test-all: $(STAMP)  ## The slow tests too, and all examples of the others.
+	$(RUN)python -m pytest -n 2 --dist loadfile -m "not long" --all-examples
+
+test-long: $(STAMP)  ## Campaigns of hours.
+	$(RUN)python -m pytest -n 2 --dist loadfile -m "long" --all-examples
 
 lint: $(STAMP)  ## Style and types.
 	$(RUN)ruff check .

@@ -1,11 +1,46 @@
-"""Hypothesis draws the same examples on every run where changes are judged, and new ones everywhere else."""
+"""What all tests share: how many examples Hypothesis draws, and one thread of arithmetic per process.
+
+Hypothesis draws the same examples on every run where changes are judged, and new ones everywhere else. Nothing that it
+does depends on the clock. The fast tests draw a share of the examples that a test asks for; ``--all-examples``, which
+is what ``make test-all`` gives, draws them all.
+"""
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before torch is imported; processes run side by side instead of threads
 
-settings.register_profile("judged", derandomize=True, deadline=None, print_blob=True)
-if os.environ.get("CI"):
-    settings.load_profile("judged")
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+SHARE = 4
+"""The fast tests draw every so many-th example, though at least ``FEWEST``."""
+
+FEWEST = 2
+
+_clockless = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("clockless", _clockless)
+settings.register_profile("judged", _clockless, derandomize=True, print_blob=True)
+settings.load_profile("judged" if os.environ.get("CI") else "clockless")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-examples", action="store_true", help="draw all examples that a property test asks for")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all-examples"):
+        return
+    seen = set()
+    for item in items:
+        test = getattr(item, "obj", None)
+        test = getattr(test, "__func__", test)
+        slow = item.get_closest_marker("slow") or item.get_closest_marker("long")
+        if slow or id(test) in seen or not getattr(test, "is_hypothesis_test", False):
+            continue
+        seen.add(id(test))
+        asked = test._hypothesis_internal_use_settings or settings.default
+        fewer = min(asked.max_examples, max(FEWEST, asked.max_examples // SHARE))
+        test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)

@@ -41,6 +41,8 @@ KINDS: list[tuple[str, tuple[float, ...]]] = [
     ("gelu_tanh", ()),
     ("silu", ()),
 ]
+FIRST = ("relu", "prelu", "clip", "tanh", "gelu")
+EACH_KIND = [kind if kind[0] in FIRST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 CASES: list[tuple[Head, int]] = [("softmax", 2), ("softmax", 3), ("sigmoid", 1), ("regression", 1)]
 LARGE = [1e6, 1e12, 1e300]
 QUICK = Effort(steps=4, restarts=0, branches=4)
@@ -151,7 +153,7 @@ def test_delta_zero_with_a_true_metric(tier: str, domain: str) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_delta_zero_for_every_activation(tier: str, kind: tuple[str, tuple[float, ...]]) -> None:
     rng = np.random.default_rng(1)
     for metric in true_metrics(rng, 3):
@@ -170,7 +172,7 @@ def test_everything_is_immutable(tier: str) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_neurons_that_read_nothing_that_moves(tier: str, kind: tuple[str, tuple[float, ...]]) -> None:
     """Pre-activations of zero width: the bound is that of the one neuron that does move, as if the rest were biases."""
     rng = np.random.default_rng(3)
@@ -247,7 +249,7 @@ def test_a_constant_network_however_far_people_move(tier: str) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_a_very_large_delta(tier: str, kind: tuple[str, tuple[float, ...]]) -> None:
     rng = np.random.default_rng(7)
     x = rng.normal(size=(2, 3))
@@ -391,7 +393,7 @@ def _rows(population: Population, rows: list[int]) -> Population:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("classes", [2, 3, 4, 5])
+@pytest.mark.parametrize("classes", [2, 3, *(pytest.param(many, marks=pytest.mark.slow) for many in (4, 5))])
 def test_classes_with_the_same_logits(tier: str, classes: int) -> None:
     """All classes alike: each has the share 1/k wherever people go. Some alike: still sound, and never decided."""
     rng = np.random.default_rng(classes)

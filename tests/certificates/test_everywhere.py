@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_moons
@@ -25,6 +26,8 @@ from .judge import SCHEMA, WIDTH, is_similar, is_somebody, metrics, people, perc
 
 ROUNDING = 1e-12
 SLOW = pytest.mark.slow
+PARTS = {"time_limit": None, "max_nodes": 20_000}
+"""Enough for every search below, whatever else the machine does; one that needs more has become worse."""
 seeds = st.integers(0, 2**32 - 1)
 steady = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -60,7 +63,7 @@ def test_affine_models_meet_their_closed_form(order: float, head: str) -> None:
     w = np.array([1.0, -2.0, 0.5])
     network = Network.from_layers([w[None]], [[0.1]], head=head)
     domain, metric = box_domain([0, -1, 0], [2, 1, 0.1]), WeightedLp(np.ones(3), order)
-    found = certify_everywhere(network, metric, 0.3, domain, gap=1e-6, progress=None)
+    found = certify_everywhere(network, metric, 0.3, domain, **PARTS, gap=1e-6, progress=None)
     # The third coordinate is shorter than δ; in order 2 the best move leaves its range and is clipped.
     if order == 2:
         rest = math.sqrt(0.09 - min(0.1, 0.3 * 0.5 / np.linalg.norm(w)) ** 2)
@@ -79,7 +82,7 @@ def test_no_pair_of_a_dense_grid_is_worse(order: float) -> None:
     low, high = x.min(0), x.max(0)
     metric, delta = WeightedLp(np.ones(2), order), 0.06
     found = certify_everywhere(
-        network, metric, delta, box_domain(low.tolist(), high.tolist()), time_limit=2000, gap=0.03, progress=None
+        network, metric, delta, box_domain(low.tolist(), high.tolist()), **PARTS, gap=0.03, progress=None
     )
     axes = [np.linspace(low[i], high[i], 160) for i in range(2)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1)
@@ -145,7 +148,7 @@ def test_people_with_categories_and_whole_numbers_meet_enumeration(name: str) ->
     rng = np.random.default_rng(3)
     metric, delta = team_metrics(rng)[name], 1.0
     network = perceptron(rng, TEAM.width, 2)
-    found = certify_everywhere(network, metric, delta, TEAM, time_limit=200, gap=1e-4, progress=None)
+    found = certify_everywhere(network, metric, delta, TEAM, **PARTS, gap=1e-4, progress=None)
     team = everybody(TEAM)
     p = network(team)[:, 1]
     distance = np.stack([metric.distance(np.broadcast_to(x, team.shape), team) for x in team])
@@ -165,8 +168,8 @@ def test_it_holds_for_anybody_at_any_time(seed: int, which: int, kind: str, clas
     network, population = perceptron(rng, WIDTH, classes), people(12, seed % 1000, kind)
     metric = metrics(rng)[which]
     delta = float(rng.choice([0.3, 1.0]))
-    limit = float(rng.choice([0.0, 0.2]))
-    found = certify_everywhere(network, metric, delta, population, time_limit=limit, progress=None)
+    nodes = int(rng.choice([0, 1, 40]))
+    found = certify_everywhere(network, metric, delta, population, time_limit=None, max_nodes=nodes, progress=None)
     local = certify_local(network, population, metric, delta, progress=None)
     assert local.lower.max() <= found.upper + ROUNDING
     assert 0.0 <= found.lower <= found.upper <= 1.0
@@ -175,13 +178,13 @@ def test_it_holds_for_anybody_at_any_time(seed: int, which: int, kind: str, clas
     assert is_somebody(kind, x) and is_somebody(kind, y) and is_similar(metric, x, y, delta)
 
 
-def test_bounds_close_in_with_time() -> None:
+def test_bounds_close_in_with_parts() -> None:
     """Longer searches go on where shorter ones stop; the last one stops at its gap."""
     network, _ = moons()
     domain, metric = box_domain([-1.5, -1.0], [2.5, 1.5]), WeightedLp(np.ones(2), 2)
     found = [
-        certify_everywhere(network, metric, 0.05, domain, time_limit=limit, gap=0.03, progress=None)
-        for limit in (0.0, 0.5, 200.0)
+        certify_everywhere(network, metric, 0.05, domain, time_limit=None, max_nodes=nodes, gap=0.03, progress=None)
+        for nodes in (0, 40, 20_000)
     ]
     uppers, lowers = [one.upper for one in found], [one.lower for one in found]
     assert uppers == sorted(uppers, reverse=True) and lowers == sorted(lowers)
@@ -189,15 +192,36 @@ def test_bounds_close_in_with_time() -> None:
     assert found[0].decided < found[-1].decided == 1.0
 
 
+@pytest.mark.parametrize("nodes", [1, 10, *(pytest.param(more, marks=SLOW) for more in (0, 41, 300))])
+def test_the_same_parts_give_the_same_bits(nodes: int) -> None:
+    """Whatever the clock says and however many threads there are: the parts alone decide."""
+    network, x = moons()
+    domain, metric = box_domain(x.min(0).tolist(), x.max(0).tolist()), WeightedLp(np.ones(2), 2)
+
+    def found(threads: int) -> tuple[object, ...]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            one = certify_everywhere(network, metric, 0.05, domain, time_limit=None, max_nodes=nodes, progress=None)
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(before)
+        pair = one.witness.individual.tobytes(), one.witness.counterpart.tobytes()
+        return one.upper, one.lower, one.decided, one.parts, *pair
+
+    first = found(1)
+    assert first == found(2) and nodes <= first[3] <= max(1, nodes + 1)
+
+
 def test_epsilon_ends_in_a_verdict() -> None:
     network, _ = moons()
     domain, metric = box_domain([-1.5, -1.0], [2.5, 1.5]), WeightedLp(np.ones(2), math.inf)
-    truth = certify_everywhere(network, metric, 0.02, domain, time_limit=200, gap=0.02, progress=None)
+    truth = certify_everywhere(network, metric, 0.02, domain, **PARTS, gap=0.02, progress=None)
     assert truth.upper - truth.lower <= 0.02 + ROUNDING and truth.verdict == "none"
     above = certify_everywhere(
-        network, metric, 0.02, domain, epsilon=truth.upper + 0.02, time_limit=200, gap=0.0, progress=None
+        network, metric, 0.02, domain, epsilon=truth.upper + 0.02, **PARTS, gap=0.0, progress=None
     )
-    below = certify_everywhere(network, metric, 0.02, domain, epsilon=truth.lower - 0.02, time_limit=200, progress=None)
+    below = certify_everywhere(network, metric, 0.02, domain, epsilon=truth.lower - 0.02, **PARTS, progress=None)
     assert above.verdict == "certified" and above.decided == 1.0
     assert below.verdict == "violated" and below.decided < 1.0
 
@@ -226,7 +250,7 @@ def test_what_cannot_be_certified_is_refused() -> None:
 def test_a_schema_hides_what_the_model_does_not_see() -> None:
     """The schema of the judge has people with fills and immutable features; a constant network treats all the same."""
     network = Network.from_layers([np.zeros((2, WIDTH))], [np.zeros(2)])
-    found = certify_everywhere(network, Counterparts.of(SCHEMA), 1.0, SCHEMA, time_limit=5, progress=None)
+    found = certify_everywhere(network, Counterparts.of(SCHEMA), 1.0, SCHEMA, **PARTS, progress=None)
     assert found.upper <= 1e-9 and found.lower == 0.0
 
 

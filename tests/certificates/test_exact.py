@@ -38,10 +38,10 @@ def random_network(rng: np.random.Generator, width: int, outputs: int, activatio
     activation=st.sampled_from(["relu", "relu", "tanh", "silu"]),
     head=st.sampled_from([("softmax", 2), ("softmax", 3), ("sigmoid", 2), ("regression", 1)]),
     kind=st.sampled_from(["l1", "l2", "linf", "mahalanobis"]),
-    seconds=st.sampled_from([0.0, 0.05, 0.5]),
+    nodes=st.sampled_from([0, 1, 7, 100, 1000]),
 )
 def test_bounds_come_in_order_and_hold_for_anybody(
-    seed: int, activation: str, head: tuple[str, int], kind: str, seconds: float
+    seed: int, activation: str, head: tuple[str, int], kind: str, nodes: int
 ) -> None:
     rng = np.random.default_rng(seed)
     width, delta = int(rng.integers(1, 5)), float(rng.choice([0.1, 1.0]))
@@ -59,7 +59,7 @@ def test_bounds_come_in_order_and_hold_for_anybody(
     x = rng.uniform(-1.5, 1.5, size=(3, width))
     options = {"domain": domain, "effort": QUICK, "progress": None}
     tight = certify_local(network, x, metric, delta, **options)
-    exact = certify_local(network, x, metric, delta, tier="exact", time_limit=seconds, **options)
+    exact = certify_local(network, x, metric, delta, tier="exact", time_limit=None, max_nodes=nodes, **options)
     assert (tight.lower <= exact.lower).all()
     assert (exact.lower <= exact.upper + ROUNDING).all()
     assert (exact.upper <= tight.upper).all()
@@ -80,7 +80,8 @@ def test_mixed_people_in_every_domain(seed: int, which: int, domain: str) -> Non
     metric = metrics(rng)[which]
     delta = float(rng.choice([0.3, 1.0]))
     tight = certify_local(network, population, metric, delta, effort=QUICK, progress=None)
-    exact = certify_local(network, population, metric, delta, tier="exact", time_limit=0.7, effort=QUICK, progress=None)
+    limits = {"tier": "exact", "time_limit": None, "max_nodes": 500}
+    exact = certify_local(network, population, metric, delta, **limits, effort=QUICK, progress=None)
     assert (tight.lower <= exact.lower).all()
     assert (exact.lower <= exact.upper + ROUNDING).all()
     assert (exact.upper <= tight.upper).all()
@@ -112,7 +113,9 @@ def test_whole_numbers_and_flips_meet_enumeration() -> None:
         WeightedLp([1.0, 1.0, 0.1], 1),
         WeightedLp([1.0, 1.0, 0.0], math.inf),
     ):
-        found = certify_local(network, x, metric, 0.61, domain=domain, tier="exact", effort=QUICK, progress=None)
+        found = certify_local(
+            network, x, metric, 0.61, domain=domain, tier="exact", time_limit=None, effort=QUICK, progress=None
+        )
         for row in range(len(x)):
             here = np.broadcast_to(x[row], everybody.shape)
             near = everybody[metric.distance(here, everybody) <= 0.61]
@@ -130,7 +133,9 @@ def test_other_activations_are_cut_until_bounds_meet(activation: str) -> None:
     weights = [rng.normal(size=(5, 2)), rng.normal(size=(5, 5)), rng.normal(size=(2, 5))]
     network = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], kind)
     x = rng.normal(size=(2, 2))
-    found = certify_local(network, x, WeightedLp([1.0, 1.0], math.inf), 0.5, tier="exact", gap=1e-3, progress=None)
+    found = certify_local(
+        network, x, WeightedLp([1.0, 1.0], math.inf), 0.5, tier="exact", time_limit=None, gap=1e-3, progress=None
+    )
     assert (found.upper - found.lower <= 1e-3 + ROUNDING).all()
 
 
@@ -139,7 +144,9 @@ def test_three_classes_meet() -> None:
     weights = [rng.normal(size=(8, 2)), rng.normal(size=(3, 8))]
     network = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights])
     x = rng.normal(size=(2, 2))
-    found = certify_local(network, x, WeightedLp([1.0, 1.0], math.inf), 0.4, tier="exact", gap=1e-4, progress=None)
+    found = certify_local(
+        network, x, WeightedLp([1.0, 1.0], math.inf), 0.4, tier="exact", time_limit=None, gap=1e-4, progress=None
+    )
     assert (found.upper - found.lower <= 1e-4 + ROUNDING).all()
     steps = np.linspace(-0.4, 0.4, 81)
     around = np.array(list(itertools.product(steps, steps)))
@@ -153,10 +160,10 @@ def test_it_stops_at_a_verdict() -> None:
     rng = np.random.default_rng(3)
     network = random_network(rng, 3, 2, "relu", "softmax")
     x, metric = rng.normal(size=(6, 3)), WeightedLp(np.ones(3), math.inf)
-    exact = certify_local(network, x, metric, 0.3, tier="exact", progress=None)
+    exact = certify_local(network, x, metric, 0.3, tier="exact", time_limit=None, progress=None)
     assert (exact.upper - exact.lower <= 1e-6 + ROUNDING).all()
     epsilon = float(np.median(exact.upper)) + 1e-4
-    found = certify_local(network, x, metric, 0.3, tier="exact", epsilon=epsilon, progress=None)
+    found = certify_local(network, x, metric, 0.3, tier="exact", time_limit=None, epsilon=epsilon, progress=None)
     assert (found.verdict(epsilon) != "undecided").all()
     assert (found.verdict(epsilon) == exact.verdict(epsilon)).all()
 
@@ -167,7 +174,7 @@ def test_float32_runs_are_covered() -> None:
     biases = [rng.normal(size=len(w)).astype(np.float32) for w in weights]
     network = Network.from_layers(weights, biases)
     x = rng.normal(size=(2, 3)).astype(np.float32).astype(np.float64)
-    options = {"tier": "exact", "progress": None}
+    options = {"tier": "exact", "time_limit": None, "progress": None}
     plain = certify_local(network, x, WeightedLp(np.ones(3), math.inf), 0.3, **options)
     found = certify_local(network, x, WeightedLp(np.ones(3), math.inf), 0.3, arithmetic="float32", **options)
     assert (found.upper >= plain.lower).all() and (found.upper <= plain.upper + 1e-4).all()
@@ -187,7 +194,17 @@ def test_float32_runs_are_covered() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("time_limit", -1), ("time_limit", math.nan), ("gap", -0.1), ("gap", "x"), ("epsilon", math.inf)],
+    [
+        ("time_limit", -1),
+        ("time_limit", math.nan),
+        ("gap", -0.1),
+        ("gap", "x"),
+        ("epsilon", math.inf),
+        ("max_nodes", -1),
+        ("max_nodes", 2.0),
+        ("max_nodes", True),
+        ("max_nodes", "many"),
+    ],
 )
 def test_limits_that_make_no_sense_are_refused(name: str, value: object) -> None:
     network = Network.from_layers([np.eye(2)], [np.zeros(2)])
@@ -200,7 +217,13 @@ def test_progress_is_told() -> None:
     network = random_network(rng, WIDTH, 2, "relu", "softmax")
     seen: list[tuple[int, int]] = []
     certify_local(
-        network, people(4), metrics(rng)[0], 1.0, tier="exact", progress=lambda done, total: seen.append((done, total))
+        network,
+        people(4),
+        metrics(rng)[0],
+        1.0,
+        tier="exact",
+        time_limit=None,
+        progress=lambda done, total: seen.append((done, total)),
     )
     assert seen[-1] == (4, 4) and all(total == 4 for _, total in seen)
 
@@ -221,10 +244,38 @@ def test_somebody_without_a_value_is_found() -> None:
     )
     network = Network.from_layers([np.array([[1.0, 3.0]])], [np.zeros(1)], head="sigmoid")
     x, metric = np.array([[0.71, 0.0]]), WeightedLp([0.0, 0.0])
-    found = certify_local(network, x, metric, 0.1, domain=domain, tier="exact", attack=False, progress=None)
+    found = certify_local(
+        network, x, metric, 0.1, domain=domain, tier="exact", time_limit=None, attack=False, progress=None
+    )
     truth = np.abs(network([[0.3, 1.0]]) - network(x)).max()
     assert found.witnesses.counterpart[0].tolist() == [0.3, 1.0]
     assert found.lower[0] == pytest.approx(truth, abs=1e-9) == found.upper[0]
+
+
+def test_the_same_parts_give_the_same_bits_and_more_parts_no_worse() -> None:
+    """Whatever the clock says and however many threads there are: the parts alone decide."""
+    rng = np.random.default_rng(8)
+    network, x, metric = random_network(rng, 4, 2, "relu", "softmax"), rng.normal(size=(5, 4)), WeightedLp(np.ones(4))
+    parts = {"tier": "exact", "time_limit": None, "progress": None, "gap": 0.0}
+
+    def found(nodes: int, threads: int) -> list[bytes]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            one = certify_local(network, x, metric, 1.0, max_nodes=nodes, **parts)
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(before)
+        return [array.tobytes() for array in (one.upper, one.lower, one.witnesses.counterpart, one.witnesses.flips)]
+
+    uppers = []
+    for nodes in (0, 3, 20):
+        first = found(nodes, 1)
+        assert first == found(nodes, 2)
+        uppers.append(np.frombuffer(first[0]))
+    assert (uppers[0] == certify_local(network, x, metric, 1.0, progress=None).upper).all()
+    assert all((more <= fewer).all() for fewer, more in itertools.pairwise(uppers))
+    assert (uppers[-1] < uppers[0]).any()
 
 
 def test_no_time_leaves_the_tight_bound() -> None:

@@ -17,7 +17,9 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\s*(?:- run: |run: )?(isonomy .*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["quickstart", "meaning", "choosing", "recipes"])
+@pytest.mark.parametrize(
+    "page", ["quickstart", "choosing", *(pytest.param(page, marks=pytest.mark.slow) for page in ("meaning", "recipes"))]
+)
 def test_the_page_works(
     page: str, reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,7 +30,7 @@ N, PARTS = 150, 4
 def cluster() -> Iterator[Any]:
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as workers:
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as workers:
         yield workers
 
 
@@ -40,16 +40,19 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "t.parquet"
 
 
-def pids(cluster: Any) -> list[int]:
+def pids(cluster: Any, workers: int) -> list[int]:
     from distributed import Client
 
     with Client(cluster) as client:
+        client.wait_for_workers(workers)
         return sorted(client.run(os.getpid).values())
 
 
+@pytest.mark.slow
 def test_the_same_bits_as_in_one_process_though_a_worker_is_killed(cluster: Any, source: Path, tmp_path: Path) -> None:
     alone = ask(source, tmp_path / "alone")
-    doomed, killed = pids(cluster), []
+    cluster.scale(2)
+    doomed, killed = pids(cluster, 2), []
 
     def progress(done: int, total: int) -> None:
         if not killed:  # the first part is there, the others are being worked on

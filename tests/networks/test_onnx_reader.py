@@ -103,7 +103,12 @@ def test_torchscript_exporter(name: str, tmp_path: Path) -> None:
     check(path, individuals(WIDTH), ENDINGS.get(name, ""))
 
 
-@pytest.mark.parametrize("name", DYNAMO)
+FIRST = ("batch_norm", "mlp_gelu", "reshaped")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in DYNAMO]
+)
 def test_dynamo_exporter(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.onnx"
     export(MODULES[name], path, dynamo=True)

@@ -36,6 +36,7 @@ def address(request: Any, tmp_path_factory: Any) -> str:
 def opened(browser: Any, address: str, **options: Any) -> tuple[Any, list[str]]:
     """The page, and everything that went wrong or was asked for while it loaded."""
     page = browser.new_context(**options).new_page()
+    page.set_default_timeout(0)  # a condition is waited for as long as it takes
     heard: list[str] = []
     page.on("console", lambda message: heard.append(message.text))
     page.on("pageerror", lambda error: heard.append(str(error)))
@@ -47,7 +48,7 @@ def opened(browser: Any, address: str, **options: Any) -> tuple[Any, list[str]]:
 
 def test_loads_in_silence_and_alone(browser: Any, address: str) -> None:
     page, heard = opened(browser, address)
-    page.wait_for_timeout(100)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert heard == []
     assert page.locator("th button").count() > 0, "the page's own script is allowed to run"
     assert page.evaluate("getComputedStyle(document.querySelector('.facts')).display") == "grid", "and so is its style"

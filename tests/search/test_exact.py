@@ -20,7 +20,8 @@ def check(name: str, hidden: tuple[int, ...], kind: str, delta: float, rows: sli
     network, layers = trained(name, hidden, regression)
     x = table(name)[0][rows]
     metric = WeightedLp(np.ones(x.shape[1]), 1 if kind == "l1" else math.inf)
-    found = certify_local(network, x, metric, delta, tier="exact", gap=5e-7, time_limit=120, progress=None)
+    limits = {"tier": "exact", "gap": 5e-7, "time_limit": None, "max_nodes": 200_000}
+    found = certify_local(network, x, metric, delta, **limits, progress=None)
     for row, centre in enumerate(x):
         proved, attained = violation(layers, centre, delta, delta if kind == "l1" else None, regression)
         rounding = 1e-9 * max(1.0, proved)
@@ -54,3 +55,4 @@ def test_it_meets_a_mixed_integer_program_for_many(
 
 def test_limits_are_checked() -> None:
     assert checked_limits(3, 0, None) == Limits(0.0, None, 3.0)
+    assert checked_limits(None, 0, None, 7) == Limits(0.0, None, math.inf, 7)

@@ -27,7 +27,8 @@ def network(seed: int, width: int = 2) -> tuple[Network, torch.nn.Module]:
 def test_bounds_meet_what_a_fine_grid_finds(seed: int) -> None:
     judged, module = network(seed)
     x = np.random.default_rng(seed).normal(0, 0.2, (4, 2))
-    found = certify_local(judged, x, WeightedLp(np.ones(2), math.inf), 0.5, tier="exact", gap=1e-6, time_limit=20)
+    metric, parts = WeightedLp(np.ones(2), math.inf), {"time_limit": None, "max_nodes": 20_000}
+    found = certify_local(judged, x, metric, 0.5, tier="exact", gap=1e-6, progress=None, **parts)
     steps = np.linspace(-0.5, 0.5, 101)
     moves = np.stack(np.meshgrid(steps, steps), -1).reshape(-1, 2)
     for row, centre in enumerate(x):

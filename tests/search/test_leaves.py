@@ -15,5 +15,7 @@ def test_coefficients_that_overflow_make_no_program() -> None:
     weights = [np.array([[1e200, 0.0], [1.0, 1.0]]), np.array([[1e200, 1.0]])]
     network = Network.from_layers(weights, [np.array([-1e200, 0.0]), np.zeros(1)], head="regression")
     x = np.array([[0.3, -0.2]])
-    found = certify_local(network, x, WeightedLp([1.0, 1.0]), 0.75, tier="exact", attack=False, progress=None)
+    found = certify_local(
+        network, x, WeightedLp([1.0, 1.0]), 0.75, tier="exact", time_limit=None, attack=False, progress=None
+    )
     assert found.upper[0] == math.inf

@@ -101,11 +101,11 @@ class Process:
         )
         self.address = f"http://127.0.0.1:{self.port}"
 
-    def wait(self, seconds: float = 60.0) -> None:
+    def wait(self, seconds: float = 600.0) -> None:
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             with contextlib.suppress(urllib.error.URLError, OSError):
-                urllib.request.urlopen(f"{self.address}/health/ready", timeout=5).close()
+                urllib.request.urlopen(f"{self.address}/health/ready", timeout=600).close()
                 return
             if self.process.poll() is not None:
                 raise AssertionError(f"The service ended: {self.process.communicate()[1][-2000:]}")
@@ -115,7 +115,7 @@ class Process:
     def post(self, body: Any) -> Any:
         data = json.dumps(body).encode()
         request = urllib.request.Request(f"{self.address}/v1/predictions", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.load(answer)
 
     def kill(self) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,35 +129,55 @@ def test_limits(serve: Serve) -> None:
     assert client.post("/v1/predictions", content=b"{}", headers=huge).status_code == 413
 
 
+def timeouts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Time is over for the latest request when what is given back is called, and never by the clock."""
+    real, limits = asyncio.timeout, []
+
+    def timeout(_: float | None) -> asyncio.Timeout:
+        limits.append((asyncio.get_running_loop(), real(None)))
+        return limits[-1][1]
+
+    def over() -> None:
+        loop, limit = limits[-1]
+        loop.call_soon_threadsafe(limit.reschedule, loop.time())
+
+    monkeypatch.setattr(asyncio, "timeout", timeout)
+    return over
+
+
 def test_requests_that_wait_too_long_are_told_so(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = serve(timeout=0.3)
+    client, over, told = serve(), timeouts(monkeypatch), threading.Event()
     kept: list[Entry] = []
     real = AuditLog.append
 
     def late(log: AuditLog, entry: Entry) -> Any:
         kept.append(entry)
-        time.sleep(1.0)
+        over()
+        told.wait()
         return real(log, entry)
 
     monkeypatch.setattr(AuditLog, "append", late)
     answer = client.post("/v1/predictions", json={"individual": GOOD})
+    told.set()
     assert answer.status_code == 503 and "Retry-After" in answer.headers
     assert len(kept) == 1
 
 
 def test_nobody_waiting_any_more_does_not_end_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer comes too late while its entry is being written."""
-    client = serve(timeout=0.5)
+    client, over, told = serve(), timeouts(monkeypatch), threading.Event()
     real = AuditLog._write
 
     def late(log: AuditLog, batch: Any) -> None:
-        time.sleep(1.0)
+        over()
+        told.wait()
         real(log, batch)
 
     monkeypatch.setattr(AuditLog, "_write", late)
     assert client.post("/v1/predictions", json={"individual": GOOD}).status_code == 503
     monkeypatch.setattr(AuditLog, "_write", real)
-    time.sleep(0.7)
+    told.set()
+    until(lambda: sum(client.get("/v1/predictions").json()["verdicts"].values()) == 1)
     assert client.post("/v1/predictions", json={"individual": GOOD}).status_code == 200
     assert sum(client.get("/v1/predictions").json()["verdicts"].values()) == 2
 
@@ -167,7 +188,7 @@ def test_too_many_at_once_are_turned_away(serve: Serve, monkeypatch: pytest.Monk
 
     def held(log: AuditLog, entry: Entry) -> Any:
         entered.set()
-        gate.wait(10.0)
+        gate.wait()
         return real(log, entry)
 
     monkeypatch.setattr(AuditLog, "append", held)
@@ -176,7 +197,7 @@ def test_too_many_at_once_are_turned_away(serve: Serve, monkeypatch: pytest.Monk
         target=lambda: codes.append(client.post("/v1/predictions", json={"individual": GOOD}).status_code)
     )
     first.start()
-    entered.wait(10.0)
+    entered.wait()
     assert client.post("/v1/predictions", json={"individual": GOOD}).status_code == 503
     gate.set()
     first.join()
@@ -186,17 +207,21 @@ def test_too_many_at_once_are_turned_away(serve: Serve, monkeypatch: pytest.Monk
 def test_whoever_gave_up_waiting_is_counted_until_the_queue_is_rid_of_him(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = serve(max_waiting=3, threads=1, timeout=0.5)
+    client, over = serve(max_waiting=3, threads=1), timeouts(monkeypatch)
     gate, real, answered = threading.Event(), Answering.__call__, []
 
     def held(*request: Any) -> Any:
         answered.append(request)
-        gate.wait(10.0)
+        gate.wait()
         return real(*request)
 
     monkeypatch.setattr(Answering, "__call__", held)
-    for _ in range(3):
-        late = client.post("/v1/predictions", json={"individual": GOOD})
+    for waiting in (1, 2, 3):
+        with ThreadPoolExecutor(1) as elsewhere:
+            asked = elsewhere.submit(client.post, "/v1/predictions", json={"individual": GOOD})
+            until(lambda: f"isonomy_requests_waiting {waiting}.0" in client.get("/metrics").text)  # noqa: B023
+            over()
+            late = asked.result()
         assert (late.status_code, late.json()["detail"]) == (503, "The answer took too long.")
     full = client.post("/v1/predictions", json={"individual": GOOD})
     assert (full.status_code, full.json()["detail"]) == (503, "Too many requests wait; try again later.")

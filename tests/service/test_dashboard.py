@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +49,7 @@ def browser() -> Iterator[Any]:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = chromium.new_page(viewport={"width": 1200, "height": 1500})
+        page.set_default_timeout(0)  # a condition is waited for as long as it takes
         page.problems = []
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.on(
@@ -66,7 +66,7 @@ def post(address: str, body: Any, key: str = "") -> None:
     import httpx
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    assert httpx.post(f"{address}/v1/predictions", json=body, headers=headers, timeout=60).status_code == 200
+    assert httpx.post(f"{address}/v1/predictions", json=body, headers=headers, timeout=None).status_code == 200
 
 
 @needs_browser
@@ -110,8 +110,8 @@ def test_the_page_asks_for_a_key(tmp_path: Path) -> None:
         page.wait_for_selector("#locked", state="visible")
         assert not page.is_visible("#content")
         page.fill("#key", "iso_wrong")
-        page.click("button")
-        time.sleep(0.2)
+        with page.expect_response(lambda answer: answer.status == 401):
+            page.click("button")
         assert page.is_visible("#locked")
         page.fill("#key", secret)
         page.click("button")

@@ -39,7 +39,7 @@ def address(tmp_path: Path) -> str:
 
 def test_what_is_done_can_be_read_by_somebody_else(address: str, tmp_path: Path) -> None:
     log = AuditLog(address)
-    log.append(entry(3)).result(10)
+    log.append(entry(3)).result()
     with sqlite3.connect(tmp_path / "audit.db") as other:
         assert other.execute("SELECT count(*) FROM predictions").fetchone() == (3,)
     log.close()
@@ -60,15 +60,15 @@ def busy(log: AuditLog) -> Iterator[threading.Event]:
 
     def held(seconds: float, entries: int) -> None:
         entered.set()
-        gate.wait(10.0)
+        gate.wait()
 
     log._noted = held
     with ThreadPoolExecutor(1) as other:
-        first = other.submit(lambda: log.append(entry()).result(10))
-        assert entered.wait(10.0)
+        first = other.submit(lambda: log.append(entry()).result())
+        assert entered.wait()
         yield gate
         gate.set()
-        first.result(10)
+        first.result()
 
 
 def test_entries_that_wait_share_a_commit(address: str) -> None:
@@ -80,7 +80,7 @@ def test_entries_that_wait_share_a_commit(address: str) -> None:
         log._noted = lambda seconds, entries: commits.append(entries)
         gate.set()
         for future in futures:
-            future.result(10)
+            future.result()
     log.close()
     assert commits == [50]
 
@@ -118,7 +118,7 @@ def test_one_bad_entry_does_not_cost_the_others_theirs(address: str) -> None:
     outcomes = [future.exception(10) for future in futures]
     assert [outcome is None for outcome in outcomes] == [True, True, False, True]
     assert isinstance(outcomes[2], LogError)
-    log.append(entry()).result(10)
+    log.append(entry()).result()
     assert log.trouble is None
     log.close()
 
@@ -139,7 +139,7 @@ def test_the_old_is_forgotten(address: str) -> None:
     old = [log.append(entry(1, now - 3 * day)) for _ in range(OLD + 7)]
     new = [log.append(entry(2, now - day)) for _ in range(5)]
     for future in (*old, *new):
-        future.result(10)
+        future.result()
     assert log.forget(now - 2 * day) == OLD + 7
     assert log.forget(now - 2 * day) == 0
     assert len(log.recent("ab" * 32, 1000)) == 10
@@ -150,7 +150,7 @@ def test_predictions_under_another_certificate_are_left_out(address: str) -> Non
     log = AuditLog(address)
     for verdict, certificate in (("certified", "ab" * 32), ("violated", "cd" * 32)):
         one = entry(3, verdict=verdict)
-        log.append(replace(one, request=(*one.request[:3], certificate, 3))).result(10)
+        log.append(replace(one, request=(*one.request[:3], certificate, 3))).result()
     assert log.verdicts("cd" * 32, 100) == {"violated": 3}
     assert {row["verdict"] for row in log.recent("ab" * 32, 100)} == {"certified"}
     assert log.verdicts("ef" * 32, 100) == {} and log.recent("ef" * 32, 100) == []
@@ -160,7 +160,7 @@ def test_predictions_under_another_certificate_are_left_out(address: str) -> Non
 def test_evaluations_are_counted_for_each_certificate(address: str) -> None:
     log = AuditLog(address)
     for number in (1, 2, 3):
-        log.append_evaluation("a" * 64, number, number, "valid", f'{{"number": {number}}}').result(10)
+        log.append_evaluation("a" * 64, number, number, "valid", f'{{"number": {number}}}').result()
     assert (log.looks("a" * 64), log.looks("b" * 64)) == (3, 0)
     assert log.evaluations("a" * 64, 2) == [{"at": 2, "number": 2}, {"at": 3, "number": 3}]
     log.close()

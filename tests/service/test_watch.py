@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def listener(failures: int = 0) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         server.server_close()
 
 
-def until(done: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(done: Callable[[], Any], seconds: float = 600.0) -> Any:
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         found = done()
@@ -221,11 +221,13 @@ def test_two_services_with_one_log_count_each_others_looks(tmp_path: Path) -> No
         send(one, rows(100, seed=50))
         assert looks(one, 1)["number"] == 1
         send(other, rows(100, seed=51))  # its first look has a number that is taken, and is not shown
-        for seed in range(52, 60):
-            send(other, rows(100, seed=seed))
-            if other.get("/v1/monitor").json().get("number"):
-                break
-            time.sleep(0.3)
+        seeds = count(52)
+
+        def shown() -> Any:
+            send(other, rows(100, seed=next(seeds)))
+            return other.get("/v1/monitor").json().get("number")
+
+        until(shown)
         assert looks(other, 2)["number"] >= 2
         numbers = [row["number"] for row in one.get("/v1/monitor/history").json()["evaluations"]]
         assert numbers == sorted(set(numbers))

@@ -181,7 +181,19 @@ def test_the_table_of_forgeries_is_complete(forger: Any) -> None:
     assert present == set(FORGERIES) | UNREAD
 
 
-@pytest.mark.parametrize(("name", "key"), [place for place in FORGERIES if FORGERIES[place]])
+SLOW = pytest.mark.slow
+FORGED = [place for place in FORGERIES if FORGERIES[place]]
+FIRST = dict(reversed(FORGED))
+"""The fast tests forge all arrays that are proved or found, and the first of each other kind."""
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        pytest.param(name, key, marks=() if name in ("profiles", "witnesses") or FIRST[name] == key else SLOW)
+        for name, key in FORGED
+    ],
+)
 def test_every_array_of_the_evidence(name: str, key: str, forger: Any) -> None:
     """With and without claims that follow from the forged arrays."""
     for edit in FORGERIES[name, key]:

@@ -2,7 +2,7 @@
 
 Problem: ``sup { max_c |f_c(x) − f_c(y)| : x, y in X, d(x, y) ≤ δ }``, for small networks. Branch and bound over pairs
 (:mod:`isonomy.search.pairs`): the pair of boxes with the largest bound is cut, people in the most promising parts are
-attacked (:mod:`isonomy.attacks`), until bounds and finds meet or the time is over.
+attacked (:mod:`isonomy.attacks`), until bounds and finds meet or time or parts are used up.
 
 **Soundness.** ``upper`` is the largest bound of the parts, which cover all similar pairs of the domain whenever the
 search stops; ``lower`` is attained by a pair that was checked and evaluated again.
@@ -27,6 +27,7 @@ from isonomy.certificates.local import Arithmetic, Witnesses
 from isonomy.certificates.question import Question, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.networks.network import Network
+from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
@@ -102,7 +103,8 @@ def certify_everywhere(
     domain: Domain | Schema | Population,
     *,
     epsilon: float | None = None,
-    time_limit: float = 60.0,
+    time_limit: float | None = 60.0,
+    max_nodes: int | None = None,
     gap: float = 1e-4,
     arithmetic: Arithmetic = "float64",
     seed: int = 0,
@@ -112,16 +114,18 @@ def certify_everywhere(
 
     ``domain`` needs a finite range for every coordinate; a :class:`Schema` or :class:`Population` brings its own, and
     the witness is then shown in raw units. The search stops when ``upper - lower <= gap``, with ``epsilon`` at a
-    verdict (``upper <= epsilon`` or ``lower > epsilon``), or after ``time_limit`` seconds; the bounds hold at any time.
+    verdict (``upper <= epsilon`` or ``lower > epsilon``), after ``time_limit`` seconds, or when ``max_nodes`` parts
+    were bounded (``None``: no limit; the cut that reaches it is finished). The bounds hold at any time. Without a time
+    limit the same question has the same answer, bit for bit.
     """
     began = time.monotonic()
-    limits = checked_limits(time_limit, gap, epsilon)
+    limits = checked_limits(time_limit, gap, epsilon, max_nodes)
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
     question = _question(network, metric, delta, domain)
     deadline = began + limits.seconds
-    search = _Everywhere(question, limits, arithmetic == "float32", seed, deadline)
-    with shown("Certifying everywhere", progress) as tick:
+    with one_thread(), shown("Certifying everywhere", progress) as tick:
+        search = _Everywhere(question, limits, arithmetic == "float32", seed, deadline)
         while search.goes_on and time.monotonic() < deadline:
             search.round()
             tick(int(1000 * search.closed_share), 1000)
@@ -202,7 +206,7 @@ class _Everywhere:
     def goes_on(self) -> bool:
         """Is there something left that a cut could change?"""
         epsilon = self.limits.epsilon
-        if not self.open or (epsilon is not None and self.lower > epsilon):
+        if not self.open or self.looked >= self.limits.nodes or (epsilon is not None and self.lower > epsilon):
             return False
         top = -self.open[0][0]
         return top > self._enough() and top > self.closed
@@ -212,9 +216,10 @@ class _Everywhere:
 
     def round(self) -> None:
         """Cut the parts with the largest bounds, bound what that gives, attack people in it."""
-        batch, where = [], []
+        batch: list[Parts] = []
+        where: list[int] = []
         for _ in range(self.size):
-            if not self.open or -self.open[0][0] <= self._enough():
+            if not self.open or -self.open[0][0] <= self._enough() or self.looked + len(where) >= self.limits.nodes:
                 break
             bound, number, part = heapq.heappop(self.open)
             children = self.pairs.cut(part)

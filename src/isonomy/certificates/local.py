@@ -163,9 +163,10 @@ def certify_local(
     effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     progress: Progress | Literal["auto"] | None = "auto",
-    time_limit: float = 60.0,
+    time_limit: float | None = 60.0,
     gap: float = 1e-6,
     epsilon: float | None = None,
+    max_nodes: int | None = None,
 ) -> LocalCertificate:
     """Bound the local violation of every individual from above and from below.
 
@@ -178,15 +179,17 @@ def certify_local(
 
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
-    ``time_limit`` seconds are over; the bounds hold at any time. It finds pairs on the way, also without ``attack``,
-    and a decision is certified where nobody similar is treated differently enough to have another one.
-    ``tier="optimised"`` stops improving slopes after ``time_limit`` seconds. Other tiers do not use these parameters.
+    ``time_limit`` seconds are over or ``max_nodes`` parts were bounded (``None``: no limit); the bounds hold at any
+    time. Without a time limit the same question has the same answer, bit for bit. It finds pairs on the way, also
+    without ``attack``, and a decision is certified where nobody similar is treated differently enough to have another
+    one. ``tier="optimised"`` stops improving slopes after ``time_limit`` seconds. Other tiers do not use these
+    parameters.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
-    limits, began = checked_limits(time_limit, gap, epsilon), time.monotonic()
+    limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = "unbounded" if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
     judged = Bounds(question, tier, threshold, arithmetic == "float32", began + limits.seconds)

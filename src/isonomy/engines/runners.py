@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -16,7 +15,7 @@ from importlib import import_module
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from isonomy.errors import IsonomyError, ParameterError, template
-from isonomy.parallel import in_parallel
+from isonomy.parallel import in_parallel, one_thread_in_blas
 
 PATIENCE = 30.0
 """Seconds in which a scheduler must answer."""
@@ -63,7 +62,7 @@ class Embedded:
 
     def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
         """Results in order."""
-        with _one_thread():
+        with one_thread_in_blas():
             yield from in_parallel(lambda item: work(shared, item), items)
 
 
@@ -100,7 +99,7 @@ def _same(shared: Shared) -> Shared:
 def _alone(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
     """One chunk with one thread."""
     _keep_memory()
-    with _one_thread():
+    with one_thread_in_blas():
         (result,) = in_parallel(lambda some: work(shared, some), [item])
     return result
 
@@ -161,28 +160,3 @@ def _dask() -> Any:
         raise ParameterError(
             "engine='dask' needs Dask: install it with pip install 'isonomy[dask]', or use engine='local'."
         ) from None
-
-
-class _Limits:
-    """One thread for numpy's products while anybody asks for it: how a product is split can change its last bit."""
-
-    def __init__(self) -> None:
-        self.lock, self.users = threading.Lock(), 0
-        self.limits: Any = None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self.lock:
-            self.users += 1
-            if self.users == 1:
-                self.limits = import_module("threadpoolctl").threadpool_limits(1, user_api="blas")
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.users -= 1
-                if self.users == 0:
-                    self.limits.restore_original_limits()
-
-
-_one_thread = _Limits()

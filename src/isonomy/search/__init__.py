@@ -1,4 +1,4 @@
-"""Branch and bound: bounds that meet, given time."""
+"""Branch and bound: bounds that meet, given time or parts."""
 
 from isonomy.attacks import Judge
 from isonomy.search.exact import improve

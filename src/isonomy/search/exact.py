@@ -1,11 +1,13 @@
-"""The exact tier: branch and bound until bounds and finds meet, or the time is over.
+"""The exact tier: branch and bound until bounds and finds meet, or time or parts are used up.
 
 Problem: for each individual the largest violation over its similar set. The regions of the set, times the goals (each
 output up and down), are the first *parts*. A part is bounded by backward passes with free variables
 (:mod:`isonomy.search.frame`, :mod:`isonomy.search.descent`). If its bound is not yet close to what was found, it is
 split: by the sign of the neuron whose relaxation costs most, or, where no sign is open or few coordinates move, by
 cutting its box in two. When no neuron of a part is open the network is affine there and a linear program answers
-(:mod:`isonomy.search.leaves`). Individuals take turns, so that all of them have something when the time is over.
+(:mod:`isonomy.search.leaves`). Individuals take turns, so that all of them have something when the search
+stops. A search that is stopped by the number of its parts gives the same bits whenever it is run again: nothing in it
+depends on the clock, on the number of threads or on the order of sets.
 
 **Soundness.** The two parts of a split cover the whole. A part is given up only when its bound is within the gap of a
 value attained (or at most ε), and its bound still counts; so the result is an upper bound whenever the search stops.
@@ -31,6 +33,7 @@ from isonomy.attacks import Judge, as_individuals, led_back
 from isonomy.bounds.ends import margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Sweep
+from isonomy.parallel import one_thread
 from isonomy.search.cuts import SMALLEST, cut_box, halves, reading
 from isonomy.search.descent import descend
 from isonomy.search.frame import Frame, Ready
@@ -58,16 +61,17 @@ def improve(
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> FloatArray:
     """Upper bounds of the violations of the judge's individuals, never above ``upper``; the judge gets the finds."""
-    search = _Search(interval, judge, upper, limits)
-    while search.open and time.monotonic() < search.deadline:
-        search.round()
-        tick(len(upper) - len(search.open), len(upper))
-    return search.result()
+    with one_thread():
+        search = _Search(interval, judge, upper, limits)
+        while search.open and search.left > 0 and time.monotonic() < search.deadline:
+            search.round()
+            tick(len(upper) - len(search.open), len(upper))
+        return search.result()
 
 
 class _Search:
     def __init__(self, interval: Interval, judge: Judge, upper: FloatArray, limits: Limits) -> None:
-        self.deadline = time.monotonic() + limits.seconds
+        self.deadline, self.left = time.monotonic() + limits.seconds, limits.nodes
         ends, similarity = judge.ends, judge.similarity
         self.similarity, self.judge, self.limits, self.upper = similarity, judge, limits, upper
         self.ready = Ready.of(interval, Goals(ends, interval.graph.output_width))
@@ -110,7 +114,7 @@ class _Search:
         """Take the most promising parts of everybody in turn, bound them, close or split them."""
         batches: dict[tuple[int, bool], list[Part]] = {}
         taken: list[int] = []
-        for _ in range(self.size):
+        for _ in range(int(min(self.size, self.left))):
             while self.open and self._done(self.open[0]):
                 self.open.popleft()
             if not self.open:
@@ -121,6 +125,7 @@ class _Search:
             taken.append(owner)
             if self.heaps[owner]:
                 self.open.append(owner)
+        self.left -= len(taken)
         for (_, fresh), parts in batches.items():
             if fresh:
                 self._begin(parts)
