@@ -26,9 +26,14 @@ from .regions import Region
 RADII = (0.0, 1e-12, 1e-6, 0.02, 0.1, 0.3, 0.3, 2.0, 100.0)
 ORDERS: tuple[Summation, ...] = ("product", "forward", "backward")
 CYCLE = (
-    "enclose", "compare", "enclose", "local", "compare", "enclose", "compare", "shifted",
-    "enclose", "compare", "enclose32", "local", "compare", "enclose", "compare32", "everywhere",
+    "enclose", "compare", "enclose", "compare", "enclose", "compare", "local", "shifted",
+    "enclose", "compare", "enclose32", "compare", "enclose", "compare32", "local", "compare",
+    "enclose", "compare", "enclose", "compare", "enclose", "compare", "local", "everywhere",
+    "enclose", "compare", "enclose32", "compare", "enclose", "compare32", "local", "compare",
 )  # fmt: skip
+
+WEIGHTS = [0.12, 0.12, 0.12, 0.12, 0.08, 0.12, 0.08, 0.06, 0.06, 0.1, 0.02]
+"""Of the styles."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +80,15 @@ class Enclose(Case):
     region: Region
     float32: bool
     raw: bool
+    tiers: tuple[str, ...]
 
     def __str__(self) -> str:
-        options = f"float32={self.float32}, raw={self.raw}"
+        options = f"float32={self.float32}, raw={self.raw}, tiers={self.tiers}"
         return f"Enclose({self.number}, {self.net}, np.array({self.centre.tolist()}),\n    {self.region}, {options})"
 
     def failures(self) -> Iterator[Failure]:
         options = {"float32": self.float32, "raw": self.raw}
-        found = {t: engine.enclose(self.net, self.centre, self.region, t, **options) for t in engine.TIERS}
+        found = {t: engine.enclose(self.net, self.centre, self.region, t, **options) for t in self.tiers}
         rng = self.rng
         for row, base in enumerate(self.centre):
             still = Truth(self.net, base)
@@ -238,13 +244,15 @@ class Shifted(Case):
     gamma: float
     order: float
     ground: str
+    attack: bool
 
     def __str__(self) -> str:
-        return f'Shifted({self.number}, {self.net},\n    {self.people}, {self.gamma}, {self.order}, "{self.ground}")'
+        options = f'{self.gamma}, {self.order}, "{self.ground}", attack={self.attack}'
+        return f"Shifted({self.number}, {self.net},\n    {self.people}, {options})"
 
     def failures(self) -> Iterator[Failure]:
         who, (x,), rng = self.people, self.people.x, self.rng
-        upper, lower = engine.certify(self.net, who, self.gamma, self.order, self.ground)
+        upper, lower = engine.certify(self.net, who, self.gamma, self.order, self.ground, attack=self.attack)
         if not lower <= upper:
             yield Failure("lower above upper", upper, repr(lower), str(x))
         norm = {"l1": 1.0, "l2": 2.0, "linf": math.inf}[self.ground]
@@ -412,7 +420,7 @@ def case(number: int) -> Case:
     """The case of a number."""
     rng = np.random.default_rng([number, 0])
     question = CYCLE[number % len(CYCLE)]
-    style = graphs.STYLES[(number // len(CYCLE) + number) % len(graphs.STYLES)]
+    style = graphs.STYLES[int(np.random.default_rng([number, 2]).choice(len(graphs.STYLES), p=WEIGHTS))]
     if question in ("local", "shifted", "everywhere"):
         return _public(rng, number, question, style)
     rows = int(rng.choice([1, 1, 2, 3]))
@@ -426,7 +434,8 @@ def case(number: int) -> Case:
         small = style == "cancel" and rng.random() < 0.7
         radius = float(rng.choice(RADII[:3] if small else RADII))
         shape = regions.SHAPES[int(rng.integers(len(regions.SHAPES)))]
-        return Enclose(number, net, centre, regions.draw(rng, shape, rows, width, radius), float32, raw)
+        tiers = engine.TIERS if rng.random() < 0.3 else engine.TIERS[:2]
+        return Enclose(number, net, centre, regions.draw(rng, shape, rows, width, radius), float32, raw, tiers)
     near = regions.draw(rng, rng.choice(regions.SYMMETRIC), rows, width, float(rng.choice(RADII)))
     shape = rng.choice(regions.SHAPES)
     between = regions.draw(rng, shape, rows, width, float(rng.choice(RADII[1:])))
@@ -436,9 +445,7 @@ def case(number: int) -> Case:
         limits = regions.draw(rng, "box", rows, width, float(rng.choice([0.1, 1.0, 200.0])))
     shares = (0.5,) if rng.random() < 0.3 else (0.0, 0.25) if rng.random() < 0.3 else ()
     nested = bool(symmetric and rng.random() < 0.5)
-    return Compare(
-        number, net, centre, near, between, limits, shares, float32, raw, nested, bool(rng.random() < 0.85)
-    )
+    return Compare(number, net, centre, near, between, limits, shares, float32, raw, nested, bool(rng.random() < 0.85))
 
 
 def _public(rng: np.random.Generator, number: int, question: str, style: graphs.Style) -> Case:
@@ -454,7 +461,7 @@ def _public(rng: np.random.Generator, number: int, question: str, style: graphs.
     if question == "everywhere":
         return Everywhere(number, net, who)
     gamma, order = float(rng.choice([0.0, 0.05, 0.5])), float(rng.choice([1.0, 2.0, math.inf]))
-    return Shifted(number, net, who, gamma, order, str(rng.choice(["l1", "l2", "linf"])))
+    return Shifted(number, net, who, gamma, order, str(rng.choice(["l1", "l2", "linf"])), rng.random() < 0.2)
 
 
 # -- failing cases made small -------------------------------------------------------------------------------------------

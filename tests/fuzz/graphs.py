@@ -78,9 +78,7 @@ class _Draft:
 
     def activation(self, source: int, kind: str | None = None) -> int:
         kind = self.kind() if kind is None else kind
-        return self.add(
-            Step("activation", (source,), kind=kind, parameters=self.parameters(kind, self.width(source)))
-        )
+        return self.add(Step("activation", (source,), kind=kind, parameters=self.parameters(kind, self.width(source))))
 
     def kind(self) -> str:
         rng = self.rng

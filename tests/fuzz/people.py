@@ -188,7 +188,13 @@ def draw(rng: np.random.Generator, rows: int, space: Space) -> People:
                 blocks.append((len(low), len(low) + 1))
         whole = kind == "whole"
         first, scale = (float(rng.integers(0, 5)), float(rng.choice([7.0, 10.0, 1.0]))) if whole else (0.0, 1.0)
-        ends = ((0.0 - first) / scale, (12.0 - first) / scale) if whole else (-1.0, 2.0) if kind == "number" else (0.0, 1.0)
+        ends = (
+            ((0.0 - first) / scale, (12.0 - first) / scale)
+            if whole
+            else (-1.0, 2.0)
+            if kind == "number"
+            else (0.0, 1.0)
+        )
         for _ in range(size):
             low.append(ends[0])
             high.append(ends[1])

@@ -24,7 +24,9 @@ def moves(net: Net, base: Array, inside: Array, outermost: Outermost, rng: np.ra
     k, m = len(goals), len(base)
     first = outermost(net.gradient(np.tile(base, (k, 1)), goals))
     tried = [inside[None], first, outermost(rng.normal(size=(6, m)))]
-    best = np.where(rng.random((k, 1)) < 0.5, first, inside + rng.random((k, 1)) * (outermost(rng.normal(size=(k, m))) - inside))
+    best = np.where(
+        rng.random((k, 1)) < 0.5, first, inside + rng.random((k, 1)) * (outermost(rng.normal(size=(k, m))) - inside)
+    )
     value = _rated(net, base + best, goals)
     for _ in range(STEPS):
         aim = outermost(net.gradient(base + best, goals))
@@ -42,7 +44,9 @@ def moves(net: Net, base: Array, inside: Array, outermost: Outermost, rng: np.ra
     return known[list(dict.fromkeys([*_few(chosen, rng), *range(min(3, len(known))), len(known) - 1]))]
 
 
-def pairs(net: Net, base: Array, near: tuple[Array, Outermost], between: tuple[Array, Outermost], rng: np.random.Generator) -> Pairs:
+def pairs(
+    net: Net, base: Array, near: tuple[Array, Outermost], between: tuple[Array, Outermost], rng: np.random.Generator
+) -> Pairs:
     """Moves of a near person, and differences to a far one, at which the difference of margins is large or small."""
     goals = _goals(net, base, rng)
     k, m = len(goals), len(base)
