@@ -1,7 +1,7 @@
 """The one module that knows the engine: everything else asks here, in numpy.
 
-Another engine needs another version of this file and nothing more. ``raw`` asks for bounds of the graph as it was drawn,
-before layers are merged, where the engine can be asked so.
+Another engine needs another version of this file and nothing more. ``raw`` asks for bounds of the graph as it was
+drawn, before layers are merged, where the engine can be asked so.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def compare(
     nested: bool = False,
     tight: bool = True,
 ) -> list[Compared]:
-    """Somebody in ``near``, somebody ``between`` away from the first and within ``limits``; then for smaller ``near``."""
+    """Somebody in ``near``, somebody ``between`` away from the first, within ``limits``; then for smaller ``near``."""
     with _refusing():
         network, graph = _network(net), _graph(net, raw)
         relational = Relational(graph, float32_run=float32, original=network.graph)
@@ -171,7 +171,7 @@ def certify_everywhere(net: Net, people: People) -> tuple[float, float]:
         return found.upper, found.lower
 
 
-# -- from numbers to the engine's nouns ---------------------------------------------------------------------------------
+# -- from numbers to the engine's nouns ---------------------------------------------------------------------------
 
 
 @contextmanager
@@ -211,9 +211,11 @@ def _network(net: Net) -> Network:
 
 
 def _graph(net: Net, raw: bool) -> Graph:
-    network = _network(net)
-    if not raw or not net.pairs:
-        return network.graph if raw else network.margins
+    if not raw:
+        return _network(net).margins
+    network = _network(net.alive)
+    if not net.pairs:
+        return network.graph
     difference = torch.zeros(len(net.pairs), net.outputs, dtype=torch.float64)
     for row, (c, j) in enumerate(net.pairs):
         difference[row, j], difference[row, c] = 1.0, -1.0

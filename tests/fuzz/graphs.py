@@ -1,8 +1,8 @@
 """Random networks of every operation in every order, in styles that make one kind of defect visible each.
 
 Where nothing bends a bound must meet the truth up to rounding, so a term that is missing shows (``straight``); with
-weights that are orthogonal to what they read only rounding is left (``cancel``); chains of numbers are monotone, so that
-intervals are exact (``scalar``); and so on. ``ordinary`` is everything at once.
+weights that are orthogonal to what they read only rounding is left (``cancel``); chains of numbers are monotone, so
+that intervals are exact (``scalar``); and so on. ``ordinary`` is everything at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Style = Literal[
 STYLES: tuple[Style, ...] = get_args(Style)
 STRAIGHT = ("relu", "leaky_relu", "prelu", "clip")
 HEADS: tuple[tuple[Head, int], ...] = (
-    ("softmax", 2), ("softmax", 3), ("softmax", 4), ("sigmoid", 1), ("sigmoid", 3), ("regression", 1), ("regression", 2),
+    ("softmax", 2), ("softmax", 3), ("softmax", 4), ("sigmoid", 1), ("sigmoid", 3), ("regression", 1),
+    ("regression", 2),
 )  # fmt: skip
 
 

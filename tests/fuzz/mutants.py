@@ -1,8 +1,8 @@
 """The power of the fuzzer: defects put into a copy of the engine, and after how many cases each is found.
 
-``python -m tests.fuzz.mutants`` copies ``src`` once for every defect, changes one place, and runs the short fuzz against
-the copy until a case fails. It prints a table. Places are found by their text, so a change of the engine that moves one
-is reported and not passed over.
+``python -m tests.fuzz.mutants`` copies ``src`` once for every defect, changes one place, and runs the short fuzz
+against the copy until a case fails. It prints a table. Places are found by their text, so a change of the engine that
+moves one is reported and not passed over.
 """
 
 from __future__ import annotations

@@ -73,6 +73,21 @@ class Net:
                     found.append(read[0])
         return tuple(found)
 
+    @cached_property
+    def alive(self) -> Net:
+        """The steps that the output depends on."""
+        needed = {0, len(self.steps) - 1}
+        for i in range(len(self.steps) - 1, -1, -1):
+            needed |= set(self.steps[i].inputs) if i in needed else set()
+        place = {old: new for new, old in enumerate(sorted(needed))}
+        steps = (replace(self.steps[i], inputs=tuple(place[j] for j in self.steps[i].inputs)) for i in place)
+        return Net(tuple(steps), self.head)
+
+    @property
+    def bare(self) -> bool:
+        """Is the input read by anything but affine layers?"""
+        return any(0 in step.inputs and step.op != "affine" for step in self.alive.steps)
+
     @property
     def outputs(self) -> int:
         return self.widths[-1]

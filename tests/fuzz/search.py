@@ -50,7 +50,7 @@ def pairs(
     """Moves of a near person, and differences to a far one, at which the difference of margins is large or small."""
     goals = _goals(net, base, rng)
     k, m = len(goals), len(base)
-    (still, outer), (same, apart) = near, between
+    (still, outer), (_, apart) = near, between
     slope = net.gradient(np.tile(base, (k, 1)), goals)
     v, d = np.where(rng.random((k, 1)) < 0.5, still, outer(rng.normal(size=(k, m)))), apart(slope)
     tried = [(np.tile(still, (k, 1)), d), (outer(slope), d), (outer(-slope), d), (v, apart(rng.normal(size=(k, m))))]
