@@ -429,8 +429,8 @@ def case(number: int) -> Case:
     style = graphs.STYLES[int(np.random.default_rng([number, 2]).choice(len(graphs.STYLES), p=WEIGHTS))]
     if question in ("local", "shifted", "everywhere"):
         return _public(rng, number, question, style)
-    rows = int(rng.choice([1, 1, 2, 3]))
-    width = 1 if style == "scalar" else int(rng.choice([1, 2, 2, 3, 4, 5]))
+    rows = int(rng.choice([1, 1, 1, 2, 3]))
+    width = 1 if style == "scalar" else int(rng.choice([1, 1, 2, 2, 3, 4]))
     centre = rng.normal(size=(rows, width)) * float(rng.choice([0.0, 1.0, 1.0, 10.0, 1e3]))
     if rng.random() < 0.2:
         centre = np.round(centre)
@@ -444,7 +444,7 @@ def case(number: int) -> Case:
         tiers = engine.TIERS if rng.random() < 0.3 else engine.TIERS[:2]
         return Enclose(number, net, centre, regions.draw(rng, shape, rows, width, radius), float32, raw, tiers)
     near = regions.draw(rng, rng.choice(regions.SYMMETRIC), rows, width, float(rng.choice(RADII)))
-    shape = rng.choice(regions.SHAPES)
+    shape = rng.choice((*regions.SHAPES, *regions.SYMMETRIC))
     between = regions.draw(rng, shape, rows, width, float(rng.choice(RADII[1:])))
     symmetric = not between.inside.any() and shape not in ("flip", "flip ball")
     limits = None

@@ -21,8 +21,8 @@ Style = Literal[
 STYLES: tuple[Style, ...] = get_args(Style)
 STRAIGHT = ("relu", "leaky_relu", "prelu", "clip")
 HEADS: tuple[tuple[Head, int], ...] = (
-    ("softmax", 2), ("softmax", 3), ("softmax", 4), ("sigmoid", 1), ("sigmoid", 3), ("regression", 1),
-    ("regression", 2),
+    ("softmax", 2), ("softmax", 2), ("softmax", 3), ("sigmoid", 1), ("sigmoid", 2), ("regression", 1),
+    ("regression", 1), ("regression", 2),
 )  # fmt: skip
 
 
@@ -70,7 +70,7 @@ class _Draft:
             bias = np.where(rng.random(width) < 0.3, -50.0, bias)
         elif self.style == "straight" and kind in ("relu", "leaky_relu", "prelu"):
             bias = rng.choice([-1.0, 1.0, 1.0], width) * float(rng.choice([30.0, 3e3])) * (1 + np.abs(read).max())
-        hinged = rng.random(width) < (0.8 if self.style == "hinges" else 0.05)
+        hinged = rng.random(width) < {"hinges": 0.8, "chains": 0.4}.get(self.style, 0.05)
         with np.errstate(all="ignore"):
             bias = np.where(hinged, np.nan_to_num(-(weight @ read)), bias)
         if self.style == "hinges":
@@ -83,7 +83,7 @@ class _Draft:
 
     def kind(self) -> str:
         rng = self.rng
-        if self.style in ("straight", "cancel", "extreme", "hinges", "wide") and rng.random() < 0.8:
+        if self.style in ("straight", "cancel", "extreme", "chains", "hinges", "wide") and rng.random() < 0.8:
             return str(rng.choice(STRAIGHT))
         return "relu" if rng.random() < 0.3 else str(rng.choice(KINDS))
 
@@ -127,6 +127,13 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
         for width in (int(rng.integers(64, 68)), int(rng.integers(3, 8))):
             kind = draft.kind()
             draft.activation(draft.affine(len(draft.steps) - 1, width, kind), kind)
+    elif style == "chains" and rng.random() < 0.6:
+        for _ in range(int(rng.integers(2, 4))):
+            kind = draft.kind()
+            draft.affine(len(draft.steps) - 1, int(rng.integers(1, 4)), kind)
+            draft.activation(len(draft.steps) - 1, kind)
+            for _ in range(int(rng.integers(0, 3))):
+                draft.activation(len(draft.steps) - 1)
     elif style in ("perceptron", "deep", "scalar", "cancel", "hinges", "straight") and rng.random() < 0.6:
         for _ in range(int(rng.integers(1, 9 if style == "deep" else 4))):
             kind = "relu" if style in ("perceptron", "hinges") else draft.kind()

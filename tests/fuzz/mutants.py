@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from .test_fuzz import SHORT
@@ -205,12 +206,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=SHORT)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="defects whose name has this in it")
     given = parser.parse_args()
-    missed = 0
-    for mutant in MUTANTS:
-        if given.only in mutant.name:
-            answer = tried(mutant, given.cases, given.start, sys.executable)
+    missed, chosen = 0, [mutant for mutant in MUTANTS if given.only in mutant.name]
+    with ThreadPool(given.processes) as pool:
+        answers = pool.imap(lambda mutant: tried(mutant, given.cases, given.start, sys.executable), chosen)
+        for mutant, answer in zip(chosen, answers, strict=True):
             missed += not answer.startswith("after")
             print(f"{mutant.name} ({mutant.path}): {answer}", flush=True)
     return 1 if missed else 0

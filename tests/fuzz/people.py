@@ -167,7 +167,9 @@ class People:
                 y[start + int(rng.integers(stop - start))] = 1.0
             elif rng.random() < 0.5:
                 y[start] = 1.0
-        y = np.clip(self.snapped(y), self.low, self.high) if self.space == "realizable" else y
+        if self.space == "realizable":
+            y = self.snapped(y)
+            y = np.where(self.integer & ((y < self.low) | (y > self.high)), self.low, y)
         assert self.possible(y), "nobody"
         return y
 

@@ -14,7 +14,7 @@ from .networks import Array
 
 Shape = Literal["box", "one-sided box", "ball", "ellipsoid", "clipped", "singular", "flip", "flip ball"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
-SYMMETRIC: tuple[Shape, ...] = ("box", "ball", "ellipsoid", "clipped", "singular")
+SYMMETRIC: tuple[Shape, ...] = ("box", "ball", "ball", "ellipsoid", "ellipsoid", "clipped", "singular")
 BACK = (0.0, 2.0**-53, 2.0**-51, 2.0**-48, 2.0**-44, 2.0**-38, 2.0**-30, 2.0**-20, 1e-3, 0.1, 0.5, 1.0)
 """By which shares a proposal is led back to a member until it is one itself."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import multiprocessing
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import engine
@@ -61,9 +63,12 @@ def main() -> int:
     given = parser.parse_args()
     numbers = range(given.start, given.start + given.cases)
     began, ended, bad = time.monotonic(), collections.Counter[str](), []
-    with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
-        results = pool.imap(outcome, numbers, chunksize=1 if given.first else 8)
-        for done, one in enumerate(results if given.processes > 1 else map(outcome, numbers), start=1):
+    with contextlib.ExitStack() as stack:
+        results: Iterator[Outcome] = map(outcome, numbers)
+        if given.processes > 1:
+            pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(given.processes))
+            results = pool.imap(outcome, numbers, chunksize=8)
+        for done, one in enumerate(results, start=1):
             ended[f"{one.question} {one.ended}"] += 1
             if one.ended in ("failed", "crashed"):
                 bad.append(one)

@@ -11,8 +11,8 @@ import numpy as np
 
 from .networks import Array, Net
 
-STEPS = 5
-GOALS = 8
+STEPS = 4
+GOALS = 6
 
 Outermost = Callable[[Array], Array]
 Pairs = tuple[Array, Array]
