@@ -1,8 +1,9 @@
 """The tables, networks and metrics that the golden audits ask about: bundled or generated, the same on every machine.
 
 Whatever comes out of a fit is rounded to a grid far coarser than rounding errors, so that another linear algebra
-library gives the same numbers. Networks are random features (one or two layers) under a readout fitted by least squares: their
-predictions vary with the individual as those of a trained network do, and no training is needed to make them again.
+library gives the same numbers. Networks are random features (one or two layers) under a readout fitted by least
+squares: their predictions vary with the individual as those of a trained network do, and no training is needed to make
+them again.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from . import results
 from .audits import AUDITS, FAST
 from .results import FOLDER, Loss, Results, as_table, compare
 
@@ -100,8 +102,8 @@ def test_within_the_gap_of_a_search_bounds_are_as_good() -> None:
     assert not compare("audit", replace(OLD, gap=1e-4), worse)
 
 
-def test_what_is_written_is_read_as_the_same_bits(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.golden.results.FOLDER", tmp_path, raising=True)
+def test_what_is_written_is_read_as_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
     precise = replace(OLD, upper={"local": [0.1 + 0.2, 1 / 3], "distribution": [float("inf")]})
     precise.write("precise")
     assert Results.read("precise").equals(precise)
