@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from isonomy import WeightedLp
+
 from . import results
-from .audits import AUDITS, FAST
+from .audits import AUDITS, FAST, ask
+from .questions import perceptron, table, weighted
 from .results import FOLDER, Loss, Results, as_table, compare
+from .witnesses import Asked
 
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 """Losses that are accepted: audit and quantity as the table of a failure names them, and the reason."""
@@ -21,7 +26,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 def test_nothing_is_worse_than_it_was(name: str) -> None:
     if name.endswith("_dask"):
         pytest.importorskip("distributed")
-    found = AUDITS[name]()
+    found = ask(name)
     assert not found.check(), "a witness is none"
     losses = [loss for loss in compare(name, Results.read(name), found) if not accepted(loss)]
     assert not losses, "\n" + as_table(losses)
@@ -107,3 +112,39 @@ def test_what_is_written_is_read_as_the_same_bits(tmp_path: Path, monkeypatch: p
     precise = replace(OLD, upper={"local": [0.1 + 0.2, 1 / 3], "distribution": [float("inf")]})
     precise.write("precise")
     assert Results.read("precise").equals(precise)
+
+
+def test_a_weaker_tier_is_seen_to_be_worse_and_a_stronger_one_passes() -> None:
+    """Two of the audits ask the same question of two tiers."""
+    tight, interval = (Results.read(f"german_subspace_{tier}") for tier in ("realizable", "interval"))
+    losses = compare("german", tight, interval)
+    assert {"upper local, mean", "upper local 0"} <= {loss.quantity for loss in losses}
+    assert not any(loss.contradiction for loss in losses)
+    assert not compare("german", interval, tight)
+
+
+def test_a_dataset_gives_the_same_bits_here_and_on_dask() -> None:
+    assert Results.read("survey_dataset_local").equals(Results.read("survey_dataset_dask"))
+
+
+def test_a_witness_that_is_none_is_named() -> None:
+    people = table("moons").test[:3]
+    asked = Asked(perceptron("moons", (8, 6)), np.ones(2, dtype=bool), weighted("moons", 2.0, 1.0), people.domain, 0.1)
+    x, y = np.array(people.x), people.x + np.array([0.05, 0.0])
+    assert not asked.pairs(x, y, np.zeros(3))
+    assert asked.pairs(x, x, np.array([0.0, 0.1, 0.0])) == ["violation not attained: row 1"]
+    assert asked.pairs(x, x + 0.3, np.zeros(3))[0] == "counterpart not similar: row 0"
+    assert "counterpart outside the domain: row 2" in asked.pairs(x, x + 10 * np.eye(3)[:, 1:], np.zeros(3))
+    assert asked.flips(x, y, None)[0].startswith("decision does not flip")
+    weights = np.ones(3)
+    atoms = {"owner": np.arange(3), "person": y, "counterpart": y, "cost": np.full(3, 0.05), "value": np.zeros(3)}
+
+    def wrong(gamma: float, claimed: float = 0.0, **change: np.ndarray) -> list[str]:
+        ground = WeightedLp([1.0, 1.0])
+        return asked.population(x, weights, ground, gamma, 1.0, {**atoms, "mass": weights, **change}, claimed)
+
+    assert not wrong(0.05)
+    assert wrong(0.04) == ["population too far away: row 0"]
+    assert wrong(0.05, 0.1) == ["mean violation not attained: row 0"]
+    assert wrong(0.05, cost=np.full(3, 0.01))[0] == "atom further than its cost: row 0"
+    assert wrong(0.05, mass=np.array([2.0, 0.0, 1.0]))[0] == "mass is not that of the individual: row 0"
