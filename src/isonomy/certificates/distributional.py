@@ -30,7 +30,7 @@ from isonomy.certificates.dual import Cells, Dual, check_radius
 from isonomy.certificates.finite_sample import PopulationBound, population_upper
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses, certify_local, chunk_rows
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, profiles
+from isonomy.certificates.profiles import FURTHEST, Profiles, profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points, WorstCase, search
 from isonomy.errors import DataError, ParameterError, template
@@ -275,12 +275,15 @@ def largest_violation(ends: Ends, output_range: tuple[float, float] | None) -> f
 
 def search_radii(gamma: float, order: float, diameter: float) -> list[float]:
     """How far away a worst case is looked for."""
-    if gamma == 0:
+    furthest = min(diameter, FURTHEST)
+    if gamma == 0 or furthest == 0:
         return []
     if math.isinf(order):
-        return [gamma]
+        return [min(gamma, furthest)]
+    if gamma > furthest:
+        return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
     # Somebody may be worth a long way while the others stay where they are.
-    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= diameter]
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= furthest]
 
 
 def _refusal(people: Population | npt.ArrayLike, metric: Metric, confidence: float | None) -> str:

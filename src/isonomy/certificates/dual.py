@@ -301,7 +301,8 @@ def allocate(
     holder = who[vertex]
     steps = np.flatnonzero((slope < math.inf) & (weight[holder] > 0))
     steps = steps[np.argsort(-slope[steps], kind="stable")]
-    limit = max(0.0, float(down(down(math.fsum(weight.tolist())) * budget)))
+    with np.errstate(over="ignore"):
+        limit = max(0.0, float(down(down(math.fsum(weight.tolist())) * budget)))
 
     def standing(taken: int) -> IntArray:
         """The point of everybody after the steepest steps."""
