@@ -15,6 +15,7 @@ import isonomy
 SOURCE = Path(isonomy.__file__).parent
 ORDER = [
     "errors",
+    "given",
     "progress",
     "parallel",
     "arithmetic",

@@ -68,5 +68,6 @@ class NotANumberError(IsonomyError, ArithmeticError):
 
 
 def template(parameter: str, expected: str, got: Any) -> str:
-    """The one form in which a bad argument is reported: ``'delta' must be …. Got …``."""
-    return f"'{parameter}' must be {expected}. Got {got!r}."
+    """The one form in which a bad argument is reported: ``'delta' must be …. Got …``, in one line."""
+    shown = " ".join(repr(got).split())
+    return f"'{parameter}' must be {expected}. Got {shown if len(shown) <= 200 else f'{shown[:200]}…'}."

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import UNIT, FloatArray, at_least
-from isonomy.attacks import Effort, Finds
+from isonomy.attacks import Effort, Finds, checked_effort
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
 from isonomy.bounds.interval import Interval
@@ -32,6 +32,7 @@ from isonomy.bounds.linear import Linear
 from isonomy.bounds.optimised import Optimised
 from isonomy.certificates.question import Question
 from isonomy.errors import MetricError, NotANumberError, ParameterError, template
+from isonomy.given import FINITE, number
 from isonomy.networks.graph import Affine, Graph
 from isonomy.networks.network import Network
 from isonomy.parallel import in_parallel
@@ -79,8 +80,7 @@ class LocalCertificate:
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:
         """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""
-        if not (np.isfinite(epsilon) and epsilon >= 0):
-            raise ParameterError(template("epsilon", "a finite number >= 0", epsilon))
+        epsilon = number("epsilon", epsilon, "a finite number >= 0", high=FINITE)
         verdict = np.where(self.upper <= epsilon, "certified", "undecided")
         return np.where(self.lower > epsilon, "violated", verdict)
 
@@ -161,6 +161,7 @@ def certify_local(
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    effort = checked_effort(effort)
     limits, began = checked_limits(time_limit, gap, epsilon), time.monotonic()
     space = "unbounded" if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
@@ -177,7 +178,7 @@ def certify_local(
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
-        found = search(judged.graph, judged.ends, question.similarity, x, effort or Effort()) if attack else None
+        found = search(judged.graph, judged.ends, question.similarity, x, effort) if attack else None
         return (*judged.chunk(start, x), found)
 
     starts = range(0, n, size)
@@ -197,7 +198,7 @@ def certify_local(
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.network(question.x) if predict else np.empty((n, 0))
-    return LocalCertificate(upper, lower, witnesses, decision, prediction, delta, tier, arithmetic, question)
+    return LocalCertificate(upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question)
 
 
 class _Room(threading.local):

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from isonomy.errors import FileError, IsonomyError, NetworkError
+from isonomy.errors import FileError, IsonomyError, NetworkError, ParameterError, template
+from isonomy.given import instance
 from isonomy.networks.adapter import Reads, schema_adapter
 from isonomy.networks.graph import Graph, Head
 from isonomy.networks.network import Network
@@ -48,6 +49,14 @@ def load_network(
     outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns from coordinates where
     neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
     """
+    instance("path", path, str | Path, "the path of a network file")
+    instance("schema", schema, Schema | None, "None or a Schema")
+    for parameter, value in (("output", output), ("activation", activation), ("name", name)):
+        instance(parameter, value, str | None, "None or a text")
+    if head not in ("auto", *get_args(Head)):
+        raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
+    if reads not in get_args(Reads):
+        raise ParameterError(template("reads", f"one of {', '.join(get_args(Reads))}", reads))
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix in _REFUSED:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.given import numbers
 from isonomy.networks.adapter import Reads
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
 from isonomy.networks.simplify import simplify
@@ -96,12 +97,15 @@ class Network:
         name: str = "network",
     ) -> Network:
         """A multi-layer perceptron from its weights (out, in) and biases (out,)."""
-        if len(weights) != len(biases) or not weights:
-            raise ParameterError(template("biases", f"{len(weights)} vectors, at least one", len(biases)))
+        for parameter, given in (("weights", weights), ("biases", biases)):
+            if not hasattr(given, "__len__") or isinstance(given, str) or not len(given):
+                raise ParameterError(template(parameter, "a list with an array for each layer", given))
+        if len(weights) != len(biases):
+            raise ParameterError(template("biases", f"{len(weights)} vectors, one for each layer", len(biases)))
         between = activation if isinstance(activation, Activation) else Activation(activation)
         nodes: list[Node] = []
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            affine = Affine.of(_tensor(weight), _tensor(bias))
+            affine = Affine.of(_tensor(weight, f"weights[{layer}]"), _tensor(bias, f"biases[{layer}]"))
             if not nodes:
                 nodes.append(Node(Input(affine.width_in), (), "input"))
             else:
@@ -125,8 +129,11 @@ class Network:
 
     def __call__(self, x: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:
         """Probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
+        x = _tensor(x)
+        if x.ndim != 2 or x.shape[1] != self.input_width:
+            raise NetworkError(template("x", f"a table of {self.input_width} columns", tuple(x.shape)))
         with torch.no_grad():
-            parts = [self.probabilities(self.graph.evaluate(rows)) for rows in torch.split(_tensor(x), _ROWS)]
+            parts = [self.probabilities(self.graph.evaluate(rows)) for rows in torch.split(x, _ROWS)]
             return torch.cat(parts).numpy()
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -173,9 +180,12 @@ class Network:
         return f"Network('{self.name}', {self.input_width} -> {self.classes} {self.head}, {count})"
 
 
-def _tensor(values: Any) -> Tensor:
+def _tensor(values: Any, parameter: str = "x") -> Tensor:
     """float64, sharing memory with the caller's array where it can; nothing here writes to it."""
+    expected = "an array of real numbers"
     if isinstance(values, Tensor):
+        if values.is_complex():
+            raise ParameterError(template(parameter, expected, f"a tensor of {values.dtype}"))
         return values.to(torch.float64)
-    array = np.asarray(values, dtype=np.float64)
+    array = numbers(parameter, values, expected)
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -54,7 +54,7 @@ class Domain:
     fills: tuple[tuple[int, int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind)
+        check_kind(self.kind)
         width = len(self.names)
         for field, dtype in _ARRAYS.items():
             array: NDArray[Any] = np.array(getattr(self, field), dtype=dtype)
@@ -99,7 +99,7 @@ class Domain:
         The unbounded domain forgets ranges, blocks and lattices (so that no bound can use them by mistake),
         hence there is no way back from it; ask the schema, which knows them.
         """
-        _check_kind(kind)
+        check_kind(kind)
         if kind == self.kind:
             return self
         if kind == "unbounded":
@@ -178,6 +178,7 @@ def _all_of(conditions: BoolArray) -> BoolArray:
     return met
 
 
-def _check_kind(kind: str) -> None:
+def check_kind(kind: str) -> None:
+    """Refuse a kind of domain that does not exist."""
     if kind not in get_args(DomainKind):
         raise ParameterError(template("domain", "'unbounded', 'relaxed' or 'realizable'", kind))

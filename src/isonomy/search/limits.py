@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from isonomy.errors import ParameterError, template
+from isonomy.given import FINITE, number
 
 
 @dataclass(frozen=True)
@@ -22,14 +20,7 @@ class Limits:
 
 def checked_limits(time_limit: float, gap: float, epsilon: float | None) -> Limits:
     """The limits that a caller gave, refused with a sentence if they make no sense."""
-    for name, value, right in (
-        ("time_limit", time_limit, "a number of seconds >= 0"),
-        ("gap", gap, "a finite number >= 0"),
-        ("epsilon", epsilon, "None or a finite number >= 0"),
-    ):
-        if name == "epsilon" and value is None:
-            continue
-        usable = isinstance(value, int | float | np.number) and not isinstance(value, bool) and float(value) >= 0
-        if not usable or (name != "time_limit" and not np.isfinite(float(value or 0))):
-            raise ParameterError(template(name, right, value))
-    return Limits(float(gap), None if epsilon is None else float(epsilon), float(time_limit))
+    if epsilon is not None:
+        epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
+    seconds = number("time_limit", time_limit, "a number of seconds >= 0")
+    return Limits(number("gap", gap, "a finite number >= 0", high=FINITE), epsilon, seconds)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import numbers
 from isonomy.population import Population
 from isonomy.shift.cost import Cost
 from isonomy.shift.lower import Rows, lower_bound
@@ -189,10 +190,7 @@ def _rows(parameter: str, people: Population | ArrayLike) -> Rows:
             raise DataError(f"All sampling weights of '{parameter}' are zero; at least one must be positive.")
         weights = people.weights[kept]
         return Rows(people.x[kept], np.asarray(weights / weights.max()))
-    try:
-        x: FloatArray = np.array(people, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(template(parameter, "a population or a matrix of numbers", people)) from None
+    x: FloatArray = numbers(parameter, people, "a Population or a table of numbers")
     if x.ndim != 2 or 0 in x.shape:
         raise ParameterError(
             template(parameter, "a population or a matrix with a row per individual", f"shape {x.shape}")
