@@ -107,7 +107,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "certify_local": {
         "network": NO_NETWORK, "people": NO_TABLE, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308],
         "domain": [*NO_DOMAIN, "realizable"], "tier": ["fast", 5, None], "threshold": ["0.5", 2.0, math.nan, 1j],
-        "arithmetic": ["float16", None], "effort": [5, "high", {"steps": 1}], "max_branches": [*NO_COUNT, 0],
+        "arithmetic": ["float16", None], "effort": [5, "high", {"steps": 1}], "max_branches": NO_COUNT,
         "progress": [5, "never", True], "time_limit": NO_NUMBER, "gap": [*NO_NUMBER, math.inf],
         "epsilon": ["0.1", -1, math.nan, math.inf, True, 1j],
     },
@@ -117,7 +117,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "order": [0, 0.5, math.nan, "1", None, True, 1j], "ground": ["l3", 5, None, np.eye(2), WeightedLp(np.ones(3))],
         "epsilon": ["0.1", -1, math.nan, math.inf, True], "confidence": SHARES, "domain": [*NO_DOMAIN, "realizable"],
         "tier": ["exact", "fast", 5], "arithmetic": ["float16"], "rounds": NO_COUNT, "effort": [5, "high"],
-        "output_range": [5, (1.0,), (1.0, 0.0), (0.0, math.inf), ("0", "1")], "max_branches": [*NO_COUNT, 0],
+        "output_range": [5, (1.0,), (1.0, 0.0), (0.0, math.inf), ("0", "1")], "max_branches": NO_COUNT,
         "seed": NO_COUNT, "progress": [5, "never"], "engine": ["local"],
     },
     "certify_everywhere": {
@@ -131,7 +131,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "gamma": NO_NUMBER, "order": [0, math.nan, "1", True], "epsilon": ["0.1", -1, math.nan, math.inf],
         "tier": ["exact", 5], "chunk": [*NO_COUNT, 0], "engine": ["spark"], "unknown": ["drop"], "split": ["half"],
         "rounds": NO_COUNT, "arithmetic": ["float16"], "output_range": [5, (1.0, 0.0)], "effort": [5],
-        "max_branches": [*NO_COUNT, 0], "accuracy": [*NO_NUMBER, 1.0], "source": [5, None], "work": [5, None],
+        "max_branches": NO_COUNT, "accuracy": [*NO_NUMBER, 1.0], "source": [5, None], "work": [5, None],
     },
     "wasserstein": {
         "one": NO_TABLE, "other": NO_TABLE, "order": [0.5, 1e6, math.nan, "1", None, True],
@@ -197,7 +197,6 @@ OTHER_WORDS = {
     "people": ("individual", "Row"),
     "network": ("reads",),
     "domain": ("coordinates",),
-    "X": ("Found", "NaN"),
 }
 
 

@@ -148,9 +148,9 @@ def certify_local(
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
     without one means all of ``R^m``. ``tier="interval"`` is the fast one, ``"tight"`` adds linear bounds,
     ``"optimised"`` improves their slopes, ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded
-    domain, for comparison. ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without
-    it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the
-    individuals done and in all.
+    domain, whatever domain a population has, for comparison; a bounded ``domain=`` beside it is refused.
+    ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without it the largest output
+    decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
 
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
@@ -163,7 +163,7 @@ def certify_local(
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
     effort = checked_effort(effort)
     limits, began = checked_limits(time_limit, gap, epsilon), time.monotonic()
-    space = "unbounded" if tier == "paper" else domain
+    space = _paper_domain(domain) if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
     judged = Bounds(question, tier, threshold, arithmetic == "float32", began + limits.seconds)
     n = len(question.x)
@@ -199,6 +199,14 @@ def certify_local(
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.network(question.x) if predict else np.empty((n, 0))
     return LocalCertificate(upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question)
+
+
+def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:
+    """The paper knows no domain but all of ``R^m``: another one that is asked for would silently not count."""
+    kind = domain.kind if isinstance(domain, Domain) else domain
+    if kind not in (None, "unbounded"):
+        raise ParameterError(template("domain", "left out, or unbounded, with tier='paper'", kind))
+    return "unbounded" if domain is None else domain
 
 
 class _Room(threading.local):

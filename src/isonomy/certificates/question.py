@@ -52,7 +52,7 @@ class Question:
         kind is named.
         """
         checked_asked(network, metric)
-        delta, max_branches = checked_delta(delta), whole("max_branches", max_branches, 1)
+        delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
         schema: Schema | None = None
         if isinstance(people, Population):
             schema, x, weights = people.schema, people.x, people.weights

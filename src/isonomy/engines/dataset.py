@@ -166,7 +166,7 @@ def certify_dataset(
     """
     instance("schema", schema, Schema, "a Schema")
     checked_asked(network, metric)
-    delta, max_branches = checked_delta(delta), whole("max_branches", max_branches, 1)
+    delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
     for name, value in (("source", source), ("work", work)):
         instance(name, value, str | PathLike, "a path")
     for name, value, choices in (

@@ -41,7 +41,7 @@ def decide(
         regression = label is not None and label.regression
     if len(predictions.shape) not in (1, 2) or len(predictions) != len(people):
         right = f"a Network, or predictions of {len(people)} individuals"
-        raise ParameterError(template("predictions", right, f"shape {predictions.shape}"))
+        raise ParameterError(template("network_or_predictions", right, f"shape {predictions.shape}"))
     _check_threshold(threshold, regression)
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         row = int(np.flatnonzero(~np.isfinite(predictions.reshape(len(people), -1)).all(axis=1))[0])

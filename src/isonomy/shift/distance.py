@@ -190,7 +190,7 @@ def _rows(parameter: str, people: Population | ArrayLike) -> Rows:
             raise DataError(f"All sampling weights of '{parameter}' are zero; at least one must be positive.")
         weights = people.weights[kept]
         return Rows(people.x[kept], np.asarray(weights / weights.max()))
-    x: FloatArray = numbers(parameter, people, "a Population or a table of numbers")
+    x: FloatArray = numbers(parameter, people, "a population or a matrix of numbers")
     if x.ndim != 2 or 0 in x.shape:
         raise ParameterError(
             template(parameter, "a population or a matrix with a row per individual", f"shape {x.shape}")
