@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "AssumedHeadWarning": "isonomy.errors",
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
     "DistributionalCertificate": "isonomy.certificates",
@@ -45,6 +46,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "AssumedHeadWarning",
     "Counterparts",
     "Distance",
     "DistributionalCertificate",
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     )
     from isonomy.datasets import load_population
     from isonomy.engines import LargeCertificate, certify, certify_dataset
-    from isonomy.errors import IsonomyError
+    from isonomy.errors import AssumedHeadWarning, IsonomyError
     from isonomy.fairness import GroupFairness, group_fairness
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema

@@ -60,6 +60,10 @@ class FileError(IsonomyError):
     code = "file"
 
 
+class AssumedHeadWarning(UserWarning):
+    """A network ends in several raw numbers, which were taken as a softmax although nothing says so."""
+
+
 class NotANumberError(IsonomyError, ArithmeticError):
     """A computation produced a NaN; nothing is certified from it."""
 

@@ -53,6 +53,8 @@ def repair(
     if plan.model is None:
         raise ParameterError("'model' must be given: the network file to repair, such as model.onnx.")
     network = read_network(plan, people.schema)
+    if network.remark:
+        remark(f"- {network.remark}")
     learning.check_writable(out)
     with bars() as shown, learning.quiet():
         shown.stage("Repairing")

@@ -24,13 +24,13 @@ from torch import Tensor
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.build import LARGEST, Builder
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
-def read_state(path: Path, activation: str | None, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+def read_state(path: Path, activation: str | None, head: Head | Literal["auto"]) -> Read:
     """The graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
