@@ -16,6 +16,7 @@ SOURCE = Path(isonomy.__file__).parent
 ORDER = [
     "errors",
     "brief",
+    "given",
     "progress",
     "parallel",
     "arithmetic",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "AssumedHeadWarning": "isonomy.errors",
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
     "DistributionalCertificate": "isonomy.certificates",
@@ -46,6 +47,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "AssumedHeadWarning",
     "Counterparts",
     "Distance",
     "DistributionalCertificate",
@@ -94,7 +96,7 @@ if TYPE_CHECKING:
     )
     from isonomy.datasets import load_population
     from isonomy.engines import LargeCertificate, certify, certify_dataset
-    from isonomy.errors import IsonomyError, SoundnessError
+    from isonomy.errors import AssumedHeadWarning, IsonomyError, SoundnessError
     from isonomy.fairness import GroupFairness, group_fairness
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema

@@ -23,6 +23,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.bounds.ends import Ends, margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.brief import brief
+from isonomy.given import instance, whole
 from isonomy.networks.graph import Graph
 from isonomy.sets import ConvexSets
 from isonomy.similarity.regions import Regions, Similarity
@@ -39,6 +40,16 @@ class Effort:
     restarts: int = 1
     branches: int = 16
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 0), ("restarts", 0), ("branches", 1), ("seed", 0)):
+            whole(name, getattr(self, name), least)
+
+
+def checked_effort(effort: Effort | None) -> Effort:
+    """The effort that a caller gave, or the usual one."""
+    instance("effort", effort, Effort | None, "None or an isonomy.Effort, such as Effort(steps=20)")
+    return effort or Effort()
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,6 +61,10 @@ class FileError(IsonomyError):
     code = "file"
 
 
+class AssumedHeadWarning(UserWarning):
+    """A network ends in several raw numbers, which were taken as a softmax although nothing says so."""
+
+
 class NotANumberError(IsonomyError, ArithmeticError):
     """A computation produced a NaN; nothing is certified from it."""
 
@@ -88,5 +92,6 @@ class SoundnessError(IsonomyError):
 
 
 def template(parameter: str, expected: str, got: Any) -> str:
-    """The one form in which a bad argument is reported: ``'delta' must be …. Got …``."""
-    return f"'{parameter}' must be {expected}. Got {got!r}."
+    """The one form in which a bad argument is reported: ``'delta' must be …. Got …``, in one line."""
+    shown = " ".join(repr(got).split())
+    return f"'{parameter}' must be {expected}. Got {shown if len(shown) <= 200 else f'{shown[:200]}…'}."

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from isonomy.errors import ParameterError, template
+
 Progress = Callable[[int, int], None]
 """Called with the individuals done and in all."""
 
@@ -18,6 +20,8 @@ PATIENCE = 2.0
 @contextmanager
 def shown(what: str, progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
     """The caller's own progress, none, or a bar on the terminal's error stream that disappears when it is done."""
+    if not (callable(progress) or progress is None or progress == "auto"):
+        raise ParameterError(template("progress", "'auto', None or a function of two numbers", progress))
     if callable(progress):
         yield progress
     elif progress is None or not sys.stderr.isatty():

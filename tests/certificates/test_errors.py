@@ -131,6 +131,21 @@ def test_unknown_choices_list_what_there_is(option: str, value: str, known: str)
     assert f"'{option}'" in text and known in text and value in text
 
 
+@pytest.mark.parametrize("domain", ["relaxed", "realizable", people(3).domain, "finite"])
+def test_the_papers_tier_takes_no_bounded_domain(domain: Any) -> None:
+    network = perceptron(np.random.default_rng(0), WIDTH, 2)
+    metric = WeightedLp(np.ones(WIDTH))
+    text = message(ParameterError, network, people(3), metric, 0.1, domain=domain, tier="paper")
+    assert "'domain'" in text and "unbounded" in text and "tier='paper'" in text
+    found = [
+        certify_local(network, people(3), metric, 0.1, tier="paper", attack=False, **given)
+        for given in ({}, {"domain": "unbounded"}, {"domain": SCHEMA.domain("unbounded")})
+    ]
+    for one in found:
+        assert one.question.domain.kind == "unbounded"
+        assert (one.upper == found[0].upper).all()
+
+
 def test_unknown_domain_of_a_population() -> None:
     network = perceptron(np.random.default_rng(0), WIDTH, 2)
     assert "'domain'" in message(ParameterError, network, people(3), Counterparts.of(SCHEMA), 1.0, domain="finite")

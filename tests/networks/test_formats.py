@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from torch import nn
 
 from isonomy.errors import FileError, IsonomyError, NetworkError, UnsupportedOperationError
 from isonomy.networks import Network, load_network
+from isonomy.networks.graph import Affine
 from isonomy.population.schema import Schema
 
 from .architectures import WIDTH, modules
@@ -246,15 +248,83 @@ def test_layers_go_by_name_and_must_fit(tmp_path: Path) -> None:
         hidden = (np.tanh(hidden) if name != "layer1" else hidden) @ state[f"{name}.weight"].numpy().T
     given = load_network(path, activation="tanh").logits(torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(given, hidden, atol=1e-12)
-    torch.save({"a.weight": torch.ones(3, 3), "c.weight": torch.ones(3, 3), "b.weight": torch.ones(3, 3)}, path)
+    torch.save({f"{name}.weight": torch.randn(3, 3) for name in "acb"}, path)
     with pytest.raises(NetworkError, match="in the order of their names and in that of the file"):
         load_network(path, activation="relu")
-    torch.save({"a.weight": torch.ones(3, 2), "b.weight": torch.ones(3, 2)}, path)
+    torch.save({"a.weight": torch.randn(3, 2), "b.weight": torch.randn(3, 2)}, path)
     with pytest.raises(NetworkError, match="do not follow"):
         load_network(path, activation="relu")
     torch.save(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).state_dict(), path)
     with pytest.raises(NetworkError, match=r"'1\.weight' belongs to no dense layer"):
         load_network(path, activation="relu")
+
+
+class Aliased(nn.Module):
+    """As the code published with the paper has it: the first and the last layer have a name of their own besides."""
+
+    def __init__(self, *widths: int, last_first: bool = False) -> None:
+        super().__init__()
+        layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
+        if last_first:
+            self.lf = layers[-1]
+        self.l1 = layers[0]
+        if not last_first:
+            self.lf = layers[-1]
+        self.lays = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.lays[:-1]:
+            x = torch.relu(layer(x))
+        return self.lf(x)
+
+
+@pytest.mark.parametrize("cloned", [False, True])
+@pytest.mark.parametrize("last_first", [False, True])
+@pytest.mark.parametrize("widths", [(5, 7, 2), (5, 7, 7, 2), (5, 7, 7, 7, 7, 2), (5, 7, 6, 1), (5, 2), (5, 7, 5, 7, 2)])
+def test_layers_that_have_two_names(widths: tuple[int, ...], last_first: bool, cloned: bool, tmp_path: Path) -> None:
+    module, path = Aliased(*widths, last_first=last_first), tmp_path / "m.pt"
+    torch.save({name: each.clone() if cloned else each for name, each in module.state_dict().items()}, path)
+    head: Any = "regression"
+    found = load_network(path, activation="relu", head=head)
+    np.testing.assert_allclose(found(X), Network.from_torch(module, head=head)(X), atol=1e-12)
+    assert sum(isinstance(node.op, Affine) for node in found.graph.nodes) == len(widths) - 1
+
+
+def _ambiguous() -> dict[str, nn.Module]:
+    twice, identity = nn.Linear(5, 5), nn.Linear(7, 7)
+    nn.init.eye_(identity.weight)
+    nn.init.zeros_(identity.bias)
+    return {
+        "a first layer as wide as its input": Aliased(5, 5, 2),
+        "a last layer as wide as its input": Aliased(5, 2, 2),
+        "a layer that is applied twice": nn.Sequential(twice, nn.ReLU(), twice, nn.ReLU(), nn.Linear(5, 2)),
+        "two identities": nn.Sequential(
+            nn.Linear(5, 7), nn.ReLU(), identity, nn.ReLU(), copy.deepcopy(identity), nn.ReLU(), nn.Linear(7, 2)
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", _ambiguous())
+def test_equal_layers_that_may_be_one_or_two(name: str, tmp_path: Path) -> None:
+    torch.save(_ambiguous()[name].state_dict(), tmp_path / "m.pt")
+    with pytest.raises(NetworkError, match=r"^m\.pt: '.*' and '.*' hold the same parameters, .* use ONNX\.$"):
+        load_network(tmp_path / "m.pt", activation="relu")
+
+
+def test_equal_biases_or_weights_alone_make_no_equal_layers(tmp_path: Path) -> None:
+    module = mlp(5, 7, 7, 7, 2)
+    with torch.no_grad():
+        for layer in (module[2], module[4]):
+            layer.bias.zero_()
+    torch.save(module.state_dict(), tmp_path / "m.pt")
+    found = load_network(tmp_path / "m.pt", activation="relu")
+    np.testing.assert_allclose(found(X), Network.from_torch(module)(X), atol=1e-12)
+    with torch.no_grad():
+        module[4].weight.copy_(module[2].weight)
+        module[4].bias[3] = 1.0
+    torch.save(module.state_dict(), tmp_path / "m.pt")
+    found = load_network(tmp_path / "m.pt", activation="relu")
+    np.testing.assert_allclose(found(X), Network.from_torch(module)(X), atol=1e-12)
 
 
 PT2 = [name for name in modules() if name != "sliced"]  # whose index by a list of numbers is an operation of its own

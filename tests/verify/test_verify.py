@@ -6,6 +6,8 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 import isonomy
 import isonomy_verify
+import isonomy_verify.__main__
 from isonomy import records
 from isonomy.audit.bundled import train_small
 from isonomy.datasets import load_population
@@ -36,6 +39,30 @@ def test_it_is_small_and_stands_alone() -> None:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert {name.split(".")[0] for name in names} <= allowed, file
+
+
+def test_every_command_of_the_package_exists(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for name, place in project["scripts"].items():
+        module, function = place.split(":")
+        main = getattr(import_module(module), function)
+        monkeypatch.setattr(sys, "argv", [name, "--help"])
+        with pytest.raises(SystemExit) as left:
+            sys.exit(main())
+        assert not left.value.code, name
+        assert name in capsys.readouterr().out
+    shown = run("--help")
+    assert shown.returncode == 0 and "certificate" in shown.stdout
+
+
+def test_the_command_gives_the_same_exit_status(audit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for certificate, status in ((audit, 0), (tmp_path, 2)):
+        monkeypatch.setattr(sys, "argv", ["isonomy-verify", str(certificate)])
+        with pytest.raises(SystemExit) as left:
+            sys.exit(isonomy_verify.__main__.main())
+        assert left.value.code == status
 
 
 def test_it_runs_where_isonomy_is_not(audit: Path) -> None:

@@ -19,7 +19,8 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import IsonomyError, NetworkError
-from isonomy.networks import Network, load_network
+from isonomy.networks import Network
+from isonomy.networks.load import open_network
 from isonomy.population import Feature, Population, Schema
 
 ROWS = 2000
@@ -45,7 +46,7 @@ def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Readin
     options, width, problem = _told(model, schema)
     if width is None:  # the file names its columns, or cannot be read at all
         try:
-            network = load_network(model, schema, **options)  # type: ignore[arg-type]
+            network = open_network(model, schema, **options)  # type: ignore[arg-type]
         except NetworkError as error:
             return Reading({}, options, "", problem=problem or str(error)), []
         reading = _scored(Reading({}, options, "as the model file itself says", known=True), network, people)
@@ -53,7 +54,7 @@ def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Readin
     fitting = []
     for reading in _readings(schema, people, width, options):
         try:
-            network = load_network(model, replace(schema, inputs=reading.inputs), **reading.options)  # type: ignore[arg-type]
+            network = open_network(model, replace(schema, inputs=reading.inputs), **reading.options)  # type: ignore[arg-type]
         except IsonomyError:
             continue
         fitting.append(_scored(reading, network, people))
@@ -76,10 +77,11 @@ def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]
     problem = ""
     for given, about in itertools.product(attempts, (None, schema)):
         try:
-            network = load_network(model, about, **given)  # type: ignore[arg-type]
+            network = open_network(model, about, **given)  # type: ignore[arg-type]
         except NetworkError as error:
             problem = problem or str(error)
             continue
+        given = given | ({"head": network.head} if network.assumed_head else {})
         return given, network.input_width if about is None else None, ""
     return {}, None, problem
 

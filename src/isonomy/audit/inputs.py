@@ -17,7 +17,8 @@ from isonomy.audit.bundled import train_small
 from isonomy.audit.plan import Plan
 from isonomy.audit.tables import Dialect, file_hash, is_catalogue, people_hash, read_people
 from isonomy.errors import ParameterError, template
-from isonomy.networks import Network, load_network, simplify
+from isonomy.networks import Network, simplify
+from isonomy.networks.load import open_network
 from isonomy.population import Population, Schema
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
@@ -80,7 +81,7 @@ def read_network(plan: Plan, schema: Schema) -> Network:
     options: dict[str, Any] = {
         "head": plan.head, "output": plan.output, "activation": plan.activation, "reads": plan.reads,
     }  # fmt: skip
-    network = load_network(str(plan.model), schema, **options)
+    network = open_network(str(plan.model), schema, **options)
     return replace(network, graph=simplify(network.graph))
 
 

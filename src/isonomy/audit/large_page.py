@@ -74,7 +74,7 @@ def _assumptions(findings: LargeFindings, facts: Mapping[str, Any]) -> list[tupl
     )
     return [
         ("People", f"{who}.{weighted}{kept}"),
-        ("Network", f"“{network.name}”, {network.input_width} inputs."),
+        ("Network", f"“{network.name}”, {network.input_width} inputs. {network.remark}".rstrip()),
         ("Arithmetic", "The bounds hold in exact arithmetic; rounding errors are added to them, and sums over chunks "
          "have none."),
         ("Similar people", f"Distance at most δ = {parameter(facts['delta'])} by this metric: {facts['metric']}."),

@@ -25,6 +25,7 @@ def facts_of(findings: LargeFindings) -> dict[str, Any]:
     found, asked = findings.certificate, findings.asked
     return {
         "isonomy": version("isonomy"),
+        "remarks": [asked.network.remark] if asked.network.remark else [],
         "title": findings.title,
         "sentence": sentence_of(found, found.rows),
         "individuals": found.rows,

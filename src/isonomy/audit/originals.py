@@ -16,8 +16,9 @@ import numpy as np
 from isonomy.audit.tables import Dialect, file_hash, read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
-from isonomy.networks import Network, load_network, simplify
+from isonomy.networks import Network, simplify
 from isonomy.networks.affine import Affine
+from isonomy.networks.load import open_network
 from isonomy.records import Record
 
 Claim = tuple[str, str, str]
@@ -34,7 +35,7 @@ def check_model(record: Record, path: Path) -> Claim:
     wanted = network_arrays(record.network)
     for head, reads in itertools.product(("auto", record.network.head), ("auto", "coordinates", "raw")):
         try:
-            network = _on_all(load_network(path, record.schema, head=head, reads=reads, activation="relu"), record)  # type: ignore[arg-type]
+            network = _on_all(open_network(path, record.schema, head=head, reads=reads, activation="relu"), record)  # type: ignore[arg-type]
             found = network_arrays(network)
         except IsonomyError:
             continue

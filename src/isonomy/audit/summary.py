@@ -46,6 +46,7 @@ def document(findings: Findings) -> dict[str, Any]:
     kinds, counts = np.unique(local.decision, return_counts=True)
     result: dict[str, Any] = {
         "isonomy": version("isonomy"),
+        "remarks": [findings.network.remark] if findings.network.remark else [],
         "title": findings.title,
         "sentence": sentence(findings),
         "individuals": len(findings.people),
@@ -125,6 +126,7 @@ def markdown_of(facts: Mapping[str, Any], rows: Sequence[tuple[str, str]], again
     lines = [f"# Audit: {facts['title']}", "", facts["sentence"], ""]
     if facts["verdict"]:
         lines += [f"**{mark[facts['verdict']]}** against ε = {facts['epsilon']:g}.", ""]
+    lines += [line for remark in facts["remarks"] for line in (f"Note: {remark}", "")]
     lines += ["| | |", "|---|---|", *(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows), ""]
     return "\n".join([*lines, again, "", "```", facts["command"], "```", ""])
 

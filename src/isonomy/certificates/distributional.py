@@ -24,7 +24,7 @@ import pandas as pd
 import torch
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, up
-from isonomy.attacks import Effort
+from isonomy.attacks import Effort, checked_effort
 from isonomy.bounds.ends import Ends
 from isonomy.brief import brief
 from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
@@ -32,10 +32,11 @@ from isonomy.certificates.dual import Cells, Dual, check_radius
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses, certify_local, chunk_rows
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, profiles
+from isonomy.certificates.profiles import FURTHEST, Profiles, profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points, WorstCase, search
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import FINITE, number, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.population.cells import find_column
@@ -131,7 +132,7 @@ class DistributionalCertificate:
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
-        gammas = [float(gamma) for gamma in gammas]
+        gammas = list(gammas)
         for gamma in gammas:
             check_radius(self.order, gamma)
         upper = [bound.upper for bound in self.dual.curve(gammas)]
@@ -223,10 +224,12 @@ def certify(
     if tier not in get_args(DistributionalTier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
     check_radius(order, gamma)
-    if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ParameterError(template("epsilon", "a finite number >= 0", epsilon))
-    if confidence is not None and not 0 < confidence < 1:
-        raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
+    if epsilon is not None:
+        epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
+    if confidence is not None:
+        confidence = number("confidence", confidence, "None or a number between 0 and 1", 0.0, 1.0, strict=True)
+    rounds, seed, effort = whole("rounds", rounds), whole("seed", seed), checked_effort(effort)
+    output_range = checked_range(output_range)
     question = Question.of(network, people, metric, delta, domain, max_branches)
     clusters = _clusters(people, len(question.x), cluster, max_cluster)
     cost = ground_metric(ground, question.domain.width, question.domain.names)
@@ -250,10 +253,10 @@ def certify(
     found = Profiles(kept["radii"], kept["values"], float(kept["largest"]))
     radii = search_radii(gamma, order, moving.diameter) if attack else []
     start = local.lower, local.witnesses.counterpart
-    points = Points(**keep("points", lambda: _arrays(search(moving, *start, radii, effort or Effort()), *_POINTS)))
+    points = Points(**keep("points", lambda: _arrays(search(moving, *start, radii, effort), *_POINTS)))
     check_range(points.value, ends, output_range)
     return DistributionalCertificate(
-        gamma, order, cost, delta, epsilon, confidence, tier, arithmetic, local, found, points,
+        gamma, order, cost, question.delta, epsilon, confidence, tier, arithmetic, local, found, points,
         _refusal(people, metric, cost, confidence, clusters), question, seed, clusters,
     )  # fmt: skip
 
@@ -268,7 +271,7 @@ def _local(
     """Local certificates, block by block; blocks are whole chunks, so the result is that of one block."""
     n = len(question.x)
     size = chunk_rows(question.network.margins, options["tier"]) * torch.get_num_threads()
-    rows: Any = people if isinstance(people, Population) else np.asarray(people, dtype=np.float64)
+    rows: Any = people if isinstance(people, Population) else question.x
 
     def block(start: int, tick: Progress) -> Arrays:
         with told(rows=[called(row) for row in range(start, min(start + size, n))]):
@@ -303,10 +306,20 @@ def largest_violation(ends: Ends, output_range: tuple[float, float] | None) -> f
     """The largest violation possible at all: from the head of the network, or from a declared range."""
     if ends.head != "regression" or output_range is None:
         return ends.largest
-    low, high = output_range
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ParameterError(template("output_range", "two finite numbers, the lower first", output_range))
-    return float(up(high - low))
+    return float(up(output_range[1] - output_range[0]))
+
+
+def checked_range(output_range: Any) -> tuple[float, float] | None:
+    """The range that a caller declares: two finite numbers, the lower first."""
+    if output_range is None:
+        return None
+    right = "None or two finite numbers, the lower first"
+    if not isinstance(output_range, tuple | list | np.ndarray) or len(output_range) != 2:
+        raise ParameterError(template("output_range", right, output_range))
+    low, high = (number("output_range", end, right, -FINITE, FINITE) for end in output_range)
+    if not low < high:
+        raise ParameterError(template("output_range", right, output_range))
+    return low, high
 
 
 def check_range(attained: FloatArray, ends: Ends, output_range: tuple[float, float] | None) -> None:
@@ -319,12 +332,15 @@ def check_range(attained: FloatArray, ends: Ends, output_range: tuple[float, flo
 
 def search_radii(gamma: float, order: float, diameter: float) -> list[float]:
     """How far away a worst case is looked for."""
-    if gamma == 0:
+    furthest = min(diameter, FURTHEST)
+    if gamma == 0 or furthest == 0:
         return []
     if math.isinf(order):
-        return [gamma]
+        return [min(gamma, furthest)]
+    if gamma > furthest:
+        return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
     # Somebody may be worth a long way while the others stay where they are.
-    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= diameter]
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= furthest]
 
 
 def _clusters(

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from isonomy.arithmetic import ELEMENTARY, TINY, UNIT, FloatArray, down, mean_up, up
 from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
+from isonomy.given import number
 
 IntArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
@@ -187,8 +188,7 @@ class Dual:
         None when not even gamma 0 is; infinity when every gamma is. Up to rounding this is the largest such gamma,
         and it never over-claims: ``bound(gamma).upper <= epsilon`` has been evaluated for what is returned.
         """
-        if not epsilon >= 0:
-            raise ParameterError(template("epsilon", "a number >= 0", epsilon))
+        number("epsilon", epsilon, "a number >= 0")
         if self.bound(0.0).upper > epsilon:
             return None
         if self.bound(math.inf).upper <= epsilon:
@@ -304,7 +304,8 @@ def allocate(
     holder = who[vertex]
     steps = np.flatnonzero((slope < math.inf) & (weight[holder] > 0))
     steps = steps[np.argsort(-slope[steps], kind="stable")]
-    limit = max(0.0, float(down(down(math.fsum(weight.tolist())) * budget)))
+    with np.errstate(over="ignore"):
+        limit = max(0.0, float(down(down(math.fsum(weight.tolist())) * budget)))
 
     def standing(taken: int) -> IntArray:
         """The point of everybody after the steepest steps."""
@@ -342,10 +343,8 @@ def needs_no_multiplier(order: float, gamma: float) -> bool:
 
 def check_radius(order: float, gamma: float) -> None:
     """Refuse an order below 1 and a radius that is not a non-negative number."""
-    if not order >= 1:
-        raise ParameterError(template("order", "a number >= 1, or infinity", order))
-    if not gamma >= 0:
-        raise ParameterError(template("gamma", "a number >= 0", gamma))
+    number("order", order, "a number >= 1, or infinity", 1.0)
+    number("gamma", gamma, "a number >= 0, or infinity")
 
 
 def heights_upper(

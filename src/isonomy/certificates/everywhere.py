@@ -24,8 +24,9 @@ from isonomy.bounds.relational import Relational
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
-from isonomy.certificates.question import Question, on_all_coordinates
+from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.given import whole
 from isonomy.networks.network import Network
 from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
@@ -33,7 +34,7 @@ from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
 from isonomy.search.cuts import reading
 from isonomy.search.pairs import Pairs, Parts
-from isonomy.similarity.metric import Metric
+from isonomy.similarity.metric import Metric, checked_delta
 
 NUMBERS = 2**13
 """Activations of the widest layer in one batch of parts."""
@@ -122,7 +123,9 @@ def certify_everywhere(
     limits = checked_limits(time_limit, gap, epsilon, max_nodes)
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
-    question = _question(network, metric, delta, domain)
+    checked_asked(network, metric)
+    seed = whole("seed", seed)
+    question = _question(network, metric, checked_delta(delta), domain)
     deadline = began + limits.seconds
     with one_thread(), shown("Certifying everywhere", progress) as tick:
         search = _Everywhere(question, limits, arithmetic == "float32", seed, deadline)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import UNIT, FloatArray, at_least, at_most, mean_down, mean_up
-from isonomy.attacks import Effort, Finds
+from isonomy.attacks import Effort, Finds, checked_effort
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
 from isonomy.bounds.interval import Interval
@@ -34,6 +34,7 @@ from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.question import Question
 from isonomy.errors import MetricError, NotANumberError, ParameterError, template
+from isonomy.given import FINITE, number
 from isonomy.networks.graph import Affine, Graph
 from isonomy.networks.network import Network
 from isonomy.parallel import in_parallel
@@ -101,8 +102,7 @@ class LocalCertificate:
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:
         """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""
-        if not (np.isfinite(epsilon) and epsilon >= 0):
-            raise ParameterError(template("epsilon", "a finite number >= 0", epsilon))
+        epsilon = number("epsilon", epsilon, "a finite number >= 0", high=FINITE)
         verdict = np.where(self.upper <= epsilon, "certified", "undecided")
         return np.where(self.lower > epsilon, "violated", verdict)
 
@@ -173,9 +173,9 @@ def certify_local(
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
     without one means all of ``R^m``. ``tier="interval"`` is the fast one, ``"tight"`` adds linear bounds,
     ``"optimised"`` improves their slopes, ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded
-    domain, for comparison. ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without
-    it the largest output decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the
-    individuals done and in all.
+    domain, whatever domain a population has, for comparison; a bounded ``domain=`` beside it is refused.
+    ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without it the largest output
+    decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
 
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
@@ -189,8 +189,9 @@ def certify_local(
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    effort = checked_effort(effort)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
-    space = "unbounded" if tier == "paper" else domain
+    space = _paper_domain(domain) if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
     judged = Bounds(question, tier, threshold, arithmetic == "float32", began + limits.seconds)
     n = len(question.x)
@@ -205,7 +206,7 @@ def certify_local(
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
-        found = search(judged.graph, judged.ends, question.similarity, x, effort or Effort()) if attack else None
+        found = search(judged.graph, judged.ends, question.similarity, x, effort) if attack else None
         return (*judged.chunk(start, x), found)
 
     starts = range(0, n, size)
@@ -226,7 +227,17 @@ def certify_local(
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.network(question.x) if predict else np.empty((n, 0))
-    return LocalCertificate(upper, lower, witnesses, decision, prediction, delta, tier, arithmetic, question, threshold)
+    return LocalCertificate(
+        upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question, threshold
+    )
+
+
+def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:
+    """The paper knows no domain but all of ``R^m``: another one that is asked for would silently not count."""
+    kind = domain.kind if isinstance(domain, Domain) else domain
+    if kind not in (None, "unbounded"):
+        raise ParameterError(template("domain", "left out, or unbounded, with tier='paper'", kind))
+    return "unbounded" if domain is None else domain
 
 
 class _Room(threading.local):

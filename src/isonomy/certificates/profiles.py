@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
-from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.dual import Cells, Dual, power_lower
 from isonomy.certificates.moving import WIDE, Moving
 
 PILOT = 16
@@ -36,6 +36,9 @@ RUNGS = 12
 
 WORSE = 1.1
 """The ladder ends where a rung alone gives this many times the best bound of one."""
+
+NEAREST, FURTHEST = 1e-100, 1e100
+"""Between them radii are looked at, whatever γ is: others are hard to compute with, and say nothing more."""
 
 IntArray = NDArray[np.int64]
 
@@ -72,7 +75,7 @@ def make_plan(
 ) -> Plan:
     """A plan for shifts around ``gamma``, with all individuals of ``moving`` as the pilot group."""
     known, anybody = _begin(moving, local, gamma, order, largest, tight)
-    if gamma == 0 or math.isinf(order):
+    if gamma == 0 or math.isinf(gamma) or math.isinf(order):
         return Plan((), None, 0.0)
     return _climb(known, np.arange(len(local)), anybody)
 
@@ -94,11 +97,11 @@ def profiles(
     Without a ``plan`` some of the individuals are the pilot group.
     """
     known, anybody = _begin(moving, local, gamma, order, largest, tight)
-    if gamma == 0:
+    if gamma == 0 or math.isinf(gamma):  # nobody moves, or anybody can be anybody
         return known.profiles()
     everybody = rest = np.arange(len(local))
     if math.isinf(order):  # everybody travels as far as γ, and nobody further
-        known.compute(everybody, gamma)
+        known.compute(everybody, min(max(gamma, NEAREST), FURTHEST))
         return known.profiles()
     if plan is None:
         pilot = everybody[:: max(1, len(local) // PILOT)][:PILOT] if len(local) > 2 * PILOT else everybody
@@ -148,7 +151,7 @@ class _Known:
         self, moving: Moving, local: FloatArray, order: float, gamma: float, largest: float, tight: bool
     ) -> None:
         self.moving, self.order, self.gamma, self.largest, self.tight = moving, order, gamma, largest, tight
-        self.local = local
+        self.local, self.scale = local, min(max(gamma, NEAREST), FURTHEST)
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
 
@@ -163,7 +166,7 @@ class _Known:
         """Where a pass is read."""
         if not self.tight:
             return [rung]  # a forward pass says nothing of smaller radii
-        return subradii(rung, self.gamma, fine=not self.moving.together)
+        return subradii(rung, self.scale, fine=not self.moving.together)
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
         """Take note of bounds, the smaller of old and new."""
@@ -197,7 +200,8 @@ class _Known:
         """Rungs, and the individuals who would travel about as far but whose bound rests on a pass at twice as far."""
         some = self.profiles()
         cells = some.cells(self.moving.question.weights)
-        height = cells.value - multiplier * cells.near**self.order
+        with np.errstate(over="ignore"):
+            height = cells.value - multiplier * power_lower(cells.near, self.order)
         order = np.lexsort((height, cells.owner))
         active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
         owner, near, far = cells.owner[active], cells.near[active], cells.far[active]
@@ -242,7 +246,7 @@ def subradii(rung: float, gamma: float, *, fine: bool) -> list[float]:
 def _try(known: _Known, pilot: IntArray, anybody: float) -> list[float]:
     """Climb the ladder with the pilot group until rungs are clearly worse than the best, or bounds say nothing."""
     moving, tried, uppers = known.moving, [], []
-    for rung in _ladder(known.gamma, moving.first_flip, moving.diameter):
+    for rung in _ladder(known.scale, moving.first_flip, moving.diameter):
         tried.append(rung)
         reached = known.compute(pilot, rung)[:, -1].mean()
         uppers.append(known.upper(pilot, rung))

@@ -13,10 +13,11 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.errors import DataError, NetworkError, ParameterError, template
+from isonomy.given import instance, numbers, whole
 from isonomy.networks.affine import Affine
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population, Schema
-from isonomy.similarity.metric import Metric
+from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
 
 ROWS = 65_536
@@ -53,16 +54,15 @@ class Question:
         An array without a domain means the unbounded one. A population brings its own domain, unless another
         kind is named.
         """
+        checked_asked(network, metric)
+        delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
         schema: Schema | None = None
         if isinstance(people, Population):
             schema, x, weights = people.schema, people.x, people.weights
             space = people.domain if domain is None else _domain(domain, people.schema)
             network = on_all_coordinates(network, people.schema)
         else:
-            try:
-                x = np.asarray(people, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise DataError(f"The individuals must be a Population or a table of numbers: {error}.") from None
+            x = numbers("people", people, "a Population or a table of numbers", DataError)
             if x.ndim != 2:
                 raise ParameterError(template("people", "a Population or a table of numbers", f"shape {x.shape}"))
             weights = np.ones(len(x))
@@ -104,6 +104,15 @@ def check_members(x: FloatArray, start: int, space: Domain) -> None:
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
+
+
+def checked_asked(network: Any, metric: Any) -> None:
+    """Refuse what is no network or no metric, with what makes one."""
+    instance(
+        "network", network, Network,
+        "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
+    )  # fmt: skip
+    instance("metric", metric, Metric, "a metric, such as isonomy.Mahalanobis(matrix) or isonomy.WeightedLp(weights)")
 
 
 def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:

@@ -58,11 +58,13 @@ class Points:
     def worst(self, question: Question, gamma: float, order: float) -> WorstCase:
         """The best use of the budget: a distribution within γ."""
         weights = question.weights
-        if math.isinf(order) or gamma == 0:
+        if math.isinf(order) or gamma in (0, math.inf):
             masses = self._furthest(weights, gamma)
         else:
-            masses = allocate(
-                self.owner, power_upper(self.cost, order), self.value, weights, float(power_lower(gamma, order))
+            costs, masses = power_upper(self.cost, order), np.zeros(len(self.cost))
+            some = np.isfinite(costs)  # who is further away than that costs more than any budget
+            masses[some] = allocate(
+                self.owner[some], costs[some], self.value[some], weights, float(power_lower(gamma, order))
             )
         some = masses > 0
         kept = Points(self.owner[some], self.person[some], self.counterpart[some], self.cost[some], self.value[some])
@@ -105,8 +107,9 @@ class WorstCase:
         """The Wasserstein cost of the plan that made it, in plain arithmetic; its distance is at most that."""
         if math.isinf(self.order):
             return float(self.points.cost.max(initial=0.0))
-        spent = float((self.masses / self.total) @ self.points.cost**self.order)
-        return float(spent ** (1 / self.order))
+        furthest = float(self.points.cost.max(initial=0.0)) or 1.0  # beside it no power overflows
+        spent = float((self.masses / self.total) @ (self.points.cost / furthest) ** self.order)
+        return float(furthest * spent ** (1 / self.order))
 
     def frame(self) -> pd.DataFrame:
         """The atoms in raw units, with the individual each comes from, its mass, cost and violation."""

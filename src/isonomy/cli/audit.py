@@ -197,6 +197,8 @@ def _run(plan: Plan, json: bool) -> int:
     try:
         with bars() as shown:
             inputs = read_inputs(plan)
+            if inputs.network.remark:
+                remark(f"- {inputs.network.remark}")
             target = check_target(out_of(plan, inputs.people.schema.name), plan.key)
             # A redacted audit keeps nothing on the way: stages hold people's rows.
             stages = Stages(None if plan.redact else target.with_name(f"{target.name}.partial"), shown.stage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from isonomy.cli.bars import bars
-from isonomy.cli.talk import answer, console, fail
+from isonomy.cli.talk import answer, console, fail, remark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,8 @@ def run_engine(plan: Plan, json: bool) -> int:
     from isonomy.cli.audit import out_of
 
     asked = read_asked(plan)
+    if asked.network.remark:
+        remark(f"- {asked.network.remark}")
     out = check_target(out_of(plan, asked.schema.name))
     try:
         with bars() as shown:

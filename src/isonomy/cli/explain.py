@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isonomy.cli import options as o
-from isonomy.cli.talk import answer, console
+from isonomy.cli.talk import answer, console, remark
 
 if TYPE_CHECKING:
     from isonomy.certificates import LocalCertificate
@@ -65,6 +65,8 @@ def explain(
             "in it that holds the person, and --row counted within that file."
         )
     inputs = read_inputs(replace(plan, split="all", limit=None, held_out=False, against=()))
+    if inputs.network.remark:
+        remark(f"- {inputs.network.remark}")
     everybody = inputs.people
     place = [i for i, number in enumerate(everybody.rows.tolist()) if number == row]
     if not place:

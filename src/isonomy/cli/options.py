@@ -118,7 +118,10 @@ UnknownRows = Annotated[
 Separator = Annotated[str | None, _option("Between the cells of a CSV file. Default: a comma.", _READING)]
 Encoding = Annotated[str | None, _option("Of a CSV file, such as latin-1. Default: utf-8.", _READING)]
 Decimal = Annotated[str | None, _option("The decimal mark of a CSV file, . or ,", _READING)]
-HeadName = Annotated[Head | None, _option("What the outputs are, where the file does not say it.", _READING)]
+HeadName = Annotated[
+    Head | None,
+    _option("What the outputs are, where the file does not say it; several raw ones are else a softmax.", _READING),
+]
 Output = Annotated[str | None, _option("Which of several outputs of an ONNX file.", _READING)]
 Activation = Annotated[str | None, _option("Of a state dict (.pt), such as relu.", _READING)]
 ReadsName = Annotated[

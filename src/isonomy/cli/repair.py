@@ -10,7 +10,7 @@ import typer
 from isonomy.cli import learning
 from isonomy.cli import options as o
 from isonomy.cli.bars import bars
-from isonomy.cli.talk import answer
+from isonomy.cli.talk import answer, remark
 
 
 def repair(
@@ -53,6 +53,8 @@ def repair(
     if plan.model is None:
         raise ParameterError("'model' must be given: the network file to repair, such as model.onnx.")
     network = read_network(plan, people.schema)
+    if network.remark:
+        remark(f"- {network.remark}")
     learning.check_writable(out)
     with bars() as shown, learning.quiet():
         shown.stage("Repairing")

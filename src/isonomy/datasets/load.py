@@ -33,6 +33,7 @@ from isonomy.datasets.moons import make_moons
 from isonomy.datasets.pums import CENSUS_URL, person_file
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.population import DomainKind, Population, Schema
+from isonomy.population.domain import check_kind
 
 _BUNDLED = ("adult", "german")
 _SURVEY_ONLY = ("states", "years", "threshold")
@@ -94,6 +95,7 @@ def load_population(
     states and years they hold.
     """
     entry = ENTRIES[_check_name(name)]
+    check_kind(domain)
     if encoding not in entry.encodings:
         known = " or ".join(map(repr, entry.encodings))
         raise ParameterError(template("encoding", f"{known} for {name!r}", encoding))
@@ -176,6 +178,6 @@ def _schema(name: str, encoding: Encoding) -> Schema:
 
 
 def _check_name(name: Any) -> str:
-    if name not in ENTRIES:
+    if not isinstance(name, str) or name not in ENTRIES:
         raise ParameterError(template("name", f"one of {', '.join(map(repr, ENTRIES))}", name))
     return str(name)

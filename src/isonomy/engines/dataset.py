@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -23,14 +24,14 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import TINY, at_least, at_most, nearest
-from isonomy.attacks import Effort
+from isonomy.attacks import Effort, checked_effort
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, told
-from isonomy.certificates.distributional import DistributionalTier, Verdict, judge
+from isonomy.certificates.distributional import DistributionalTier, Verdict, checked_range, judge
 from isonomy.certificates.dual import check_radius, power_lower
 from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.profiles import Plan
-from isonomy.certificates.question import on_all_coordinates
+from isonomy.certificates.question import checked_asked, on_all_coordinates
 from isonomy.engines.dual import StreamedDual
 from isonomy.engines.files import read_json, sweep, write_json
 from isonomy.engines.job import Job, Receipt, finish, tally
@@ -39,13 +40,14 @@ from isonomy.engines.runners import Embedded, EngineName, Runner, check_engine, 
 from isonomy.engines.source import Block, Source
 from isonomy.engines.tallies import At, Tally
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Schema
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
-from isonomy.similarity.metric import Metric
+from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES
 
 CHUNK = 16_384
@@ -104,7 +106,7 @@ class LargeCertificate:
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper, lower and tolerance for other γ, by passes over the parts in this process."""
-        gammas = [float(gamma) for gamma in gammas]
+        gammas = list(gammas)
         for gamma in gammas:
             check_radius(self.order, gamma)
         uppers, lowers = self.dual.uppers(gammas), self.dual.lowers(gammas)
@@ -121,8 +123,7 @@ class LargeCertificate:
 
     def largest_gamma(self, epsilon: float) -> float | None:
         """Up to which shift no population exceeds ε, as far as the parts show; None if even these people do."""
-        if not epsilon >= 0:
-            raise ParameterError(template("epsilon", "a number >= 0", epsilon))
+        number("epsilon", epsilon, "a number >= 0")
         return self.dual.largest_gamma(epsilon, self.radii)
 
     def each_part(self) -> Iterator[Part]:
@@ -179,6 +180,17 @@ def certify_dataset(
     dataset. ``attack=False`` leaves ``lower`` at 0 and is several times faster. ``accuracy`` is the tolerance of the
     dual, as a share of the largest violation possible. The rest is as for :func:`isonomy.certify`.
     """
+    instance("schema", schema, Schema, "a Schema")
+    checked_asked(network, metric)
+    delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
+    for name, value in (("source", source), ("work", work)):
+        instance(name, value, str | PathLike, "a path")
+    for name, value, choices in (
+        ("unknown", unknown, Unknown), ("split", split, SplitName), ("arithmetic", arithmetic, Arithmetic),
+    ):  # fmt: skip
+        if value not in get_args(choices):
+            raise ParameterError(template(name, f"one of {', '.join(get_args(choices))}", value))
+    rounds, effort, output_range = whole("rounds", rounds), checked_effort(effort), checked_range(output_range)
     _check(tier, order, gamma, epsilon, chunk, accuracy)
     check_engine(engine, scheduler)
     folder = Path(work).resolve()
@@ -188,7 +200,7 @@ def certify_dataset(
     job = Job(
         opened, chunk, on_all_coordinates(network, schema), metric, space,
         ground_metric(ground, space.width, space.names), float(delta), float(gamma), float(order), tier, attack,
-        effort or Effort(), rounds, arithmetic, output_range, max_branches, folder,
+        effort, rounds, arithmetic, output_range, max_branches, folder,
     )  # fmt: skip
     job = replace(job, plan=_plan(job, blocks))
     with shown("Certifying", progress) as tick, runner(engine, scheduler) as where:
@@ -283,9 +295,8 @@ def _check(tier: str, order: float, gamma: float, epsilon: float | None, chunk: 
     if tier not in get_args(DistributionalTier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
     check_radius(order, gamma)
-    if epsilon is not None and not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ParameterError(template("epsilon", "a finite number >= 0", epsilon))
+    if epsilon is not None:
+        number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
     if type(chunk) is not int or not 1 <= chunk <= LARGEST_CHUNK:
         raise ParameterError(template("chunk", f"a whole number from 1 to {LARGEST_CHUNK}", chunk))
-    if not 0 <= accuracy < 1:
-        raise ParameterError(template("accuracy", "a number from 0 to 1", accuracy))
+    number("accuracy", accuracy, "a number from 0 to below 1", high=math.nextafter(1.0, 0.0))

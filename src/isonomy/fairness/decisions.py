@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.errors import DataError, NetworkError, ParameterError, template
+from isonomy.given import instance
 from isonomy.networks.network import Network
 from isonomy.population import Population
 
@@ -31,11 +32,16 @@ def decide(
             kind, other = ("numbers", "classes") if regression else ("classes", "numbers")
             raise NetworkError(f"'{given.name}' predicts {kind}, but the label {label.column!r} holds {other}.")
     else:
+        if isinstance(given, str) or not hasattr(given, "__len__") or callable(given):
+            right = f"a Network, or predictions of {len(people)} individuals"
+            raise ParameterError(template("network_or_predictions", right, given))
         predictions = np.asarray(given)
+        if predictions.dtype.kind == "c":
+            raise ParameterError(template("network_or_predictions", "real numbers", str(predictions.dtype)))
         regression = label is not None and label.regression
     if len(predictions.shape) not in (1, 2) or len(predictions) != len(people):
         right = f"a Network, or predictions of {len(people)} individuals"
-        raise ParameterError(template("predictions", right, f"shape {predictions.shape}"))
+        raise ParameterError(template("network_or_predictions", right, f"shape {predictions.shape}"))
     _check_threshold(threshold, regression)
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         row = int(np.flatnonzero(~np.isfinite(predictions.reshape(len(people), -1)).all(axis=1))[0])
@@ -137,6 +143,7 @@ def _favourable(favourable: str | Sequence[str] | None, names: tuple[str, ...], 
     """The places of the favourable classes: by default the last one."""
     if favourable is None:
         return [count - 1]
+    instance("favourable", favourable, Sequence, "a class, or a list of classes")
     chosen = [favourable] if isinstance(favourable, str) else list(favourable)
     if not chosen or not set(chosen) <= set(names) or len(set(chosen)) == len(names):
         right = f"one or more, not all, of the classes {', '.join(map(repr, names)) or '(the schema has none)'}"

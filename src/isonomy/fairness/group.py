@@ -33,6 +33,7 @@ from isonomy.fairness.decisions import decide
 from isonomy.fairness.groups import Bins, make_groupings
 from isonomy.fairness.resampling import Kinds
 from isonomy.fairness.tables import group_rows, measure, summary_rows
+from isonomy.given import instance, number, whole
 from isonomy.networks.network import Network
 from isonomy.population import Population
 
@@ -108,6 +109,8 @@ def group_fairness(
     Groups without a rate (nobody with a favourable outcome, say) are left out of the comparison, which the note says.
     """
     _check(confidence, resamples, seed, smallest)
+    instance("people", people, Population, "a Population")
+    instance("certificate", certificate, LocalCertificate | None, "None or what certify_local gives")
     if outcomes and people.y is None:
         raise DataError(
             f"The table of {people.schema.name!r} has no label column: error rates need outcomes; "
@@ -147,11 +150,9 @@ def _violations(certificate: LocalCertificate | None, people: Population) -> tup
 
 
 def _check(confidence: float, resamples: int, seed: int, smallest: int) -> None:
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise ParameterError(template("confidence", "a number strictly between 0 and 1", confidence))
+    number("confidence", confidence, "a number strictly between 0 and 1", 0.0, 1.0, strict=True)
     for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0), ("smallest", smallest, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ParameterError(template(name, f"a whole number >= {least}", value))
+        whole(name, value, least)
     if resamples * (1 - confidence) < 10:
         least = int(np.ceil(10 / (1 - confidence)))
         raise ParameterError(template("resamples", f"at least {least} for a confidence of {confidence}", resamples))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import instance
 from isonomy.population import Population
 from isonomy.population.feature import Feature
 
@@ -49,6 +50,7 @@ def make_groupings(
     and every pair of them; one that has a single group here is then left out, with a note.
     """
     bins = {} if bins is None else bins
+    instance("bins", bins, Mapping, "edges of numeric features by their names, such as {'age': [25, 40, 60]}")
     wanted = _wanted(people, by)
     used = {name for attributes in wanted for name in attributes}
     for name in bins:
@@ -78,7 +80,7 @@ def _wanted(people: Population, by: Sequence[str | Sequence[str]] | None) -> lis
         if not schema.protected:
             raise DataError(f"Schema {schema.name!r} has no protected feature: name the features to group by in 'by'.")
         return [(name,) for name in schema.protected] + list(combinations(schema.protected, 2))
-    if isinstance(by, str):
+    if isinstance(by, str) or not isinstance(by, Sequence):
         raise ParameterError(template("by", "a list of feature names, or of tuples of them", by))
     wanted = [(item,) if isinstance(item, str) else tuple(item) for item in by]
     for attributes in wanted:

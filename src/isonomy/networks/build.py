@@ -32,6 +32,7 @@ from isonomy.networks.graph import (
     Input,
     Node,
     Operation,
+    Read,
     Select,
 )
 
@@ -311,7 +312,7 @@ class Builder:
         op = Affine.of(weight, torch.from_numpy(row), roundings=0)
         return self.affine(self.input, op, table.shape[1:])
 
-    def finish(self, output: Value, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+    def finish(self, output: Value, head: Head | Literal["auto"]) -> Read:
         """The graph up to the raw outputs, and the head that was asked for or found at its end."""
         if head not in (*get_args(Head), "auto"):
             raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
@@ -330,7 +331,7 @@ class Builder:
         chosen: Head = (found or "softmax") if head == "auto" else head
         if chosen == "softmax" and output.width == 1:
             raise NetworkError("The network ends in one number, whose softmax is always 1: say head='sigmoid'.")
-        return self._graph(last), chosen
+        return Read(self._graph(last), chosen, assumed=head == "auto" and found is None)
 
     # -- helpers
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ __all__ = [
     "Input",
     "Node",
     "Operation",
+    "Read",
     "Select",
     "compose",
 ]
@@ -233,6 +234,14 @@ class Graph:
                     assert_never(node.op)
             digest.update(b"\n")
         return digest.hexdigest()
+
+
+class Read(NamedTuple):
+    """What a reader gives: the graph up to the raw outputs, the head, and whether nothing but custom speaks for it."""
+
+    graph: Graph
+    head: Head
+    assumed: bool = False
 
 
 def _width(node: Node, position: int, read: list[int]) -> int:

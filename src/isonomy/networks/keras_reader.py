@@ -24,7 +24,7 @@ import numpy as np
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.adapter import Reads
 from isonomy.networks.build import Builder, Constant, Value
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
 from isonomy.networks.keras_layers import LAYERS, Layer
 from isonomy.networks.tables import Table, embedded, feed, numeric
@@ -41,7 +41,7 @@ def read_keras(
     head: Head | Literal["auto"] = "auto",
     output: str | None = None,
     reads: Reads = "auto",
-) -> tuple[Graph, Head]:
+) -> Read:
     """The graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:

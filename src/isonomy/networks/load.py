@@ -7,14 +7,16 @@ and names.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from isonomy.errors import FileError, IsonomyError, NetworkError
+from isonomy.errors import AssumedHeadWarning, FileError, IsonomyError, NetworkError, ParameterError, template
+from isonomy.given import instance
 from isonomy.networks.adapter import Reads, schema_adapter
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 from isonomy.networks.network import Network
 from isonomy.population.schema import Schema
 
@@ -44,10 +46,36 @@ def load_network(
 ) -> Network:
     """Read a network from a file; with a schema the network reads the schema's coordinates.
 
-    ``head`` is found at the end of the network unless it ends in one raw number; ``output`` chooses among several
-    outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns from coordinates where
-    neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
+    ``head`` is found at the end of the network. One raw number may be a probability or an amount, so the head has to be
+    said; several are taken as a softmax with an :class:`~isonomy.AssumedHeadWarning`, unless it is. ``output`` chooses
+    among several outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns from
+    coordinates where neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
     """
+    network = open_network(path, schema, head=head, output=output, activation=activation, reads=reads, name=name)
+    if network.assumed_head:
+        warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
+    return network
+
+
+def open_network(
+    path: str | Path,
+    schema: Schema | None = None,
+    *,
+    head: Head | Literal["auto"] = "auto",
+    output: str | None = None,
+    activation: str | None = None,
+    reads: Reads = "auto",
+    name: str | None = None,
+) -> Network:
+    """As :func:`load_network`, for callers who pass the network's ``remark`` on themselves."""
+    instance("path", path, str | Path, "the path of a network file")
+    instance("schema", schema, Schema | None, "None or a Schema")
+    for parameter, value in (("output", output), ("activation", activation), ("name", name)):
+        instance(parameter, value, str | None, "None or a text")
+    if head not in ("auto", *get_args(Head)):
+        raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
+    if reads not in get_args(Reads):
+        raise ParameterError(template("reads", f"one of {', '.join(get_args(Reads))}", reads))
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix in _REFUSED:
@@ -60,10 +88,10 @@ def load_network(
     try:
         if file.stat().st_size > _LARGEST:
             raise FileError(f"'{file}' is larger than {_LARGEST >> 30} GiB, more than a network that can be certified.")
-        graph, found, adapted = _READERS[suffix](file, Options(schema, head, output, activation, reads))
+        read, adapted = _READERS[suffix](file, Options(schema, head, output, activation, reads))
     except OSError as error:
         raise FileError(f"'{file}' cannot be read: {error.strerror or error}.") from error
-    network = Network(graph, found, file.stem if name is None else name)
+    network = Network(read.graph, read.head, file.stem if name is None else name, read.assumed)
     if schema is None or adapted:
         return network
     try:
@@ -72,7 +100,7 @@ def load_network(
         raise type(error)(f"{file.name}: {error}") from None
 
 
-def guarded(path: Path, kind: str, read: Callable[[], tuple[Graph, Head]]) -> tuple[Graph, Head]:
+def guarded(path: Path, kind: str, read: Callable[[], Read]) -> Read:
     """Run a reader; whatever a damaged file breaks becomes one sentence."""
     try:
         return read()
@@ -92,52 +120,52 @@ def one_line(message: str) -> str:
     return text if len(text) <= 2000 else f"{text[:2000]}..."
 
 
-_Result = tuple[Graph, Head, bool]  # and whether the graph reads the schema's coordinates already
+_Result = tuple[Read, bool]  # and whether the graph reads the schema's coordinates already
 
 
 def _onnx(path: Path, options: Options) -> _Result:
     from isonomy.networks.onnx_reader import read_onnx
 
-    graph, head = read_onnx(path, schema=options.schema, head=options.head, output=options.output, reads=options.reads)
-    return graph, head, options.schema is not None
+    read = read_onnx(path, schema=options.schema, head=options.head, output=options.output, reads=options.reads)
+    return read, options.schema is not None
 
 
 def _keras(path: Path, options: Options) -> _Result:
     from isonomy.networks.keras_reader import read_keras
 
-    def read() -> tuple[Graph, Head]:
+    def read() -> Read:
         schema, head, output, reads = options.schema, options.head, options.output, options.reads
         return read_keras(path, schema=schema, head=head, output=output, reads=reads)
 
-    return *guarded(path, "a Keras network", read), options.schema is not None
+    return guarded(path, "a Keras network", read), options.schema is not None
 
 
 def _nnet(path: Path, options: Options) -> _Result:
     from isonomy.networks.nnet_reader import read_nnet
 
-    return *guarded(path, "a .nnet network", lambda: read_nnet(path, options.head)), False
+    return guarded(path, "a .nnet network", lambda: read_nnet(path, options.head)), False
 
 
 def _state(path: Path, options: Options) -> _Result:
     from isonomy.networks.state_reader import read_state
 
-    return *guarded(path, "a torch state dict", lambda: read_state(path, options.activation, options.head)), False
+    return guarded(path, "a torch state dict", lambda: read_state(path, options.activation, options.head)), False
 
 
 def _pt2(path: Path, options: Options) -> _Result:
     from isonomy.networks.pt2_reader import read_pt2
 
-    return *guarded(path, "a torch.export archive", lambda: read_pt2(path, options.head)), False
+    return guarded(path, "a torch.export archive", lambda: read_pt2(path, options.head)), False
 
 
 def _skops(path: Path, options: Options) -> _Result:
     from isonomy.networks.sklearn_reader import read_sklearn
     from isonomy.networks.skops_reader import open_skops
 
-    def read() -> tuple[Graph, Head]:
+    def read() -> Read:
         return read_sklearn(open_skops(path), options.schema, head=options.head, reads=options.reads)
 
-    return *guarded(path, "a skops file", read), options.schema is not None
+    return guarded(path, "a skops file", read), options.schema is not None
 
 
 _READERS: dict[str, Callable[[Path, Options], _Result]] = {

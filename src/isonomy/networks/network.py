@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, template
+from isonomy.given import numbers
 from isonomy.networks.adapter import Reads
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
 from isonomy.networks.simplify import simplify
@@ -36,6 +38,7 @@ class Network:
     graph: Graph
     head: Head
     name: str = "network"
+    assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
 
     def __post_init__(self) -> None:
         if self.head not in get_args(Head):
@@ -57,12 +60,16 @@ class Network:
     ) -> Network:
         """Read a ``torch.nn.Module`` in evaluation mode; the module itself is left as it is.
 
-        ``width`` is the number of features; it is needed only when the first layer does not tell.
+        ``width`` is the number of features; it is needed only when the first layer does not tell. ``head`` is found at
+        the end of the module; several raw outputs are taken as a softmax with a warning, unless it is said.
         """
         from isonomy.networks.torch_reader import read_torch
 
-        graph, found = read_torch(module, width=width, head=head)
-        return cls(graph, found, type(module).__name__ if name is None else name)
+        read = read_torch(module, width=width, head=head)
+        network = cls(read.graph, read.head, type(module).__name__ if name is None else name, read.assumed)
+        if network.assumed_head:
+            warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
+        return network
 
     @classmethod
     def from_sklearn(
@@ -83,8 +90,8 @@ class Network:
         """
         from isonomy.networks.sklearn_reader import read_sklearn
 
-        graph, found = read_sklearn(estimator, schema, head=head, reads=reads)
-        return cls(graph, found, type(estimator).__name__ if name is None else name)
+        read = read_sklearn(estimator, schema, head=head, reads=reads)
+        return cls(read.graph, read.head, type(estimator).__name__ if name is None else name)
 
     @classmethod
     def from_layers(
@@ -96,18 +103,31 @@ class Network:
         name: str = "network",
     ) -> Network:
         """A multi-layer perceptron from its weights (out, in) and biases (out,)."""
-        if len(weights) != len(biases) or not weights:
-            raise ParameterError(template("biases", f"{len(weights)} vectors, at least one", len(biases)))
+        for parameter, given in (("weights", weights), ("biases", biases)):
+            if not hasattr(given, "__len__") or isinstance(given, str) or not len(given):
+                raise ParameterError(template(parameter, "a list with an array for each layer", given))
+        if len(weights) != len(biases):
+            raise ParameterError(template("biases", f"{len(weights)} vectors, one for each layer", len(biases)))
         between = activation if isinstance(activation, Activation) else Activation(activation)
         nodes: list[Node] = []
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            affine = Affine.of(_tensor(weight), _tensor(bias))
+            affine = Affine.of(_tensor(weight, f"weights[{layer}]"), _tensor(bias, f"biases[{layer}]"))
             if not nodes:
                 nodes.append(Node(Input(affine.width_in), (), "input"))
             else:
                 nodes.append(Node(between, (len(nodes) - 1,), f"{between.kind}{layer}"))
             nodes.append(Node(affine, (len(nodes) - 1,), f"layer{layer + 1}"))
         return cls(Graph(tuple(nodes)), head, name)
+
+    @property
+    def remark(self) -> str:
+        """What was assumed when the network was read, in one sentence; empty if nothing was."""
+        if not self.assumed_head:
+            return ""
+        return (
+            f"'{self.name}' ends in {self.classes} raw numbers, which were taken for a softmax of as many classes: say "
+            "head='softmax' if that is right, head='sigmoid' or head='regression' if not."
+        )
 
     @property
     def input_width(self) -> int:
@@ -125,8 +145,11 @@ class Network:
 
     def __call__(self, x: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:
         """Probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
+        x = _tensor(x)
+        if x.ndim != 2 or x.shape[1] != self.input_width:
+            raise NetworkError(template("x", f"a table of {self.input_width} columns", tuple(x.shape)))
         with torch.no_grad():
-            parts = [self.probabilities(self.graph.evaluate(rows)) for rows in torch.split(_tensor(x), _ROWS)]
+            parts = [self.probabilities(self.graph.evaluate(rows)) for rows in torch.split(x, _ROWS)]
             return torch.cat(parts).numpy()
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -170,12 +193,16 @@ class Network:
     def __repr__(self) -> str:
         kinds = [type(node.op).__name__ for node in self.graph.nodes]
         count = f"{kinds.count('Affine')} affine, {kinds.count('Activation')} activation nodes"
-        return f"Network('{self.name}', {self.input_width} -> {self.classes} {self.head}, {count})"
+        head = f"{self.head} (assumed)" if self.assumed_head else self.head
+        return f"Network('{self.name}', {self.input_width} -> {self.classes} {head}, {count})"
 
 
-def _tensor(values: Any) -> Tensor:
+def _tensor(values: Any, parameter: str = "x") -> Tensor:
     """float64, sharing memory with the caller's array where it can; nothing here writes to it."""
+    expected = "an array of real numbers"
     if isinstance(values, Tensor):
+        if values.is_complex():
+            raise ParameterError(template(parameter, expected, f"a tensor of {values.dtype}"))
         return values.to(torch.float64)
-    array = np.asarray(values, dtype=np.float64)
+    array = numbers(parameter, values, expected)
     return torch.from_numpy(array if array.flags.writeable else array.copy())

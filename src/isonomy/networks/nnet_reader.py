@@ -24,13 +24,13 @@ import torch
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.affine import Affine
 from isonomy.networks.build import LARGEST, Builder, Value
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 from isonomy.networks.lines import Line, affine_of, exact
 
 _NONE = 1e30
 
 
-def read_nnet(path: Path, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
     """The graph of a ``.nnet`` file up to its outputs, and its head."""
     rows = _rows(path)
     layers, width, outputs, *_ = _whole(next(rows))

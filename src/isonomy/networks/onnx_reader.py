@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from isonomy.errors import FileError, IsonomyError, NetworkError, UnsupportedOperationError
 from isonomy.networks.adapter import Reads, class_order
 from isonomy.networks.build import Builder, Constant, Value
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names, value_of
 from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
 from isonomy.networks.tables import Table, feed, numeric
@@ -42,7 +42,7 @@ def read_onnx(
     head: Head | Literal["auto"] = "auto",
     output: str | None = None,
     reads: Reads = "auto",
-) -> tuple[Graph, Head]:
+) -> Read:
     """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
@@ -117,7 +117,7 @@ class _Reader:
             shapes = {name: tuple(size or 1 for size in shape) for name, shape in shapes.items()}
         self.known |= feed(schema, shapes, reads)
 
-    def read(self, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+    def read(self, head: Head | Literal["auto"]) -> Read:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name
@@ -138,10 +138,10 @@ class _Reader:
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
             head = "regression"
-        graph, found = self.builder.finish(result, head)
+        graph, found, assumed = self.builder.finish(result, head)
         for op in class_order(self.schema, self.classes, found) if self.schema else ():
             graph = graph.appended(op, "classes")
-        return graph, found
+        return Read(graph, found, assumed)
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
         """The outputs of one node."""

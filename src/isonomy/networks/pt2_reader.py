@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.build import LARGEST, Builder, Value
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 from isonomy.networks.torch_rules import FUNCTIONS
 
 _LARGEST = 2**30
@@ -30,7 +30,7 @@ _ADVICE = "export the model to ONNX instead"
 _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 4: torch.int32, 13: torch.bfloat16}
 
 
-def read_pt2(path: Path, head: Head | Literal["auto"] = "auto") -> tuple[Graph, Head]:
+def read_pt2(path: Path, head: Head | Literal["auto"] = "auto") -> Read:
     """The graph of an exported program up to its raw outputs, and its head."""
     with zipfile.ZipFile(path) as archive:
         members = {name.partition("/")[2]: name for name in archive.namelist()}

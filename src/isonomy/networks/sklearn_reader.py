@@ -21,7 +21,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import IsonomyError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks.adapter import Reads, class_order, model_columns
 from isonomy.networks.columns import Column, cell_of, settled
-from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node, Operation
+from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node, Operation, Read
 from isonomy.networks.lines import affine_of
 from isonomy.networks.sklearn_rules import transformed
 from isonomy.population.schema import Schema
@@ -29,7 +29,7 @@ from isonomy.population.schema import Schema
 
 def read_sklearn(
     estimator: Any, schema: Schema | None, *, head: Head | Literal["auto"] = "auto", reads: Reads = "auto"
-) -> tuple[Graph, Head]:
+) -> Read:
     """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
@@ -53,7 +53,7 @@ def read_sklearn(
             if adapter.width_out != last.n_features_in_:
                 raise NetworkError(f"it reads {last.n_features_in_} features, but {adapter.width_out} arrive.")
             nodes = _nodes(schema.width, adapter, [*core.operations, *class_order(schema, core.classes, core.head)])
-        return Graph(nodes), core.head
+        return Read(Graph(nodes), core.head)
     except NetworkError as error:
         raise type(error)(f"{type(estimator).__name__}: {error}") from None
     except IsonomyError:

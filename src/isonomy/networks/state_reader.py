@@ -4,16 +4,18 @@
 nothing.
 **Soundness.** A state dict does not say what happens between its layers. Layers are taken in the order of their names
 (or of the file, where the names do not fit together), and what could stand at more than one place, such as a
-normalisation, is refused.
+normalisation, is refused. A module that is kept under two names is in the file twice, and so is one that is applied
+twice: equal layers count once or more often as their widths demand, and are refused where these leave a choice.
 """
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 import zipfile
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,13 +24,13 @@ from torch import Tensor
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.build import LARGEST, Builder
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Head, Read
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
-def read_state(path: Path, activation: str | None, head: Head | Literal["auto"]) -> tuple[Graph, Head]:
+def read_state(path: Path, activation: str | None, head: Head | Literal["auto"]) -> Read:
     """The graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
@@ -89,13 +91,56 @@ def _layers(tensors: dict[str, Tensor]) -> list[_Layer]:
     if not found:
         raise NetworkError("it holds no dense layer.")
     named = sorted(found, key=lambda layer: [int(part) if part.isdigit() else part for part in _parts(layer[0])])
-    fitting = [order for order in (named, found) if _chained(order)]
-    if not fitting:
+    same = _same(found)
+    readings: dict[tuple[int, ...], list[_Layer]] = {}
+    for kept in _choices(same):
+        for order in (named, found):
+            layers = [layer for layer in order if layer[0] in kept]
+            if _chained(layers):
+                readings[tuple(i for layer in layers for i, names in enumerate(same) if layer[0] in names)] = layers
+    if not readings:
         shapes = ", ".join(f"'{name}' {weight.shape[1]} to {weight.shape[0]}" for name, weight, _ in named)
         raise NetworkError(f"its layers do not follow on one another: {shapes}.")
-    if len(fitting) == 2 and [each[0] for each in named] != [each[0] for each in found]:
-        raise NetworkError("its layers fit together in the order of their names and in that of the file: use ONNX.")
-    return fitting[0]
+    if len(readings) > 1:
+        equal = next((names for names in same if len(names) > 1), None)
+        if equal is None:
+            raise NetworkError("its layers fit together in the order of their names and in that of the file: use ONNX.")
+        raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in equal)))
+    return next(iter(readings.values()))
+
+
+_AMBIGUOUS = (
+    "{} hold the same parameters, and the widths of its layers do not tell whether they are one layer or several: "
+    "use ONNX."
+)
+_CHOICES = 1024  # ways to count equal layers; files of real modules have a handful
+
+
+def _same(layers: Sequence[_Layer]) -> list[list[str]]:
+    """The names of the layers, those with equal weights and biases together."""
+    groups: list[tuple[_Layer, list[str]]] = []
+    for layer in layers:
+        names = next((names for first, names in groups if _equal(first, layer)), None)
+        if names is None:
+            groups.append((layer, names := []))
+        names.append(layer[0])
+    return [names for _, names in groups]
+
+
+def _equal(one: _Layer, other: _Layer) -> bool:
+    weights, biases = torch.equal(one[1], other[1]), (one[2], other[2])
+    if biases[0] is None or biases[1] is None:
+        return weights and biases == (None, None)
+    return weights and torch.equal(biases[0], biases[1])
+
+
+def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:
+    """The names of layers that may be all there is: of equal ones at least one."""
+    if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
+        most = max(same, key=len)
+        raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in most)))
+    parts = [[some for size in range(1, len(names) + 1) for some in combinations(names, size)] for names in same]
+    return ({name for names in chosen for name in names} for chosen in product(*parts))
 
 
 def _chained(layers: Sequence[_Layer]) -> bool:

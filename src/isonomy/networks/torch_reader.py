@@ -21,15 +21,13 @@ from torch.nn.utils import parametrize
 
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks.build import Builder, Value
-from isonomy.networks.graph import Graph, Head
+from isonomy.networks.graph import Graph, Head, Read
 from isonomy.networks.torch_rules import FUNCTIONS, LAYOUTS, MODULES
 
 _BATCH = 3  # individuals in the table that is kept in mind; more than one, so that mixing them is noticed
 
 
-def read_torch(
-    module: nn.Module, *, width: int | None = None, head: Head | Literal["auto"] = "auto"
-) -> tuple[Graph, Head]:
+def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Literal["auto"] = "auto") -> Read:
     """The graph of a module up to its raw outputs, and its head."""
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
@@ -53,9 +51,9 @@ def read_torch(
         if not isinstance(output, Value):
             got = type(output).__name__
             raise NetworkError(f"{type(module).__name__} must return one tensor of its input. Got {got}.")
-        graph, found = builder.finish(output, head)
-        _confirm(frozen, graph, _ENDINGS[builder.ending])
-    return graph, found
+        read = builder.finish(output, head)
+        _confirm(frozen, read.graph, _ENDINGS[builder.ending])
+    return read
 
 
 def _interpret(builder: Builder, trace: fx.Graph, root: nn.Module, modules: dict[str, nn.Module]) -> Any:

@@ -58,7 +58,7 @@ class Domain:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        _check_kind(self.kind)
+        check_kind(self.kind)
         width = len(self.names)
         for field, dtype in _ARRAYS.items():
             try:
@@ -180,7 +180,7 @@ class Domain:
         The unbounded domain forgets ranges, blocks and lattices (so that no bound can use them by mistake),
         hence there is no way back from it; ask the schema, which knows them.
         """
-        _check_kind(kind)
+        check_kind(kind)
         if kind == self.kind:
             return self
         if kind == "unbounded":
@@ -267,6 +267,7 @@ def _whole_numbers(field: str, entry: Any, length: int) -> tuple[int, int]:
     return int(entry[0]), int(entry[1])
 
 
-def _check_kind(kind: str) -> None:
+def check_kind(kind: str) -> None:
+    """Refuse a kind of domain that does not exist."""
     if kind not in get_args(DomainKind):
         raise ParameterError(template("domain", "'unbounded', 'relaxed' or 'realizable'", kind))

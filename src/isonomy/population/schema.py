@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from isonomy.errors import ParameterError, SchemaError, template
 from isonomy.population.cells import encode_table, find_column
 from isonomy.population.decoding import decode_column
-from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
+from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
 from isonomy.population.feature import Feature, FeatureKind
 from isonomy.population.frames import read_frame
 from isonomy.population.inference import infer_features, infer_label
@@ -178,6 +178,7 @@ class Schema:
 
     def domain(self, kind: DomainKind = "realizable") -> Domain:
         """The individuals that this schema makes possible."""
+        check_kind(kind)
         blocks, fills = [], []
         for feature in self.features:
             start, stop = self.slices[feature.name].start, self.slices[feature.name].stop

@@ -102,6 +102,7 @@ def _document(
             "created": created,
             "sources": sources,
             "network": network.name,
+            "head": f"{network.head} (assumed)" if network.assumed_head else network.head,
             "schema": people.schema.name,
             "split": people.split,
             "selection": people.selection.as_dict(),

@@ -154,7 +154,8 @@ def _outputs(findings: Findings) -> str:
         return "giving numbers (a regression)"
     count = max(2, findings.network.classes)
     apart = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
-    return f"giving {apart}probabilities of {count} classes"
+    assumed = ": a softmax of its raw outputs, which was assumed, as nothing in the file says it"
+    return f"giving {apart}probabilities of {count} classes{assumed if findings.network.assumed_head else ''}"
 
 
 def _arithmetic(arithmetic: str) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from isonomy.errors import ParameterError, template
+from isonomy.given import FINITE, number, whole
 
 
 @dataclass(frozen=True)
@@ -24,21 +22,8 @@ class Limits:
 
 def checked_limits(time_limit: float | None, gap: float, epsilon: float | None, max_nodes: int | None = None) -> Limits:
     """The limits that a caller gave, refused with a sentence if they make no sense."""
-    for name, value, right in (
-        ("time_limit", time_limit, "None or a number of seconds >= 0"),
-        ("gap", gap, "a finite number >= 0"),
-        ("epsilon", epsilon, "None or a finite number >= 0"),
-        ("max_nodes", max_nodes, "None or a whole number >= 0"),
-    ):
-        if value is None and name != "gap":
-            continue
-        usable = isinstance(value, int | float | np.number) and not isinstance(value, bool) and float(value) >= 0
-        whole = isinstance(value, int | np.integer) or name != "max_nodes"
-        if not usable or not whole or (name != "time_limit" and not np.isfinite(float(value or 0))):
-            raise ParameterError(template(name, right, value))
-    return Limits(
-        float(gap),
-        None if epsilon is None else float(epsilon),
-        math.inf if time_limit is None else float(time_limit),
-        math.inf if max_nodes is None else int(max_nodes),
-    )
+    if epsilon is not None:
+        epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
+    seconds = math.inf if time_limit is None else number("time_limit", time_limit, "None or a number of seconds >= 0")
+    nodes = math.inf if max_nodes is None else whole("max_nodes", max_nodes)
+    return Limits(number("gap", gap, "a finite number >= 0", high=FINITE), epsilon, seconds, nodes)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import numbers
 from isonomy.population import Population
 from isonomy.shift.cost import Cost
 from isonomy.shift.lower import NOTHING, Proof, Rows, lower_bound
@@ -246,10 +247,7 @@ def _rows(parameter: str, people: Population | ArrayLike, max_weight: float | No
             expected = f"at least {largest:g}, a weight of '{parameter}', since no larger one than it can occur"
             raise ParameterError(template("max_weight", expected, limit))
         return Rows(people.x[kept], np.asarray(weights / (limit or largest)))
-    try:
-        x: FloatArray = np.array(people, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(template(parameter, "a population or a matrix of numbers", people)) from None
+    x: FloatArray = numbers(parameter, people, "a population or a matrix of numbers")
     if x.ndim != 2 or 0 in x.shape:
         raise ParameterError(
             template(parameter, "a population or a matrix with a row per individual", f"shape {x.shape}")

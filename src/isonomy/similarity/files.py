@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import FileError, MetricError, ParameterError, template
+from isonomy.given import instance
 from isonomy.population.toml import write_value
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.explore import Explore
@@ -46,6 +47,7 @@ _ABOUT = frozenset({"kind", "width", "fitted_on", "names"})
 
 def load_metric(path: str | PathLike[str]) -> Metric:
     """Read a metric of any kind from its file."""
+    instance("path", path, str | PathLike, "the path of a metric file")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

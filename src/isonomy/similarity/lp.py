@@ -47,7 +47,7 @@ class WeightedLp(Metric):
         self, weights: ArrayLike, order: float = 2.0, fitted_on: str = "", names: tuple[str, ...] = ()
     ) -> None:
         checked = vector("weights", weights)
-        if order not in (1, 2, math.inf):
+        if isinstance(order, bool) or order not in (1, 2, math.inf):
             raise ParameterError(template("order", "1, 2 or infinity", order))
         object.__setattr__(self, "weights", checked)
         object.__setattr__(self, "order", float(order))

@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, ParameterError, template
+from isonomy.given import numbers
 from isonomy.similarity.lp import covariance, protected_coordinates
 from isonomy.similarity.metric import BoolArray, Metric, checked_names, frozen, origin_of
 
@@ -117,10 +118,7 @@ class Mahalanobis(RootMetric):
 
 def matrix(parameter: str, values: ArrayLike) -> FloatArray:
     """A finite float64 matrix with at least one column."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise MetricError(template(parameter, "a matrix of numbers, all rows equally long", values)) from None
+    array = numbers(parameter, values, "a matrix of numbers, all rows equally long", MetricError)
     if array.ndim != 2 or array.shape[1] == 0:
         raise MetricError(template(parameter, "a matrix with at least one column", f"shape {array.shape}"))
     if not np.isfinite(array).all():

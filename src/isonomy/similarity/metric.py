@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isonomy.arithmetic import TINY, FloatArray, gamma, product_upper, up
 from isonomy.errors import DataError, MetricError, ParameterError, template
+from isonomy.given import FINITE, number, numbers
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -160,7 +161,7 @@ class Metric(ABC):
         return frozen(root), order
 
     def _individuals(self, parameter: str, x: ArrayLike) -> FloatArray:
-        rows = np.asarray(x, dtype=np.float64)
+        rows = numbers(parameter, x, f"rows of {self.width} coordinates, as the metric has")
         if rows.ndim == 0 or rows.shape[-1] != self.width:
             expected = f"rows of {self.width} coordinates, as the metric has"
             raise ParameterError(template(parameter, expected, f"shape {rows.shape}"))
@@ -216,10 +217,7 @@ def checked_delta(delta: float) -> float:
 
 def checked_number(parameter: str, value: float, low: float = 0.0) -> float:
     """A finite number that is at least ``low``."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value >= low):
-        raise ParameterError(template(parameter, f"a finite number >= {low:g}", value))
-    return float(value)
+    return number(parameter, value, f"a finite number >= {low:g}", low, FINITE)
 
 
 def frozen(array: NDArray[T]) -> NDArray[T]:
@@ -232,10 +230,7 @@ def frozen(array: NDArray[T]) -> NDArray[T]:
 def vector(parameter: str, values: ArrayLike, low: float = 0.0) -> FloatArray:
     """One finite number ≥ ``low`` for each coordinate, read-only."""
     expected = "a list of finite numbers" + (f" >= {low:g}" if math.isfinite(low) else "")
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise MetricError(template(parameter, expected, values)) from None
+    array = numbers(parameter, values, expected, MetricError)
     if array.ndim != 1 or array.size == 0:
         raise MetricError(template(parameter, expected, f"shape {array.shape}"))
     if not (good := np.isfinite(array) & (array >= low)).all():

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, FloatArray, down, dual_order, gamma, norm_upper, product_upper, up
-from isonomy.errors import MetricError
+from isonomy.errors import MetricError, ParameterError, template
 from isonomy.population.domain import Domain
 from isonomy.sets import ConvexSets
 from isonomy.similarity.branches import Branches, enumerate_branches, pseudo_inverse
@@ -163,6 +163,8 @@ class Similarity:
         root = np.where(ruled, self.root, 0.0)
         inverse, axis = axis_reach(root[:, ruled], self.order, self.delta)
         if not np.isfinite(axis).all():
+            if np.isfinite(axis_reach(root[:, ruled], self.order, 1.0)[1]).all():
+                raise ParameterError(template("delta", "small enough for similar individuals to be finite", self.delta))
             raise MetricError(
                 "The metric is singular, so on the unbounded domain similar individuals can be arbitrarily far apart: "
                 "give individuals a schema (domain 'relaxed' or 'realizable'), or a metric with a ridge."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,7 +17,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates import DistributionalCertificate, LocalCertificate, certify, certify_local
-from isonomy.errors import DataError, ParameterError, template
+from isonomy.errors import DataError, IsonomyError, ParameterError, template
+from isonomy.given import FINITE, instance, number, numbers, whole
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
@@ -170,24 +172,34 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) not in get_args(kind):
                 raise ParameterError(template(name, f"one of {', '.join(get_args(kind))}", getattr(self, name)))
         for name in ("delta", "gamma", "alpha", "keep", "weight_decay"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-                raise ParameterError(template(name, "a finite number >= 0", value))
+            number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
         for name in ("epochs", "batch_size", "ascent_steps"):
-            value = getattr(self, name)
-            if name != "batch_size" and value is None:
-                continue
-            if not isinstance(value, int | np.integer) or value < 1:
-                raise ParameterError(template(name, "a whole number >= 1", value))
-        rate = self.learning_rate
-        if rate != "search" and not (isinstance(rate, int | float) and math.isfinite(rate) and rate > 0):
-            raise ParameterError(template("learning_rate", "a number above 0, or 'search'", rate))
-        if not 0 <= self.validation < 1:
-            raise ParameterError(template("validation", "a share 0 <= share < 1", self.validation))
-        if self.patience is not None and (self.patience < 1 or self.validation == 0):
+            if name == "batch_size" or getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
+            raise ParameterError(template("hidden", "a tuple of widths, such as (256, 256)", self.hidden))
+        for width in self.hidden:
+            whole("hidden", width, 1)
+        if self.learning_rate != "search":
+            right = "a number above 0, or 'search'"
+            number("learning_rate", self.learning_rate, right, high=math.inf, strict=True)
+        number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
+        if self.patience is not None and (whole("patience", self.patience, 1) < 1 or self.validation == 0):
             raise ParameterError(template("patience", "epochs >= 1, together with 'validation' > 0", self.patience))
-        if not self.order >= 1:
-            raise ParameterError(template("order", "a number >= 1, or infinity", self.order))
+        number("order", self.order, "a number >= 1, or infinity", 1.0)
+        for name in ("alpha_ramp", "delta_ramp", "gamma_ramp"):
+            ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"
+            if not isinstance(ends, tuple | list) or len(ends) != 2:
+                raise ParameterError(template(name, right, ends))
+            begin, end = (number(name, share, right, high=1.0) for share in ends)
+            if begin > end:
+                raise ParameterError(template(name, right, ends))
+        if self.radii is not None:
+            if not isinstance(self.radii, tuple | list) or not self.radii:
+                raise ParameterError(template("radii", "None or some numbers >= 0", self.radii))
+            for radius in self.radii:
+                number("radii", radius, "None or some numbers >= 0", high=FINITE)
+        instance("metric", self.metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
 
     def _domain(self, width: int, people: Population | None) -> Domain:
         if isinstance(self.domain, Domain):
@@ -214,7 +226,10 @@ def individuals(
     if not isinstance(X, Population):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        x, labels = validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric)
+        try:
+            x, labels = validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric)
+        except ValueError as error:
+            raise DataError(f"'X' and 'y' cannot be trained on: {_first_sentence(error)}{_not_finite(X)}.") from None
         weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
         if not weight.sum() > 0:
             raise DataError("All sample weights are zero; at least one must be positive.")
@@ -230,6 +245,19 @@ def individuals(
     estimator.n_features_in_ = people.x.shape[1]
     estimator.__dict__.pop("feature_names_in_", None)
     return people.x, people.y, weight, people
+
+
+def _first_sentence(error: ValueError) -> str:
+    return " ".join(str(error).split()).split(": array=")[0].split(". ")[0].rstrip(".")
+
+
+def _not_finite(x: Any) -> str:
+    """Where a table has its first cell that is not finite, if it has one."""
+    try:
+        places = np.argwhere(~np.isfinite(numbers("X", x, "a table")))
+    except IsonomyError:
+        return ""
+    return "" if len(places) == 0 or places.shape[1] != 2 else f" in row {places[0, 0]}, column {places[0, 1]}"
 
 
 def rows_of(estimator: Any, X: Any) -> FloatArray:

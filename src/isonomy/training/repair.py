@@ -11,6 +11,7 @@ alpha go on from the last weights; the first round whose network is certified en
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -22,7 +23,8 @@ from torch.nn import functional
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates import LocalCertificate, certify_local
-from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.errors import NetworkError
+from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks import Affine, Network
 from isonomy.population import Population
 from isonomy.progress import Progress, shown
@@ -111,11 +113,16 @@ def repair(
     on ``judged_on``, by default the test split (the people themselves when they are a training split). A small
     table is filled up with people between two others, who need no label either.
     """
-    if not (np.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(template("epsilon", "a finite number > 0", epsilon))
+    instance("network", network, Network, "an isonomy.Network, as load_network(path) gives")
+    instance("people", people, Population, "a Population")
+    instance("metric", metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
+    epsilon = number("epsilon", epsilon, "a finite number > 0", high=math.inf, strict=True)
+    for name, value in (("delta", delta), ("alpha", alpha), ("growth", growth), ("learning_rate", learning_rate)):
+        number(name, value, "a finite number >= 0", high=FINITE)
+    for name, count in (("rounds", rounds), ("epochs", epochs), ("batch_size", batch_size)):
+        whole(name, count, 1)
+    whole("random_state", random_state)
     train = people.train if people.split == "all" else people
-    if rounds < 1 or epochs < 1:
-        raise ParameterError(template("rounds", "whole numbers >= 1, as 'epochs'", (rounds, epochs)))
     judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
     seen = np.flatnonzero(people.schema.seen_coordinates)
     if network.input_width == len(seen) < people.schema.width:

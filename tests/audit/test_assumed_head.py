@@ -1,0 +1,74 @@
+"""An audit of a network whose head was assumed says so wherever it tells something."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from isonomy import Network, load_population
+from isonomy.audit import Plan, run, write
+from isonomy.audit.inputs import read_inputs
+from isonomy.audit.summary import document, markdown
+from isonomy.cli import main
+from isonomy.networks.graph import Affine
+
+from .large import plan, write_files
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two raw outputs for moons, as a state dict."""
+    width = load_population("moons").x.shape[1]
+    rng = np.random.default_rng(0)
+    network = Network.from_layers(
+        [rng.normal(size=(3, width)), rng.normal(size=(2, 3))], [rng.normal(size=3), np.zeros(2)]
+    )
+    layers = [node.op for node in network.graph.nodes if isinstance(node.op, Affine)]
+    path = tmp_path_factory.mktemp("model") / "model.pt"
+    torch.save(
+        {f"{i}.{part}": getattr(each, part) for i, each in enumerate(layers) for part in ("weight", "bias")}, path
+    )
+    return path
+
+
+def test_it_stands_in_report_summary_and_certificate(model: Path, tmp_path: Path) -> None:
+    asked = Plan(data="moons", model=str(model), activation="relu", limit=3, gamma=0.0, tier="interval")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said in the audit, not besides
+        found = run(asked, None, inputs=read_inputs(asked))
+    assert document(found)["remarks"] == [found.network.remark] and "raw numbers" in found.network.remark
+    assert f"Note: {found.network.remark}" in markdown(found)
+    out = write(found, tmp_path / "out")
+    assert json.loads((out / "certificate.json").read_text())["remarks"]["head"] == "softmax (assumed)"
+    assert "which was assumed" in (out / "report.html").read_text()
+    said = replace(asked, head="softmax")
+    found = run(said, None, inputs=read_inputs(said))
+    assert document(found)["remarks"] == [] and "Note:" not in markdown(found)
+    out = write(found, tmp_path / "other")
+    assert json.loads((out / "certificate.json").read_text())["remarks"]["head"] == "softmax"
+    assert "which was assumed" not in (out / "report.html").read_text()
+
+
+def test_the_command_says_it_and_takes_a_head(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["audit", "--data", "moons", "--model", str(model), "--activation", "relu", "--limit", "3", "--gamma", "0"]
+    words += ["--tier", "interval", "--json"]
+    main([*words, "--out", "one"])
+    assert "raw numbers" in capsys.readouterr().err
+    main([*words, "--out", "two", "--head", "softmax"])
+    assert "raw numbers" not in capsys.readouterr().err
+
+
+def test_a_large_audit_says_it(tmp_path: Path) -> None:
+    from isonomy.audit.large import read_asked
+
+    asked = plan(write_files(tmp_path), head="auto")
+    assert "raw numbers" in read_asked(asked).network.remark
