@@ -32,8 +32,11 @@ CYCLE = (
     "enclose", "compare", "enclose32", "compare", "enclose", "compare32", "local", "compare",
 )  # fmt: skip
 
-WEIGHTS = [0.12, 0.12, 0.12, 0.12, 0.08, 0.12, 0.08, 0.06, 0.06, 0.1, 0.02]
-"""Of the styles."""
+WEIGHTS = {
+    "ordinary": 4, "straight": 4, "scalar": 4, "cancel": 5, "extreme": 3, "chains": 8, "deep": 2, "dead": 2,
+    "perceptron": 2, "hinges": 4, "wide": 1,
+}  # fmt: skip
+"""How often each style is drawn."""
 
 BARE_FLOAT32 = False
 """Whether float32 runs are also asked of networks that read the input past any affine layer.
@@ -426,7 +429,8 @@ def case(number: int) -> Case:
     """The case of a number."""
     rng = np.random.default_rng([number, 0])
     question = CYCLE[number % len(CYCLE)]
-    style = graphs.STYLES[int(np.random.default_rng([number, 2]).choice(len(graphs.STYLES), p=WEIGHTS))]
+    share = np.array([WEIGHTS[style] for style in graphs.STYLES]) / sum(WEIGHTS.values())
+    style = graphs.STYLES[int(rng.choice(len(share), p=share))]
     if question in ("local", "shifted", "everywhere"):
         return _public(rng, number, question, style)
     rows = int(rng.choice([1, 1, 1, 2, 3]))

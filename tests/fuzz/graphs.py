@@ -126,10 +126,10 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
         for width in (int(rng.integers(64, 68)), int(rng.integers(3, 8))):
             kind = draft.kind()
             draft.activation(draft.affine(len(draft.steps) - 1, width, kind), kind)
-    elif style == "chains" and rng.random() < 0.7:
+    elif style == "chains" and rng.random() < 0.85:
         # First slopes that are known, and not 1, through two activations or more; then a layer that bends.
         for block in range(int(rng.integers(2, 4))):
-            away = block == 0 and bool(rng.random() < 0.7)
+            away = block == 0 and bool(rng.random() < 0.85)
             kind = str(rng.choice(["leaky_relu", "prelu"])) if away else draft.kind()
             draft.activation(draft.affine(len(draft.steps) - 1, int(rng.integers(1, 4)), kind, away), kind)
             for _ in range(int(rng.integers(0 if block else 1, 3))):
