@@ -32,8 +32,11 @@ CYCLE = (
     "enclose", "compare", "enclose32", "compare", "enclose", "compare32", "local", "compare",
 )  # fmt: skip
 
-WEIGHTS = [0.12, 0.12, 0.12, 0.12, 0.08, 0.12, 0.08, 0.06, 0.06, 0.1, 0.02]
-"""Of the styles."""
+WEIGHTS = {
+    "ordinary": 4, "straight": 4, "scalar": 4, "cancel": 5, "extreme": 3, "chains": 8, "deep": 2, "dead": 2,
+    "perceptron": 2, "hinges": 4, "wide": 1,
+}  # fmt: skip
+"""How often each style is drawn."""
 
 BARE_FLOAT32 = False
 """Whether float32 runs are also asked of networks that read the input past any affine layer.
@@ -426,33 +429,43 @@ def case(number: int) -> Case:
     """The case of a number."""
     rng = np.random.default_rng([number, 0])
     question = CYCLE[number % len(CYCLE)]
-    style = graphs.STYLES[int(np.random.default_rng([number, 2]).choice(len(graphs.STYLES), p=WEIGHTS))]
+    share = np.array([WEIGHTS[style] for style in graphs.STYLES]) / sum(WEIGHTS.values())
+    style = graphs.STYLES[int(rng.choice(len(share), p=share))]
     if question in ("local", "shifted", "everywhere"):
         return _public(rng, number, question, style)
     rows = int(rng.choice([1, 1, 1, 2, 3]))
-    width = 1 if style == "scalar" else int(rng.choice([1, 1, 2, 2, 3, 4]))
-    centre = rng.normal(size=(rows, width)) * float(rng.choice([0.0, 1.0, 1.0, 10.0, 1e3]))
+    cancels = style == "cancel"
+    width = 1 if style == "scalar" else int(rng.choice([2, 3, 4] if cancels else [1, 1, 2, 2, 3, 4]))
+    centre = rng.normal(size=(rows, width)) * float(
+        rng.choice([1.0, 10.0, 1e3] if cancels else [0.0, 1.0, 1.0, 10.0, 1e3])
+    )
     if rng.random() < 0.2:
         centre = np.round(centre)
     net = graphs.draw(rng, style, centre[0])
     float32, raw = question.endswith("32"), bool(rng.random() < 0.35)
     net = _covered(rng, net, centre[0]) if float32 else net
+    still = cancels and bool(rng.random() < 0.7)  # where nothing moves only rounding is left
     if question.startswith("enclose"):
-        small = style == "cancel" and rng.random() < 0.7
-        radius = float(rng.choice(RADII[:3] if small else RADII))
-        shape = regions.SHAPES[int(rng.integers(len(regions.SHAPES)))]
+        radius = 0.0 if still else float(rng.choice(RADII))
+        shape = rng.choice(("box", "ball", "ellipsoid") if still else regions.SHAPES)
         tiers = engine.TIERS if rng.random() < 0.3 else engine.TIERS[:2]
         return Enclose(number, net, centre, regions.draw(rng, shape, rows, width, radius), float32, raw, tiers)
-    near = regions.draw(rng, rng.choice(regions.SYMMETRIC), rows, width, float(rng.choice(RADII)))
-    shape = rng.choice((*regions.SHAPES, *regions.SYMMETRIC))
-    between = regions.draw(rng, shape, rows, width, float(rng.choice(RADII[1:])))
+    # Balls and layers that bend: where all neurons of a layer are judged together.
+    together = style in ("chains", "hinges", "perceptron") and bool(rng.random() < 0.8)
+    round_, radii = ("ball", "ellipsoid", "clipped"), (0.01, 0.1, 0.3, 1.0)
+    shape = rng.choice(round_ if together else ("box", "ball", "ellipsoid") if still else regions.SYMMETRIC)
+    near = regions.draw(rng, shape, rows, width, 0.0 if still else float(rng.choice(radii if together else RADII)))
+    shape = rng.choice(round_ if together else (*regions.SHAPES, *regions.SYMMETRIC))
+    between = regions.draw(rng, shape, rows, width, float(rng.choice(radii if together else RADII[1:])))
     symmetric = not between.inside.any() and shape not in ("flip", "flip ball")
     limits = None
     if symmetric and rng.random() < 0.25:
         limits = regions.draw(rng, "box", rows, width, float(rng.choice([0.1, 1.0, 200.0])))
+        # The near person is somebody too.
+        limits = replace(limits, low=np.minimum(limits.low, near.low), high=np.maximum(limits.high, near.high))
     shares = (0.5,) if rng.random() < 0.3 else (0.0, 0.25) if rng.random() < 0.3 else ()
-    nested = bool(symmetric and rng.random() < 0.5)
-    return Compare(number, net, centre, near, between, limits, shares, float32, raw, nested, bool(rng.random() < 0.85))
+    nested, tight = bool(symmetric and rng.random() < 0.5), together or bool(rng.random() < 0.85)
+    return Compare(number, net, centre, near, between, limits, shares, float32, raw, nested, tight)
 
 
 def _covered(rng: np.random.Generator, net: Net, x: Array) -> Net:

@@ -8,12 +8,12 @@ that intervals are exact (``scalar``); and so on. ``ordinary`` is everything at 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from .networks import KINDS, Array, Head, Net, Step
+from .networks import KINDS, Array, Head, Net, Step, activation
 
 Style = Literal[
     "ordinary", "straight", "scalar", "cancel", "extreme", "chains", "deep", "dead", "perceptron", "hinges", "wide"
@@ -42,15 +42,12 @@ class _Draft:
     def add(self, step: Step) -> int:
         self.steps.append(step)
         read = [self.values[j] for j in step.inputs]
-        alone = [Step("input", width=len(part)) for part in read]
-        moved = replace(step, inputs=tuple(range(len(read))))
         with np.errstate(all="ignore"):
-            value = Net((*alone, moved), "regression")
-            self.values.append(np.nan_to_num(_one(value, read)))
+            self.values.append(np.nan_to_num(_value(step, read)))
         return len(self.steps) - 1
 
-    def affine(self, source: int, width: int, kind: str = "") -> int:
-        """An affine layer; ``kind`` is the activation that will read it, if it is known."""
+    def affine(self, source: int, width: int, kind: str = "", away: bool = False) -> int:
+        """An affine layer; ``kind`` is the activation that will read it, if it is known, and ``away`` from its kink."""
         rng, read = self.rng, self.values[source]
         n = len(read)
         weight = rng.normal(size=(width, n)) / n**0.5 * float(rng.choice([0.5, 1.0, 1.0, 2.0]))
@@ -70,11 +67,13 @@ class _Draft:
             bias = np.where(rng.random(width) < 0.3, -50.0, bias)
         elif self.style == "straight" and kind in ("relu", "leaky_relu", "prelu"):
             bias = rng.choice([-1.0, 1.0, 1.0], width) * float(rng.choice([30.0, 3e3])) * (1 + np.abs(read).max())
-        hinged = rng.random(width) < {"hinges": 0.8, "chains": 0.4}.get(self.style, 0.05)
+        hinged = rng.random(width) < {"hinges": 0.8, "chains": 0.6}.get(self.style, 0.05)
         with np.errstate(all="ignore"):
             bias = np.where(hinged, np.nan_to_num(-(weight @ read)), bias)
         if self.style == "hinges":
             bias = bias + np.where(rng.random(width) < 0.5, 0.02 * rng.normal(size=width), 0.0)
+        if away:
+            bias = rng.choice([-1.0, -1.0, 1.0], width) * 10 * (1 + np.abs(weight @ read))
         return self.add(Step("affine", (source,), weight=weight, bias=bias))
 
     def activation(self, source: int, kind: str | None = None) -> int:
@@ -92,9 +91,9 @@ class _Draft:
         far = self.style == "straight"
         match kind:
             case "leaky_relu":
-                return (float(rng.choice([0.01, -0.3, 2.5, 0.0, 1.0, rng.normal()])),)
+                return (float(rng.choice([0.01, -0.3, 2.5, 0.0, 1.0, -3.0, rng.normal()])),)
             case "prelu":
-                return tuple(rng.normal(size=width).tolist())
+                return tuple((2 * rng.normal(size=width)).tolist())
             case "softplus":
                 return (float(rng.choice([1.0, 0.05, 30.0])),)
             case "elu":
@@ -127,13 +126,14 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
         for width in (int(rng.integers(64, 68)), int(rng.integers(3, 8))):
             kind = draft.kind()
             draft.activation(draft.affine(len(draft.steps) - 1, width, kind), kind)
-    elif style == "chains" and rng.random() < 0.6:
-        for _ in range(int(rng.integers(2, 4))):
-            kind = draft.kind()
-            draft.affine(len(draft.steps) - 1, int(rng.integers(1, 4)), kind)
-            draft.activation(len(draft.steps) - 1, kind)
-            for _ in range(int(rng.integers(0, 3))):
-                draft.activation(len(draft.steps) - 1)
+    elif style == "chains" and rng.random() < 0.85:
+        # First slopes that are known, and not 1, through two activations or more; then a layer that bends.
+        for block in range(int(rng.integers(2, 4))):
+            away = block == 0 and bool(rng.random() < 0.85)
+            kind = str(rng.choice(["leaky_relu", "prelu"])) if away else draft.kind()
+            draft.activation(draft.affine(len(draft.steps) - 1, int(rng.integers(1, 4)), kind, away), kind)
+            for _ in range(int(rng.integers(0 if block else 1, 3))):
+                draft.activation(len(draft.steps) - 1, "leaky_relu" if away and rng.random() < 0.5 else None)
     elif style in ("perceptron", "deep", "scalar", "cancel", "hinges", "straight") and rng.random() < 0.6:
         for _ in range(int(rng.integers(1, 9 if style == "deep" else 4))):
             kind = "relu" if style in ("perceptron", "hinges") else draft.kind()
@@ -145,7 +145,7 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
     last = len(draft.steps) - 1
     if rng.random() < 0.85 or draft.width(last) != outputs:
         last = draft.affine(last, outputs)
-    if rng.random() < 0.15:
+    if rng.random() < 0.12:
         draft.activation(last)
     return Net(tuple(draft.steps), head)
 
@@ -193,9 +193,8 @@ def _scaled(rng: np.random.Generator, weight: Array, bias: Array, read: Array) -
     return np.nan_to_num(weight), np.nan_to_num(bias)
 
 
-def _one(net: Net, read: list[Array]) -> Array:
-    """The last step of a network of single operations, at given inputs."""
-    step = net.steps[-1]
+def _value(step: Step, read: list[Array]) -> Array:
+    """One step at given inputs."""
     match step.op:
         case "affine":
             return np.asarray(step.weight @ read[0] + step.bias)
@@ -205,6 +204,4 @@ def _one(net: Net, read: list[Array]) -> Array:
             return np.concatenate(read)
         case "select":
             return np.asarray(read[0][list(step.index)])
-    from .networks import activation
-
     return np.asarray(activation(step, read[0][None])[0])
