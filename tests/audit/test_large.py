@@ -190,7 +190,10 @@ def test_a_redacted_run_removes_the_people_of_one_that_was_not(
     assert not list(out.rglob("people.npz")) and (out / "evidence" / "network.npz").exists()
 
 
-@pytest.mark.parametrize("options", [{"chunk": 7}, {"split": "test"}, {"csv": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{"chunk": 7}, *(pytest.param(some, marks=pytest.mark.slow) for some in ({"split": "test"}, {"csv": True}))],
+)
 def test_a_sample_of_the_people_is_kept(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:

@@ -204,7 +204,9 @@ def test_pairs_of_every_shape(seed: int, near: str, similar: str, radius: float,
     check(network, centre, near_of(rng, near, width, radius), similar_of(rng, similar, width, delta), rng)
 
 
-@pytest.mark.parametrize("kind", range(len(KINDS)))
+@pytest.mark.parametrize(
+    "kind", [i if i % 2 == 0 else pytest.param(i, marks=pytest.mark.slow) for i in range(len(KINDS))]
+)
 def test_pairs_of_every_activation(kind: int) -> None:
     """Two layers of one activation, with sums and concatenations around them."""
     for seed in range(4):

@@ -209,7 +209,14 @@ def test_only_unread_coordinates_move(tier: str) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("which", ["all weights", "last layer", "dead neurons", "equal rows"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "last layer",
+        "dead neurons",
+        *(pytest.param(which, marks=pytest.mark.slow) for which in ("all weights", "equal rows")),
+    ],
+)
 def test_a_constant_network(tier: str, domain: str, which: str) -> None:
     head, outputs = CASES[DOMAINS.index(domain) + (which == "last layer")]
     rng = np.random.default_rng(5)

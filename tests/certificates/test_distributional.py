@@ -79,7 +79,9 @@ def kink(a: float, delta: float, order: float, gamma: float) -> tuple[Network, D
     return network, possible("relaxed", [-2], [2]), x, delta * (0.5 + moved)
 
 
-@pytest.mark.parametrize("order", [1.0, 1.5, 2.0, math.inf])
+@pytest.mark.parametrize(
+    "order", [1.0, math.inf, *(pytest.param(order, marks=pytest.mark.slow) for order in (1.5, 2.0))]
+)
 @pytest.mark.parametrize("gamma", [0.02, 0.6])
 def test_two_atoms_and_a_kink(order: float, gamma: float) -> None:
     network, domain, x, exact = kink(0.5, 0.2, order, gamma)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.cli import pages
+from isonomy.cli import main, pages
 from isonomy.cli.shift import rounded_up
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -98,23 +100,33 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
     }
 
 
-@pytest.mark.parametrize("name", bad_inputs(Path()))
-def test_bad_input_is_one_sentence_and_status_2(files: Path, run: Callable[..., Any], name: str) -> None:
-    run("init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex")
-    table = pd.read_csv(files / "people.csv")
-    table.drop(columns="town").to_csv("narrow.csv", index=False)
-    table["age"] = table["age"].astype(float)
-    table.loc[3, "age"] = np.nan
-    table.to_csv("nan.csv", index=False)
-    table.to_csv("people.xls", index=False)
-    Path("bad.toml").write_text("[feature.age]\nlow = 1\n")
-    Path("bad.json").write_text("{}")
-    Path("model.pkl").write_bytes(b"")
-    Path("damaged.onnx").write_bytes(b"nonsense")
+@pytest.fixture(scope="module")
+def bad(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files of which most are no good."""
     from isonomy.networks import Network
     from isonomy.training.onnx_file import write_onnx
 
-    write_onnx(Network.from_layers([np.ones((2, 99))], [np.zeros(2)]), Path("wide.onnx"))
+    folder = tmp_path_factory.mktemp("bad")
+    with contextlib.chdir(folder):
+        words = ["init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex"]
+        assert main([str(word) for word in words]) == 0
+        table = pd.read_csv(files / "people.csv")
+        table.drop(columns="town").to_csv("narrow.csv", index=False)
+        table["age"] = table["age"].astype(float)
+        table.loc[3, "age"] = np.nan
+        table.to_csv("nan.csv", index=False)
+        table.to_csv("people.xls", index=False)
+        Path("bad.toml").write_text("[feature.age]\nlow = 1\n")
+        Path("bad.json").write_text("{}")
+        Path("model.pkl").write_bytes(b"")
+        Path("damaged.onnx").write_bytes(b"nonsense")
+        write_onnx(Network.from_layers([np.ones((2, 99))], [np.zeros(2)]), Path("wide.onnx"))
+    return folder
+
+
+@pytest.mark.parametrize("name", bad_inputs(Path()))
+def test_bad_input_is_one_sentence_and_status_2(files: Path, bad: Path, run: Callable[..., Any], name: str) -> None:
+    shutil.copytree(bad, ".", dirs_exist_ok=True)
     before = sorted(Path().rglob("*"))
     words, expected = bad_inputs(files)[name]
     status, out, err = run(*words)

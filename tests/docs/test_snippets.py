@@ -18,7 +18,7 @@ COMMAND = re.compile(r"^\s*(?:- run: |run: )?(isonomy .*)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "page", ["quickstart", "choosing", *(pytest.param(page, marks=pytest.mark.slow) for page in ("meaning", "recipes"))]
+    "page", ["quickstart", *(pytest.param(page, marks=pytest.mark.slow) for page in ("meaning", "choosing", "recipes"))]
 )
 def test_the_page_works(
     page: str, reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -67,7 +67,8 @@ def test_where_nothing_bends_no_shift_helps(tmp_path: Path, order: float) -> Non
 
 
 @pytest.mark.parametrize(
-    ("tier", "order", "gamma"), [("interval", 1.0, 0.1), ("tight", 2.0, 0.05), ("tight", math.inf, 0.1)]
+    ("tier", "order", "gamma"),
+    [("interval", 1.0, 0.1), ("tight", math.inf, 0.1), pytest.param("tight", 2.0, 0.05, marks=pytest.mark.slow)],
 )
 def test_as_tight_as_in_memory(source: Path, tmp_path: Path, tier: str, order: float, gamma: float) -> None:
     """Not the same radii, but nearly the same bounds; and never contradicting."""
@@ -157,11 +158,10 @@ def test_a_killed_driver_goes_on(source: Path, tmp_path: Path) -> None:
     finished = stamps(work)
     assert 2 <= len(finished) < 4
     (work / "parts" / "00000009.0.partial").write_bytes(b"half a part")
-    again = as_program(source, work, after=10**6)
-    assert again.returncode == 0, again.stderr
+    again = ask(source, work)
     assert {name: stamp for name, stamp in stamps(work).items() if name in finished} == finished
     whole = ask(source, tmp_path / "whole")
-    assert json.loads(again.stdout) == whole.summary() and whole.computed == 4
+    assert again.summary() == whole.summary() and whole.computed == 4
     assert json.loads((work / "result.json").read_text()).items() >= whole.summary().items()
     assert not list(work.rglob("*.partial"))
     assert [path.read_bytes() for path in whole.parts] == [path.read_bytes() for path in sorted(work.glob("parts/*"))]

@@ -49,7 +49,11 @@ def wide() -> tuple[Schema, Network]:
 
 @pytest.mark.parametrize(
     ("tier", "domain", "attack", "chunk"),
-    [("interval", "unbounded", False, 256), ("tight", "unbounded", False, 16), ("tight", "relaxed", True, 2)],
+    [
+        ("interval", "unbounded", False, 256),
+        ("tight", "unbounded", False, 16),
+        pytest.param("tight", "relaxed", True, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_a_chunk_leaves_nothing_behind(
     by_hand: None, tmp_path: Path, tier: str, domain: str, attack: bool, chunk: int

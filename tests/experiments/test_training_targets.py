@@ -65,6 +65,7 @@ def test_without_a_goal_the_strongest_alpha_that_costs_little_is_taken() -> None
     assert targets.chosen(PLAIN, plain, plain) == {"learning_rate": 2e-3}
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was_and_calls_a_collapse_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = isonomy.load_population("german", domain="unbounded")
     models = (PLAIN, targets.Model("f-ibp", {"method": "f-ibp", "hidden": (4,), "epochs": 1}, (0.1, 0.2)))

@@ -330,7 +330,9 @@ def test_equal_biases_or_weights_alone_make_no_equal_layers(tmp_path: Path) -> N
 PT2 = [name for name in modules() if name != "sliced"]  # whose index by a list of numbers is an operation of its own
 
 
-@pytest.mark.parametrize("name", PT2)
+@pytest.mark.parametrize(
+    "name", [name if i % 4 == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(PT2)]
+)
 def test_exported_programs(name: str, tmp_path: Path) -> None:
     module = modules()[name].eval()
     kind = next(module.parameters()).dtype
@@ -478,7 +480,9 @@ def sound(ending: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [".h5", ".keras", ".nnet", ".pt", ".pt2", ".skops"])
+@pytest.mark.parametrize(
+    "ending", [".keras", ".nnet", ".pt", ".pt2", ".skops", pytest.param(".h5", marks=pytest.mark.slow)]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_damaged_files_say_one_sentence(ending: str, tmp_path: Path) -> None:
     whole = sound(ending, tmp_path).read_bytes()

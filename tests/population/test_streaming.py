@@ -53,7 +53,9 @@ def write(frame: pd.DataFrame, file: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.csv.gz", "t.tsv"])
-@pytest.mark.parametrize("rows", [1, 7, 300, 999, 1000, 5000])
+@pytest.mark.parametrize(
+    "rows", [1, 300, 1000, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (7, 999, 5000))]
+)
 def test_pieces_make_up_the_whole(tmp_path: Path, name: str, rows: int) -> None:
     n = 40 if rows == 1 else 1000
     frame = table(n)

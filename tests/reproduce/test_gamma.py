@@ -59,6 +59,7 @@ def test_a_run(tmp_path: Path) -> None:
     write(gamma.run(setting, nothing, datasets=[GERMAN], size=TINY), tmp_path, "")
 
 
+@pytest.mark.slow
 def test_the_default_sense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = replace(TINY, people=3)
     monkeypatch.setattr(gamma, "WAYS", (Way("sgd"),))

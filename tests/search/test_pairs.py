@@ -69,7 +69,14 @@ def holds(parts: Parts, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (first & (parts.y_low <= y) & (y <= parts.y_high)).all(1)
 
 
-@pytest.mark.parametrize("name", ["counterparts", "l1", "l2", "linf", "subspace", "mahalanobis"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "counterparts",
+        "l2",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("l1", "linf", "subspace", "mahalanobis")),
+    ],
+)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["relaxed", "realizable"]), classes=st.integers(1, 3))
 def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: int) -> None:

@@ -198,6 +198,7 @@ def raw(people: Population, some: slice) -> list[dict[str, Any]]:
 
 
 @needs_data
+@pytest.mark.slow
 def test_californians_over_http(tmp_path: Path) -> None:
     """Valid on the original population, expired after the stream has switched to one that is built to be far."""
     here: Served

@@ -85,7 +85,7 @@ def test_a_witness_proves_what_it_can() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("share", [0.02, 0.9, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_the_mean_is_above_its_lower_bound(share: float, weighted: bool) -> None:
     """600 samples of yes and no; the bound may fail in 10 % of them; 14 % is three standard errors more."""
     rng = np.random.default_rng(0)

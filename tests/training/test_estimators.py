@@ -80,7 +80,7 @@ def test_a_collapse_is_called_that(german: isonomy.Population) -> None:
         assert FairClassifier("f-ibp", **lost).fit(x, np.array(["a", "b"])[y]).collapsed_
 
 
-@pytest.mark.parametrize("bound", ["relational", "paper"])
+@pytest.mark.parametrize("bound", ["relational", pytest.param("paper", marks=SLOW)])
 def test_alpha_gives_way_before_a_collapse(bound: str) -> None:
     """The same training with the guard explains about as much as it is to keep."""
     x, y = moons()

@@ -87,6 +87,7 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
         repair(bent, german, 0.0)
 
 
+@pytest.mark.slow
 def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population) -> None:
     plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
     hasty = {"alpha": 100.0, "learning_rate": 5e-3, "batch_size": 32, "rounds": 1, "progress": None}

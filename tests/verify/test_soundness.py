@@ -90,7 +90,7 @@ def received(layers: list[Layer], head: str, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["counterparts", "dense", "l1", "l2"])
 @pytest.mark.parametrize("head", ["softmax", "sigmoid", "regression"])
-@pytest.mark.parametrize("domain_kind", ["realizable", "relaxed"])
+@pytest.mark.parametrize("domain_kind", ["realizable", pytest.param("relaxed", marks=pytest.mark.slow)])
 def test_no_pair_exceeds_the_bound(kind: str, head: str, domain_kind: str) -> None:
     for seed in range(4):
         rng = np.random.default_rng([seed, len(kind), len(head), len(domain_kind)])

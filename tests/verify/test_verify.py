@@ -138,9 +138,9 @@ def certified(options: dict[str, Any], metric: str, directory: Path, count: int 
     ("metric", "options"),
     [
         ("counterparts", {"order": np.inf}),
-        ("counterparts", {"order": 2.0, "ground": "l1"}),
+        pytest.param("counterparts", {"order": 2.0, "ground": "l1"}, marks=pytest.mark.slow),
         ("l1", {"ground": "linf", "order": np.inf}),
-        ("linf", {}),
+        pytest.param("linf", {}, marks=pytest.mark.slow),
     ],
 )
 def test_other_questions_are_accepted_too(metric: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_metric_that_mixes_coordinates_is_bounded_less_tightly(tmp_path: Path)
     assert lower <= found.proved_upper <= 1.1 * found.claimed_upper
 
 
-@pytest.mark.parametrize("order", [1.0, np.inf])
+@pytest.mark.parametrize("order", [pytest.param(1.0, marks=pytest.mark.slow), np.inf])
 def test_the_statement_about_the_population_is_computed_again(order: float, tmp_path: Path) -> None:
     options = {"order": order, "confidence": 0.8, "tier": "interval", "attack": False}
     assert certified(options, "counterparts", tmp_path, 80).accepted
