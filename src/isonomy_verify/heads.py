@@ -1,0 +1,145 @@
+"""From margins to what people receive: violations and decisions.
+
+A softmax of two classes is the sigmoid of ``z_1 − z_0``. Of ``k`` classes, ``p_c = σ(t_c)`` with ``t_c = −log Σ_{j≠c}
+exp(z_j − z_c)``, so that margins ``z_j − z_c`` are all that is needed. The violation is the largest change of any
+probability, or of any number of a regression.
+
+**Soundness.** All steps are monotone in the margins' ends; each rounds outward. A margin of which nothing is known
+gives the largest change there can be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy_verify.activations import sigmoid
+from isonomy_verify.arithmetic import ELEMENTARY, U32, Array, U
+from isonomy_verify.tiers import Enclosure
+
+Kind = Literal["softmax", "sigmoid", "regression"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """How raw outputs become probabilities or numbers, and decisions.
+
+    ``threshold`` is the cut-off of a decision between two (a probability, or a number of a regression); without it
+    the largest output decides. ``run_unit``: a float32 run of the head is covered too.
+    """
+
+    kind: Kind
+    outputs: int
+    threshold: float | None = None
+    run_unit: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("softmax", "sigmoid", "regression") or self.outputs < (2 if self.kind == "softmax" else 1):
+            raise ValueError(f"There is no head '{self.kind}' of {self.outputs} outputs.")
+        if self.threshold is not None and (
+            not math.isfinite(self.threshold) or len(self.pairs) > 1 or (not self.pairs and self.outputs > 1)
+        ):
+            raise ValueError("A threshold must be finite, and needs two classes or one number.")
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Classes ``c < j`` whose difference ``z_j − z_c`` is a margin; none where the outputs are the margins."""
+        if self.kind != "softmax":
+            return []
+        return [(c, j) for c in range(self.outputs) for j in range(c + 1, self.outputs)]
+
+    @property
+    def rows(self) -> Array | None:
+        """The margins as linear functions of the outputs; None: the outputs themselves."""
+        if not self.pairs:
+            return None
+        rows = np.zeros((len(self.pairs), self.outputs))
+        for row, (c, j) in zip(rows, self.pairs, strict=True):
+            row[j], row[c] = 1.0, -1.0
+        return rows
+
+    @property
+    def largest(self) -> float:
+        """The largest violation that there can be."""
+        return math.inf if self.kind == "regression" else 1.0
+
+    @property
+    def accuracy(self) -> float:
+        """Of a computed probability, absolute."""
+        return 4 * ELEMENTARY + (128 * U32 if self.run_unit else 0.0)
+
+    def logits(self, margins: Enclosure) -> Enclosure:
+        """Enclosures of the ``t`` whose sigmoid each class receives; of two classes that of class 1."""
+        if self.kind != "softmax" or self.outputs == 2:
+            return margins
+        k, unit = self.outputs, ELEMENTARY + (32 + self.outputs) * (U32 if self.run_unit else U)
+        low, high = np.full((len(margins.low), k, k), -np.inf), np.full((len(margins.low), k, k), -np.inf)
+        for i, (c, j) in enumerate(self.pairs):
+            low[:, c, j], high[:, c, j] = margins.low[:, i], margins.high[:, i]
+            low[:, j, c], high[:, j, c] = -margins.high[:, i], -margins.low[:, i]
+        first, last = -_log_sum_exp(high), -_log_sum_exp(low)
+        return Enclosure(first - 4 * unit * (1 + np.abs(first)), last + 4 * unit * (1 + np.abs(last)))
+
+    def received(self, margins: Enclosure) -> Enclosure:
+        """Enclosures of the probabilities or numbers."""
+        if self.kind == "regression":
+            return margins
+        low, high = self.logits(margins)
+        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+        return Enclosure(np.maximum(sigmoid(low) - self.accuracy, 0.0), np.minimum(sigmoid(high) + self.accuracy, 1.0))
+
+    def violation(self, one: Enclosure, other: Enclosure) -> Array:
+        """The largest change (n,) between two whose margins are enclosed."""
+        a, b = self.received(one), self.received(other)
+        with np.errstate(invalid="ignore"):
+            change = np.maximum(b.high - a.low, a.high - b.low).max(1)
+            change = np.where(np.isnan(change), np.inf, change) * (1 + 4 * U) + 4 * U
+        return np.asarray(np.clip(change, 0.0, self.largest))
+
+    def attained(self, one: Enclosure, other: Enclosure) -> Array:
+        """A change (n,) that certainly happens between two enclosed individuals: 0 where the enclosures overlap."""
+        a, b = self.received(one), self.received(other)
+        with np.errstate(invalid="ignore"):
+            change = np.maximum(b.low - a.high, a.low - b.high).max(1)
+            change = np.nan_to_num(change, nan=0.0, posinf=0.0) * (1 - 4 * U) - 4 * U
+        return np.asarray(np.clip(change, 0.0, self.largest))
+
+    def decision(self, margins: Enclosure) -> NDArray[np.int64]:
+        """The class (n,) that everybody within the enclosed margins is given, or −1 where that is not certain.
+
+        Margins must differ by more than rounded probabilities can hide, so that a run which compares those decides
+        the same.
+        """
+        low, high, clear = margins.low, margins.high, 8 * self.accuracy
+        nobody = np.full(len(low), -1)
+        if self.kind == "regression" and self.threshold is None:
+            return nobody
+        if self.threshold is not None:
+            low, high = self.received(margins)
+            return np.where(low[:, 0] > self.threshold, 1, np.where(high[:, 0] < self.threshold, 0, nobody))
+        if self.outputs <= 2 and not (self.kind == "sigmoid" and self.outputs == 2):
+            return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, nobody))
+        if self.kind == "sigmoid":  # independent outputs: the clearly largest one wins
+            wins = np.stack(
+                [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
+            )
+        else:
+            wins = np.ones((len(low), self.outputs), dtype=bool)
+            for i, (c, j) in enumerate(self.pairs):
+                wins[:, c] &= high[:, i] < -clear
+                wins[:, j] &= low[:, i] > clear
+        return np.where(wins.any(1), wins.argmax(1), nobody)
+
+
+def _log_sum_exp(values: Array) -> Array:
+    """``log Σ exp`` over the last axis, of which each row's own class is −∞."""
+    top = values.max(2, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = np.log(np.exp(values - np.where(np.isfinite(top), top, 0.0)).sum(2)) + np.where(
+            np.isfinite(top[..., 0]), top[..., 0], 0.0
+        )
+    return np.asarray(np.where(np.isfinite(top[..., 0]), total, top[..., 0]))

@@ -1,0 +1,350 @@
+"""Sets of moves, by their support functions.
+
+Somebody similar to an individual at ``x`` is ``y = x + v`` with ``v`` in a convex set, and all that a bound needs of
+the set is ``h(w) ≥ max over v of w·v``. A set here is
+
+    { v : ‖R v + o‖_p ≤ ρ,  low ≤ v ≤ high,  each block of shares stays in its simplex },
+
+``p`` 1, 2 or infinity, or a sum of such sets within a box. For **any** vector ``s``, with ``1/p + 1/q = 1``,
+
+    w·v = s·(R v + o) − s·o + (w − Rᵀs)·v  ≤  ρ‖s‖_q − s·o + h_box(w − Rᵀs),
+
+so a split ``s`` of ``w`` between ball and box is a hint: a good one makes the bound tight, no one makes it wrong.
+
+A set gives a layer that reads the input a :class:`Landing`: a matrix ``G`` with one column for each direction in
+which the set moves, such that ``c·(W v) ≤ support(c G) + |c|·loss`` for every ``c``.
+
+**Soundness.** ``s`` and ``w − Rᵀs`` are formed in floating point; what that changes, times the extent of the box, is
+added. A coordinate without bounds may only meet a weight that is exactly 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy_verify.arithmetic import TINY, Array, U, down, dual_order, gamma, norm_up, up
+
+Index = NDArray[np.int64]
+SIMPLEX_TOLERANCE = 1e-9
+"""Shares of a block may add up to 1 within this."""
+
+
+class Landing(NamedTuple):
+    """How a layer's weight (width, m) meets a set: ``c·(W v) ≤ support(c matrix) + |c|·loss``.
+
+    ``low`` and ``high`` (rows or 1, width) bound ``W v`` itself; ``reach`` (width,) or (rows, width) bounds
+    ``Σ |matrix| |u|`` over the set's own coordinates ``u``, which weighs the rounding of ``c matrix``.
+    """
+
+    matrix: Array
+    loss: Array
+    low: Array
+    high: Array
+    reach: Array
+
+
+class Region(Protocol):
+    """A batch of sets of moves, one for each row, or one that all rows share (``rows == 1``)."""
+
+    @property
+    def rows(self) -> int:
+        """How many sets."""
+        ...
+
+    @property
+    def extent(self) -> Array:
+        """The largest ``|v|`` per coordinate, (rows, m); infinite where nothing bounds it."""
+        ...
+
+    def __getitem__(self, rows: slice) -> Region:
+        """Some of the sets."""
+        ...
+
+    def landing(self, weight: Array, size: Array) -> Landing:
+        """For a layer's weight and the sum over paths of its absolute products."""
+        ...
+
+    def support(self, t: Array, owner: Index | slice) -> Array:
+        """At least ``max t·u`` (p,) over the sets ``owner``, ``t`` (p, columns of the matrices)."""
+        ...
+
+    def maximiser(self, t: Array, owner: Index | slice) -> Array:
+        """About where ``t·u`` is largest: a hint that steers slopes and witnesses."""
+        ...
+
+
+class Ball:
+    """``{v : ‖R v‖_p ≤ ρ}``, one for everybody; ``R`` has full column rank on the coordinates that move.
+
+    ``R v = u`` with ``‖u‖ ≤ ρ`` and any ``K`` give ``W v = (W K) u + (W − W K R) v``: the matrix is ``W K``, the loss
+    is the second part against the box around the ball. ``K`` is a hint.
+    """
+
+    rows = 1
+
+    def __init__(
+        self,
+        root: Array,
+        order: float,
+        radius: float,
+        inverse: Array | None = None,
+        still: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """``still`` marks coordinates that do not move, and that the root must not look at; others that it does not
+        look at are free."""
+        _finite(root, "The root of a ball")
+        if not (math.isfinite(radius) and radius >= 0):
+            raise ValueError(f"The radius of a ball must be finite and not negative. Got {radius}.")
+        self.root, self.order, self.dual, self.radius = root, order, dual_order(order), float(radius)
+        moving = root.any(0)
+        k, m = root.shape
+        if inverse is None:
+            inverse = np.zeros((m, k))
+            inverse[moving] = np.linalg.pinv(root[:, moving])
+        self.inverse = _finite(inverse, "The inverse of a root")
+        self.moving, self.free = moving, ~moving if still is None else ~moving & ~still
+        if still is not None and (moving & still).any():
+            raise ValueError("The root of a ball looks at a coordinate that does not move.")
+        # |v| = |K R v + (I - K R) v| <= ρ ‖K_i‖_q + left_i max |v|, and left ≤ 1/2.
+        eye = np.diag(moving.astype(np.float64))
+        left = np.abs(eye - inverse @ root) + gamma(k + 8) * (eye + np.abs(inverse) @ np.abs(root))
+        left = np.where(moving, left.sum(1) * (1 + gamma(m + 4)) + TINY, 0.0)
+        reach = norm_up(inverse, self.dual) * (1 + 8 * U)
+        if not (left <= 0.5).all():
+            raise ValueError("A ball whose root is singular has no bounds of its own.")
+        reach = reach + left * 2 * reach.max(initial=0.0)
+        self._size = np.where(moving, self.radius * reach * (1 + 16 * U) + TINY, 0.0)
+
+    @property
+    def extent(self) -> Array:
+        """The box around the ball; without bounds where coordinates are free."""
+        return np.where(self.free, np.inf, self._size)[None]
+
+    def __getitem__(self, rows: slice) -> Ball:
+        """The same for everybody."""
+        return self
+
+    def landing(self, weight: Array, size: Array) -> Landing:
+        """``W K`` and what it leaves over."""
+        if size[:, self.free].any():
+            j = int(np.flatnonzero((size != 0).any(0) & self.free)[0])
+            raise ValueError(f"Nothing bounds coordinate {j}, which the network reads.")
+        matrix = weight @ self.inverse
+        terms = sum(self.root.shape) + 16
+        left = np.abs(weight - matrix @ self.root) + (np.abs(weight) + np.abs(matrix) @ np.abs(self.root)) * gamma(
+            2 * terms
+        )
+        extent = self._size
+        reach = norm_up(matrix, self.dual) * (self.radius * (1 + 8 * U)) + TINY
+        loss = (left @ extent) * (1 + gamma(2 * terms)) + TINY * (1 + extent.sum())
+        wide = ((reach + loss) * (1 + 8 * U))[None]
+        # What merging lost is within the layer's unit of size |v|, however small the weight that is left.
+        reach = np.maximum(reach, (size @ extent) * (1 + gamma(2 * terms)) + TINY * (1 + extent.sum()))
+        return Landing(matrix, loss, -wide, wide, reach)
+
+    def support(self, t: Array, owner: Index | slice) -> Array:
+        """``ρ‖t‖_q``."""
+        if self.order == 2:  # squares that underflow are below SMALL, those that overflow say nothing
+            return np.asarray(
+                np.sqrt(np.vecdot(t, t)) * (self.radius * (1 + gamma(t.shape[1] + 16))) + 2.0**-500 * (1 + self.radius)
+            )
+        return np.asarray(norm_up(t, self.dual) * (self.radius * (1 + 8 * U)) + TINY)
+
+    def maximiser(self, t: Array, owner: Index | slice) -> Array:
+        """On the sphere."""
+        if self.order == 2:
+            return np.asarray(t * (self.radius / np.maximum(np.sqrt(np.vecdot(t, t)), 1e-300))[:, None])
+        if self.order == math.inf:
+            return np.asarray(np.sign(t) * self.radius)
+        best, u = np.abs(t).argmax(1), np.zeros(t.shape)
+        u[np.arange(len(t)), best] = np.sign(t[np.arange(len(t)), best]) * self.radius
+        return u
+
+
+class BallBox:
+    """``{v : ‖R v + o‖_p ≤ ρ, low ≤ v ≤ high, shares in their simplices}``, a set for each row.
+
+    ``shares`` (rows, m) are the present shares of the blocks (start, stop), from which ``v`` moves them to other
+    shares. The coordinates that some set moves are the columns of its landings, so few that move cost little.
+    """
+
+    def __init__(
+        self,
+        low: Array,
+        high: Array,
+        root: Array | None = None,
+        order: float = 2.0,
+        radius: Array | None = None,
+        offset: Array | None = None,
+        inverse: Array | None = None,
+        blocks: Sequence[tuple[int, int]] = (),
+        shares: Array | None = None,
+    ) -> None:
+        if np.isnan(low).any() or np.isnan(high).any() or not (low <= high).all():
+            raise ValueError("The box of a region must have its lower side below its upper one.")
+        m = low.shape[1]
+        self.low, self.high, self.order, self.dual = low, high, order, dual_order(order)
+        self.root = np.zeros((0, m)) if root is None else _finite(root, "The root of a region")
+        self.radius = np.zeros(1) if radius is None else _finite(radius, "The radius of a region")
+        self.offset = np.zeros((1, len(self.root))) if offset is None else _finite(offset, "The offset of a region")
+        if (self.radius < 0).any():
+            raise ValueError("The radius of a region must not be negative.")
+        self.inverse: Array = np.asarray(np.linalg.pinv(self.root) if inverse is None else inverse, dtype=np.float64)
+        _finite(self.inverse, "The inverse of a root")
+        self.blocks, self.shares = tuple(blocks), shares
+        if self.blocks and (shares is None or not np.isfinite(low[:, :m] - high).all()):
+            raise ValueError("Blocks of shares need the present shares and finite ranges.")
+        self.rows = max(
+            len(part) for part in (low, high, self.radius, self.offset, *([] if shares is None else [shares]))
+        )
+        self.columns = np.flatnonzero((self.extent != 0).any(0))
+        place = np.full(m, -1)
+        place[self.columns] = np.arange(len(self.columns))
+        self._blocks = [np.arange(a, b)[place[a:b] >= 0] for a, b in self.blocks]
+        self._places = [place[block] for block in self._blocks]
+        self._root, self._inverse = self.root[:, self.columns], self.inverse[self.columns]
+        self._low, self._high = self.low[:, self.columns], self.high[:, self.columns]
+        self._column_norms = norm_up(self._root, axis=0) if len(self.root) else np.zeros(len(self.columns))
+
+    @property
+    def extent(self) -> Array:
+        """The box: the ball may hold back more."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    def __getitem__(self, rows: slice) -> BallBox:
+        """Some of the sets."""
+        low, high, radius, offset = (_rows(a, rows) for a in (self.low, self.high, self.radius, self.offset))
+        shares = None if self.shares is None else _rows(self.shares, rows)
+        return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, shares)
+
+    def landing(self, weight: Array, size: Array) -> Landing:
+        """The columns that move, exactly; ranges row by row."""
+        matrix = np.ascontiguousarray(weight[:, self.columns])
+        part = size[:, self.columns]
+        extent = self.extent[:, self.columns]
+        with np.errstate(invalid="ignore"):
+            reach = np.where(np.isinf(extent).any(), _zero_times(extent, part), extent @ part.T)
+        reach = reach * (1 + gamma(part.shape[1] + 4)) + TINY
+        high, low = self._shared(matrix), -self._shared(-matrix)
+        return Landing(matrix, np.zeros(len(weight)), low, high, reach)
+
+    def support(self, t: Array, owner: Index | slice) -> Array:
+        """The best of a few splits: all to the box, all to the ball, and by coordinate whichever reaches less far."""
+        low, high, radius, offset = (_rows(a, owner) for a in (self._low, self._high, self.radius, self.offset))
+        best = self._dual(t, None, low, high, radius, offset, owner)
+        if not len(self._root):
+            return best
+        best = np.minimum(best, self._dual(t, t @ self._inverse, low, high, radius, offset, owner))
+        reach = norm_up(self._inverse, self.dual) * radius[:, None]
+        middle = -(offset @ self._inverse.T)
+        boxed = np.where(t > 0, high < middle + 0.5 * reach, low > middle - 0.5 * reach)
+        best = np.minimum(
+            best, self._dual(t, np.where(boxed, 0.0, t) @ self._inverse, low, high, radius, offset, owner)
+        )
+        if self.order == 1 and len(self._root) <= 16:  # a knapsack: the best split cuts all prices off at one of them
+            prices = t @ self._inverse
+            for j in range(prices.shape[1]):
+                cut = np.abs(prices[:, j : j + 1])
+                best = np.minimum(best, self._dual(t, np.clip(prices, -cut, cut), low, high, radius, offset, owner))
+        return best
+
+    def maximiser(self, t: Array, owner: Index | slice) -> Array:
+        """The better of the box's corner, drawn towards the middle of the ball, and the ball's own, clipped by the
+        box."""
+        low, high, radius, offset = (_rows(a, owner) for a in (self._low, self._high, self.radius, self.offset))
+        corner = np.where(np.isfinite(low + high), np.where(t > 0, high, low), 0.0)
+        if not len(self._root):
+            return corner
+        middle = np.clip(-(offset @ self._inverse.T), low, high)
+        norm = np.linalg.norm((corner - middle) @ self._root.T, self.order, axis=1)
+        share = np.minimum(1.0, radius / np.maximum(norm, 1e-300))[:, None]
+        first = middle + share * (corner - middle)
+        s = t @ self._inverse
+        size = np.maximum(np.linalg.norm(s, 2, axis=1), 1e-300)[:, None]
+        second = np.clip(middle + (s * (radius[:, None] / size)) @ self._inverse.T, low, high)
+        return np.asarray(np.where((np.vecdot(t, second) > np.vecdot(t, first))[:, None], second, first))
+
+    def _shared(self, weight: Array) -> Array:
+        """Support (rows, k) at weights (k, columns) that all rows share."""
+        n, k = self.rows, len(weight)
+        best = np.empty((n, k))
+        step = max(1, 2**21 // max(1, k * max(1, weight.shape[1])))
+        for start in range(0, n, step):
+            owner = np.repeat(np.arange(start, min(start + step, n)), k)
+            t = np.broadcast_to(weight, (len(owner) // k, *weight.shape)).reshape(len(owner), -1)
+            best[start : start + step] = self.support(t, owner).reshape(-1, k)
+        return best
+
+    def _dual(
+        self, t: Array, s: Array | None, low: Array, high: Array, radius: Array, offset: Array, owner: Index | slice
+    ) -> Array:
+        """``ρ‖s‖_q − s·o + h_box(t − Rᵀs)`` from above."""
+        n, extent = t.shape[1] + 8, np.maximum(np.abs(low), np.abs(high))
+        error = np.zeros_like(t)
+        ball: Array | float = 0.0
+        if s is not None:
+            terms = sum(self._root.shape) + 8
+            # |s| |R| column by column, by Cauchy and Schwarz: weighs the rounding of s R and of the subtraction.
+            error = (np.abs(t) + norm_up(s)[:, None] * self._column_norms) * gamma(2 * terms)
+            t = t - s @ self._root
+            ball = radius * norm_up(s, self.dual) * (1 + 8 * U)
+            if self.offset.any():
+                along = s * offset
+                ball = ball - along.sum(1) + gamma(2 * terms) * np.abs(along).sum(1)
+        value, cost = np.maximum(t * low, t * high), (error + np.abs(t) * gamma(2 * n)) * extent
+        if not np.isfinite(extent).all():  # 0 · ∞ = 0, and only an exact 0 will do
+            idle = (t == 0) & (error == 0)
+            value, cost = np.where(idle, 0.0, value), np.where(idle, 0.0, cost)
+        total = value.sum(1) if not self.blocks else self._with_simplices(t, error, value, owner)
+        total = ball + total + cost.sum(1) * (1 + gamma(n))
+        total = (
+            total
+            + gamma(8) * (np.abs(total) + np.abs(ball))
+            + TINY * (1 + radius + np.where(np.isfinite(extent), extent, 0.0).sum(1))
+        )
+        return np.asarray(np.where(np.isnan(total), np.inf, total))
+
+    def _with_simplices(self, t: Array, error: Array, value: Array, owner: Index | slice) -> Array:
+        """The sum over coordinates, where a block of shares gives what its simplex allows if that is less.
+
+        New shares are non-negative and add up to 1: ``t·(new − old) ≤ max t − t·old``. Coordinates of a block that no
+        set moves have their share, of which the rest is left.
+        """
+        assert self.shares is not None
+        total = value.sum(1)
+        for (start, stop), block, place in zip(self.blocks, self._blocks, self._places, strict=True):
+            if len(block) != stop - start:
+                continue  # part of the block stands still: its box is all that is used
+            part, shares = t[:, place], _rows(self.shares[:, block], owner)
+            room = error[:, place].sum(1) + np.abs(part).max(1, initial=0.0) * (
+                gamma(len(block) + 8) + SIMPLEX_TOLERANCE
+            )
+            simplex = part.max(1) - (shares * part).sum(1) + 2 * room
+            box = value[:, place].sum(1)
+            total = total - box + np.minimum(simplex, box) + gamma(16) * (np.abs(box) + np.abs(simplex) + np.abs(total))
+        return np.asarray(total)
+
+
+def _zero_times(extent: Array, part: Array) -> Array:
+    """``extent @ partᵀ`` with 0 · ∞ = 0."""
+    finite = np.where(np.isinf(extent), 0.0, extent) @ part.T
+    hits = np.isinf(extent).astype(np.float64) @ (part != 0).astype(np.float64).T
+    return np.asarray(np.where(hits > 0, np.inf, finite))
+
+
+def _rows(a: Array, owner: Index | slice) -> Array:
+    return a if len(a) == 1 else a[owner]
+
+
+def _finite(a: Array, name: str) -> Array:
+    if a.dtype != np.float64 or not np.isfinite(a).all():
+        raise ValueError(f"{name} must be float64 and finite.")
+    return a
+
+
+__all__ = ["Ball", "BallBox", "Landing", "Region", "down", "up"]

@@ -1,0 +1,741 @@
+"""Bounds of one run of a network over regions around known centres.
+
+Problem: for a batch of sets ``x + V`` enclose every output of the network over them. All is said of exact *values*
+``z_k(y)``, ``h_k(y)`` for ``y = x + v``: each activation is replaced by a line above and a line below it over the
+range of what it reads,
+
+    t z + d  ≤  f(z)  ≤  s z + a,
+
+and a linear function of the outputs is carried backward through the layers: ``c·h`` becomes ``c⁺·(s z + a) + c⁻·(t z
++ d)``, a linear function of ``z``, hence of earlier activations and of the input, where the region's support function
+ends it. The ranges come from the same passes, layer by layer.
+
+**Soundness.** Every slope is a hint; intercepts are the activation's own (:mod:`isonomy_verify.activations`). The
+coefficients that are carried backward are floats that we chose; that a computed ``c W`` is not the exact one costs
+``γ|c||W||h|``, and the exact layer itself is within ``γ(size |h| + |b|)`` of its float weights. Both are at most ``κ
+|c|·ρ``, ``ρ`` a vector for each layer and ``κ`` a number for each individual
+(:class:`~isonomy_verify.network.Layer`). So rounding is carried backward to the outputs by the very passes that carry
+the moves, instead of being multiplied up layer by layer. Whatever overflows ends as an infinite bound.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isonomy_verify.activations import Activation, Curve
+from isonomy_verify.arithmetic import ELEMENTARY, SMALL, TINY, U32, Array, U, norm_up, spectral_up
+from isonomy_verify.majorant import majorant
+from isonomy_verify.network import Layer, Network
+from isonomy_verify.regions import Ball, Index, Landing, Region
+
+BLOCK = 256
+"""Regions that are bounded together: enough for full speed of products, few enough to stay in cache."""
+
+PASS = 512
+"""Single neurons that are bounded by backward passes together."""
+
+
+class Buffers(threading.local):
+    """Arrays that are used again under the same name; each thread has its own."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, type], Array] = {}
+
+    def __call__(self, name: str, rows: int, width: int, dtype: type = np.float64) -> Array:
+        """An array (rows, width) with any content."""
+        kept = self._kept.get((name, dtype))
+        if kept is None or kept.size < rows * width:
+            kept = self._kept[name, dtype] = np.empty(max(rows * width, 1), dtype)
+        return kept[: rows * width].reshape(rows, width)
+
+
+class _Dense(NamedTuple):
+    """The products that bound all neurons of a layer by a majorant."""
+
+    squares: Array  # (in, out): W² d
+    directions: Array  # (in, columns · out): W ∘ F_r, side by side
+    columns: int
+    rest: Array  # (out,): rounding of directions
+
+
+class Prepared:
+    """A network and what is the same for all individuals: weights of rounding and, for a ball that all share,
+    landings and majorants.
+
+    Exact values of layer ``k`` are within ``noise[k] eta rho + loose[k]`` of what its float weights give.
+    ``rounding[k] eta rho`` and the second column of ``charge[k]`` are what a coefficient 1 of an activation costs in
+    a backward pass: the rounding of its line (slope, intercept, sums over the layer), behind the slope that of the
+    layer, and, where ranges leave the noise of a layer out (see :meth:`Sweep.enclose`), twice that noise for applying
+    the line to a value that is so much off.
+    """
+
+    def __init__(self, network: Network, region: Ball | None = None, run_unit: bool = False, columns: int = 2) -> None:
+        """``run_unit``: bounds besides cover a float32 run of the original operations."""
+        self.network, self.region, self.run_unit = network, region, run_unit
+        self.unit32 = U32 if run_unit else 0.0
+        self.landings: list[Landing | None] = [None] * len(network.layers)
+        if region is not None:
+            self.landings = [_landing(layer, region) for layer in network.layers]
+        self.noise: list[float] = []
+        self.rounding: list[float] = []
+        self.loose: list[Array] = []
+        self.charge: list[Array] = []
+        for layer, landing in zip(network.layers, self.landings, strict=True):
+            shape = None if layer.activation is None else layer.activation.shape
+            steepest = 1.0 if shape is None else max(1.0, shape.steepest)
+            factor = 1.0 if shape is None else 4.04 * steepest
+            coarse = layer.unit32 if run_unit else 0.0
+            self.noise.append((layer.unit + coarse) * 1.01)
+            self.rounding.append((factor * layer.unit + 3 * steepest * coarse) * 1.01)
+            loose = (
+                np.zeros(layer.width)
+                if landing is None
+                else (landing.loss + (layer.unit + coarse) * landing.reach) * 1.01
+            )
+            self.loose.append(loose + TINY)
+            zero = 0.0 if shape is None else 2 * layer.unit * shape.at_zero
+            self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY], axis=1))
+        self.open = [_Open.of(self, layer) for layer in network.layers]
+        self.buffers = Buffers()
+        self.dense: list[_Dense | None] = [None] * len(network.layers)
+        if region is not None and region.order == 2 and region.radius > 0 and columns:
+            self._majorants(region, columns)
+        self._norms: list[list[float]] | None = None
+        self.column_weights = [_column_weights(network, k + 1) for k in range(network.depth)]
+        self._single: _Single | None = None
+
+    @property
+    def norms(self) -> list[list[float]]:
+        """Spectral norms of all blocks, from above."""
+        if self._norms is None:
+            self._norms = [
+                [spectral_up(block.weight) + layer.unit * float(norm_up(block.size.ravel())) for block in layer.blocks]
+                for layer in self.network.layers
+            ]
+        return self._norms
+
+    @property
+    def single(self) -> _Single:
+        """The weights in float32, for hints."""
+        if self._single is None:
+            self._single = _Single.of(self)
+        return self._single
+
+    def _majorants(self, region: Ball, columns: int) -> None:
+        """Layer by layer along the chain: directions are carried on, what is left of them is majorised anew."""
+        layers, landing = self.network.layers, self.landings[0]
+        if landing is None or not layers[0].reads_input_only:
+            return
+        tail, size, error = landing.matrix * region.radius * (1 + 2 * U), 0.0, 0.0
+        for k in range(1, min(len(layers) - 1, 8)):
+            layer, before = layers[k], layers[k - 1].activation
+            found = majorant(tail, columns)
+            if found is None or before is None or [block.source for block in layer.blocks] != [k]:
+                return
+            weight, grow, steepest = layer.blocks[0].weight, 1 + 2 * layer.unit, before.shape.steepest
+            absolute = np.abs(weight)
+            tail = weight * (np.sqrt(found.diagonal) * (1 + 4 * U))
+            squares = (tail * grow) ** 2 + TINY
+            tail = tail * (steepest * (1 + 2 * U))
+            size = absolute @ (steepest * (size + np.abs(found.directions).sum(1))) * (1 + layer.unit)
+            error = (absolute @ (np.zeros(absolute.shape[1]) + steepest * error) + 2 * layer.unit * size) * 1.01 + SMALL
+            rest = error + SMALL * (1 + size + steepest * np.sqrt(squares.sum(1)) + absolute.sum(1))
+            directions = np.concatenate([(weight * f).T for f in found.directions.T], axis=1) * grow
+            self.dense[k] = _Dense(np.ascontiguousarray(squares.T), directions, found.directions.shape[1], rest)
+
+
+class _Open(NamedTuple):
+    """What is left open in a layer by its own rounding and by sources whose ranges leave their noise out.
+
+    ``vectors`` (rows, width): rho, then for each such source what its noise makes of a layer per eta, then all that
+    does not grow with eta. ``sources`` are these sources' layers; ``grow`` (one each) and ``rest`` enlarge eta.
+    """
+
+    vectors: Array
+    sources: list[int]
+    grow: list[float]
+    rest: float
+
+    @classmethod
+    def of(cls, prepared: Prepared, layer: Layer) -> _Open:
+        k = next(i for i, each in enumerate(prepared.network.layers) if each is layer)
+        vectors, apart, sources, grow, rest = [layer.rho * prepared.noise[k]], np.array(prepared.loose[k]), [], [], 0.0
+        for block, scale in zip(layer.blocks, layer.scale, strict=True):
+            before = prepared.network.layers[block.source - 1]
+            if block.source == 0 or not before.reads_input_only or before.activation is None:
+                continue
+            steepest, absolute = before.activation.shape.steepest * 1.01, np.abs(block.weight)
+            noise, loose = before.rho * prepared.noise[block.source - 1], prepared.loose[block.source - 1]
+            vectors.append(absolute @ noise * steepest + TINY)
+            apart += absolute @ loose * steepest
+            sources.append(block.source - 1)
+            grow.append(float(norm_up(scale * noise)) * steepest)
+            rest += float(norm_up(scale * loose)) * steepest
+        return cls(np.stack([*vectors, apart * 1.01 + TINY]), sources, grow, rest * 1.01)
+
+
+class _Single(NamedTuple):
+    """Weights and landings in float32, as they are and transposed; nothing that uses them proves anything."""
+
+    weights: list[list[tuple[Any, Any]]]
+    landings: list[tuple[Any, Any] | None]
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> _Single:
+        def both(a: Array) -> tuple[Any, Any]:
+            with np.errstate(all="ignore"):
+                single = np.ascontiguousarray(a.astype(np.float32))
+            return single, np.ascontiguousarray(single.T)
+
+        weights = [[both(block.weight) for block in layer.blocks] for layer in prepared.network.layers]
+        return cls(weights, [None if landing is None else both(landing.matrix) for landing in prepared.landings])
+
+
+def _column_weights(network: Network, source: int) -> Array:
+    """How much a source's elements weigh in the layers that read it; a hint to which neurons matter."""
+    read = [block.weight for layer in network.layers for block in layer.blocks if block.source == source]
+    width = network.layers[source - 1].width
+    return np.asarray(np.sqrt(sum(((weight * weight).sum(0) for weight in read), np.zeros(width))))
+
+
+def _landing(layer: Layer, region: Region) -> Landing | None:
+    """How the layer meets the region, if it reads the input."""
+    block = layer.blocks[0] if layer.blocks else None
+    return region.landing(block.weight, block.size) if block is not None and block.source == 0 else None
+
+
+class Lines(NamedTuple):
+    """Lines around an activation over a batch of ranges: ``slope z + below ≤ f(z) ≤ slope z + above``; ``below`` None
+    is 0."""
+
+    slope: Array
+    above: Array
+    below: Array | None
+
+
+class Sides(NamedTuple):
+    """Lines of different slopes: ``low_slope z + low ≤ f(z) ≤ slope z + above``; ``low`` None is 0."""
+
+    slope: Array
+    above: Array
+    low_slope: Array
+    low: Array | None
+
+
+class Sweep:
+    """Ranges and lines of every layer over one batch of regions."""
+
+    def __init__(self, prepared: Prepared, x: Array, region: Region | None = None) -> None:
+        """``region`` holds one set for each row of ``x`` (n, m); without it all share the prepared one."""
+        self.prepared, self.network, self.n, self.x = prepared, prepared.network, len(x), x
+        shared = prepared.region if region is None else region
+        if shared is None:
+            raise ValueError("A sweep needs a region.")
+        self.region: Region = shared
+        self.shared = region is None
+        layers = self.network.layers
+        self.landings = prepared.landings if region is None else [_landing(layer, region) for layer in layers]
+        empty: Array = np.empty((0, 0))
+        self.low, self.high, self.eta = ([empty] * len(layers) for _ in range(3))
+        self.lines: list[Lines] = [Lines(empty, empty, None)] * len(layers)
+        self.top = [empty] * (len(layers) + 1)  # sizes of the sources; 0 is the input
+        self.top[0] = np.abs(x, out=self._room("top0", x.shape[1]))
+        if region is not None:
+            self.top[0] += np.where(np.isfinite(region.extent), region.extent, 0.0)
+        self.under: Array | float = TINY
+        self.start = [self._start(k) for k in range(len(layers))]
+        self._linear: tuple[Array, Array, list[Array]] | None = (
+            None  # middles, open halves, directions of the last dense layer
+        )
+
+    def _room(self, name: str, width: int) -> Array:
+        return self.prepared.buffers(name, self.n, width)
+
+    def _start(self, k: int) -> Array:
+        """The bias, and what the layer reads of ``x`` itself: (n, width), or (1, width) where it reads nothing of
+        it."""
+        layer = self.network.layers[k]
+        if self.landings[k] is None:
+            return layer.bias[None]
+        start = np.matmul(self.x, layer.transposed[0], out=self._room(f"start{k}", layer.width))
+        start += layer.bias
+        return start
+
+    def run(self) -> Run:
+        """The float64 run at ``x``."""
+        run = Run([], [self.x])
+        for k, layer in enumerate(self.network.layers):
+            z = self.start[k]
+            for block, weight in zip(layer.blocks, layer.transposed, strict=True):
+                if block.source:
+                    product = np.matmul(
+                        run.h[block.source], weight, out=self._room(f"run{k} {block.source}", layer.width)
+                    )
+                    product += z
+                    z = product
+            run.z.append(z)
+            if layer.activation is None:
+                continue
+            if layer.activation.kind == "relu":
+                run.h.append(np.maximum(z, 0.0, out=self._room(f"out{k}", layer.width)))
+            else:
+                run.h.append(layer.activation.shape.value(z))
+        return run
+
+    def _slack(self) -> Array:
+        """What underflow can take from any pass over the layers."""
+        return np.asarray(self.under + SMALL + np.zeros(self.n))
+
+    # -- ranges ------------------------------------------------------------------------------------------------------
+
+    def weigh(self, k: int) -> Array:
+        """``eta`` of a layer from the sizes of its sources; what multiplies the rows of its open vectors, (n, rows)."""
+        layer, open_ = self.network.layers[k], self.prepared.open[k]
+        widest = max((self.top[block.source].shape[1] for block in layer.blocks), default=1)
+        eta = layer.eta([self.top[block.source] for block in layer.blocks], self._room("square", widest))
+        for source, grow in zip(open_.sources, open_.grow, strict=True):
+            eta = eta + self.eta[source] * grow
+        self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
+        self.under = self.under + layer.underflow * (1 + self.eta[k])
+        return np.stack([self.eta[k], *(self.eta[source] for source in open_.sources), np.ones(self.n)], axis=1)
+
+    def enclose(self, k: int) -> None:
+        """Ranges of a layer from those of its sources, by intervals.
+
+        Ranges of a layer that reads the input alone leave its own noise out: they hold a value within the noise of the
+        exact one, and whoever uses them pays for that. All other ranges hold the exact values.
+        """
+        layer, landing = self.network.layers[k], self.landings[k]
+        weights = self.weigh(k)
+        low, high = self._room(f"low{k}", layer.width), self._room(f"high{k}", layer.width)
+        if layer.reads_input_only:
+            assert landing is not None
+            self.low[k] = np.add(self.start[k], landing.low, out=low)
+            self.high[k] = np.add(self.start[k], landing.high, out=high)
+            self._size(k)
+            return
+        half, room = self._room("half", layer.width), self._room("noise", layer.width)
+        np.matmul(weights, self.prepared.open[k].vectors, out=half)
+        middle: Array = self.start[k]
+        for number, (block, weight, size) in enumerate(
+            zip(layer.blocks, layer.transposed, layer.transposed_size, strict=True)
+        ):
+            if block.source:
+                first, last = self.values(block.source)
+                radius = np.subtract(last, first, out=self._room("radius", first.shape[1]))
+                radius *= 0.5
+                centre = np.subtract(last, radius, out=self._room("centre", first.shape[1]))
+                product = np.matmul(centre, weight, out=self._room(f"middle{number % 2}", layer.width))
+                product += middle
+                middle = product
+                half += np.matmul(radius, size, out=room)
+        self._store(k, middle, half)
+
+    def enclose_densely(self, k: int) -> None:
+        """Ranges of all neurons of layer ``k`` of a chain by majorants, with parallel lines around the activations
+        before.
+
+        ``z_k`` is ``middle + Σ_r u_r direction_r + …``: along the ball by the directions that were carried here and
+        the diagonal of the rest, apart from it by what the lines leave open.
+        """
+        layer, dense, lines = self.network.layers[k], self.prepared.dense[k], self.lines[k - 1]
+        assert dense is not None
+        weights, weight, slope, width = self.weigh(k), layer.transposed[0], lines.slope, layer.width
+        before, base, directions = (self.start[0], None, []) if k == 1 else self._linear  # type: ignore[misc]
+        half = np.multiply(lines.above, 0.5, out=self._room("radius", slope.shape[1]))
+        middle = np.multiply(slope, before, out=self._room("centre", slope.shape[1]))
+        if lines.below is None:
+            middle += half
+        else:
+            centre = np.multiply(lines.below, 0.5)
+            middle += half
+            middle += centre
+            half -= centre
+        scratch = self._room("scratch", slope.shape[1])
+        if base is not None:
+            half += np.multiply(np.abs(slope), base, out=scratch)
+        if base is not None or lines.below is not None:
+            half += np.multiply(np.abs(middle), 4 * layer.unit, out=scratch)
+        open_ = np.matmul(weights, self.prepared.open[k].vectors, out=self._room(f"open{k % 2}", width))
+        open_ += np.matmul(half, layer.transposed_size[0], out=self._room("noise", width))
+        open_ += dense.rest
+        squares = np.matmul(np.multiply(slope, slope, out=scratch), dense.squares, out=self._room("squares", width))
+        fresh = np.matmul(slope, dense.directions, out=self._room(f"fresh{k}", dense.columns * width))
+        carried = [fresh[:, r * width : (r + 1) * width] for r in range(dense.columns)]
+        for i, each in enumerate(directions):
+            carried.append(
+                np.matmul(np.multiply(slope, each, out=scratch), weight, out=self._room(f"carried{k}{i}", width))
+            )
+        room = self._room("noise", width)
+        for each in carried:
+            squares += np.multiply(each, each, out=room)
+        np.sqrt(squares, out=squares)
+        centre = np.matmul(middle, weight, out=self._room(f"dense{k % 2}", width))
+        centre += layer.bias
+        self._linear = centre, open_, carried
+        self._store(k, centre, np.add(squares, open_, out=squares))
+
+    def _store(self, k: int, middle: Array, half: Array) -> None:
+        """Keep a layer's range, no wider than the sizes that rounding is weighed with, and the size of its
+        activation."""
+        layer, landing = self.network.layers[k], self.landings[k]
+        low = np.subtract(middle, half, out=self._room(f"low{k}", layer.width))
+        high = np.add(middle, half, out=self._room(f"high{k}", layer.width))
+        most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
+        if landing is not None:
+            low += landing.low
+            high += landing.high
+            most += (landing.loss + landing.reach) * 1.01
+        np.minimum(high, most, out=high)
+        if (
+            layer.activation is None or layer.activation.kind != "relu"
+        ):  # of a ReLU nothing but the upper end is used for sizes
+            np.maximum(low, np.negative(most, out=most), out=low)
+        self.low[k], self.high[k] = low, high
+        self._size(k)
+
+    def _size(self, k: int) -> None:
+        """The size of a layer's activation, from its range."""
+        layer = self.network.layers[k]
+        if layer.activation is None:
+            return
+        if layer.activation.kind == "relu":
+            self.top[k + 1] = np.maximum(self.high[k], 0.0, out=self._room(f"top{k + 1}", layer.width))
+        else:
+            first, last = self.values(k + 1)
+            self.top[k + 1] = np.maximum(np.abs(first), np.abs(last))
+
+    def values(self, source: int) -> tuple[Array, Array]:
+        """The range of an activation."""
+        k = source - 1
+        activation = self.network.layers[k].activation
+        assert activation is not None
+        if activation.kind == "relu":
+            return np.maximum(self.low[k], 0.0, out=self._room("bottom", self.low[k].shape[1])), self.top[source]
+        return Curve(activation, self.low[k], self.high[k], self.prepared.unit32).image()
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def relax(self, k: int) -> None:
+        """Parallel lines around a layer's activation."""
+        activation = self.network.layers[k].activation
+        assert activation is not None
+        if activation.kind == "relu":
+            width = self.low[k].shape[1]
+            bottom = np.minimum(self.low[k], 0.0, out=self._room(f"above{k}", width))
+            slope = np.subtract(self.top[k + 1], bottom, out=self._room(f"slope{k}", width))
+            np.maximum(slope, TINY, out=slope)
+            np.divide(self.top[k + 1], slope, out=slope)
+            bottom *= slope
+            self.lines[k] = Lines(slope, np.negative(bottom, out=bottom), None)
+        else:
+            self.lines[k] = parallel(activation, self.low[k], self.high[k], self.prepared.unit32)
+
+    def bound_neurons(self, k: int, row: Index, column: Index) -> None:
+        """Narrower ranges of some neurons of a layer, each by a backward pass with parallel lines, and their lines."""
+        if not len(row):
+            return
+        low, high = np.empty(len(row)), np.empty(len(row))
+        for start in range(0, len(row), PASS):
+            part = slice(start, start + PASS)
+            low[part], high[part] = self._both(k, row[part], column[part])
+        low = np.fmax(low, self.low[k][row, column])
+        high = np.maximum(np.fmin(high, self.high[k][row, column]), low)
+        self.low[k][row, column], self.high[k][row, column] = low, high
+        layer = self.network.layers[k]
+        if layer.activation is None:
+            return
+        activation = layer.activation.taken(column)
+        lines, mine = parallel(activation, low, high, self.prepared.unit32), self.lines[k]
+        mine.slope[row, column], mine.above[row, column] = lines.slope, lines.above
+        if mine.below is not None:
+            mine.below[row, column] = 0.0 if lines.below is None else lines.below
+        first, last = Curve(activation, low, high, self.prepared.unit32).image()
+        self.top[k + 1][row, column] = np.maximum(np.abs(first), np.abs(last))
+
+    def tighten(self, k: int, share: float | None) -> None:
+        """Backward passes for the neurons of layer ``k`` that matter: those with more than ``share`` of the weighted
+        slack."""
+        lines, weight = self.lines[k], self.prepared.column_weights[k]
+        gap = lines.above if lines.below is None else lines.above - lines.below
+        score = gap * weight
+        row, column = np.nonzero(score > (0.0 if share is None else share) * score.sum(1, keepdims=True))
+        self.bound_neurons(k, row, column)
+
+    def _both(self, k: int, row: Index, column: Index) -> tuple[Array, Array]:
+        """Both ends of the range of neurons ``column`` of layer ``k`` for regions ``row``."""
+        layers = self.network.layers
+        carried: dict[int, Array] = {}
+        landed: Array | float = 0.0
+        noise, loose = layers[k].rho[column] * self.prepared.noise[k], self.prepared.loose[k][column]
+        half: Array = (self.eta[k][row] * noise + loose) * 1.01
+        middle: Array = self.start[k][row if len(self.start[k]) > 1 else np.zeros_like(row), column]
+        size = np.abs(middle)
+        self._spread(k, None, column, carried)
+        landing = self.landings[k]
+        if landing is not None:
+            landed = landing.matrix[column]
+        for j in range(k - 1, -1, -1):
+            c = carried.pop(j + 1, None)
+            if c is None:
+                continue
+            lines = self.lines[j]
+            above = lines.above[row]
+            a = np.abs(c)
+            if lines.below is None:
+                step = np.vecdot(c, above) * 0.5
+                half += np.vecdot(a, above) * 0.5
+            else:
+                below = lines.below[row]
+                step = np.vecdot(c, above + below) * 0.5
+                half += np.vecdot(a, above - below) * 0.5
+            g = c * lines.slope[row]
+            cost = a @ self.prepared.charge[j]
+            half += cost[:, 0] * (self.eta[j][row] * self.prepared.rounding[j]) + cost[:, 1]
+            start = self.start[j]
+            more = g @ start[0] if len(start) == 1 else np.vecdot(g, start[row])
+            middle = middle + step + more
+            size = size + np.abs(step) + np.abs(more)
+            self._spread(j, g, None, carried)
+            landing = self.landings[j]
+            if landing is not None:
+                landed = landed + g @ landing.matrix
+        half = half * (1 + 1e-9) + size * ((4 * len(layers) + 16) * U) + self._slack()[row]
+        if isinstance(landed, float):
+            return middle - half, middle + half
+        return middle - half - self.region.support(-landed, row), middle + half + self.region.support(landed, row)
+
+    def _spread(self, k: int, g: Array | None, column: Index | None, carried: dict[int, Array]) -> None:
+        """Carry coefficients ``g`` of a layer (or of single neurons of it) to the sources that it reads."""
+        for block in self.network.layers[k].blocks:
+            if block.source:
+                c = (
+                    block.weight[column]
+                    if g is None
+                    else np.matmul(
+                        g,
+                        block.weight,
+                        out=self.prepared.buffers(f"carried{k} {block.source}", len(g), block.weight.shape[1]),
+                    )
+                )
+                carried[block.source] = carried[block.source] + c if block.source in carried else c
+
+    def open_share(self) -> float:
+        """The share of hidden neurons whose activation is not one straight line over its range."""
+        gaps = [lines.above if lines.below is None else lines.above - lines.below for lines in self.lines[:-1]]
+        return sum(int(np.count_nonzero(gap > 0)) for gap in gaps) / max(1, sum(gap.size for gap in gaps))
+
+    # -- outputs -----------------------------------------------------------------------------------------------------
+
+    def side(self, output: int, sign: float, sides: list[Sides]) -> Array:
+        """At least ``sign`` times an output over the regions, by one backward pass with the given lines."""
+        layers, last, prepared = self.network.layers, len(self.network.layers) - 1, self.prepared
+        carried = {
+            block.source: sign * block.weight[output : output + 1] for block in layers[last].blocks if block.source
+        }
+        landing = self.landings[last]
+        landed: Array | None = None if landing is None else sign * landing.matrix[output : output + 1]
+        total = sign * self.start[last][:, output] + np.zeros(self.n)
+        size = np.abs(total)
+        cost = self.eta[last] * (layers[last].rho[output] * prepared.noise[last]) + prepared.loose[last][output]
+        for k in range(last - 1, -1, -1):
+            c = carried.pop(k + 1, None)
+            if c is None:
+                continue
+            lines, width, landing, start = sides[k], layers[k].width, self.landings[k], self.start[k]
+            room = prepared.buffers("scratch", len(c), width)
+            charged = np.abs(c, out=room) @ prepared.charge[k]
+            cost += charged[:, 0] * (self.eta[k] * prepared.rounding[k])
+            cost += charged[:, 1]
+            negative = np.minimum(c, 0.0, out=prepared.buffers("negative", len(c), width))
+            positive = np.subtract(c, negative, out=room)
+            step = np.vecdot(lines.above, positive) if len(positive) > 1 else lines.above @ positive[0]
+            if lines.low is not None:
+                step = step + np.vecdot(negative, lines.low)
+            g = np.multiply(lines.slope, positive, out=self._room(f"g{k % 2}", width))
+            g += np.multiply(lines.low_slope, negative, out=self._room("product", width))
+            more = g @ start[0] if len(start) == 1 else np.vecdot(g, start)
+            total += step
+            total += more
+            size += np.abs(step)
+            size += np.abs(more)
+            self._spread(k, g, None, carried)
+            if landing is not None:
+                product = g @ landing.matrix
+                landed = product if landed is None else landed + product
+        bound = total + cost * (1 + 1e-9) + size * ((4 * len(layers) + 32) * U) + self._slack()
+        if landed is not None:
+            reach = self.region.support(landed if len(landed) == self.n else np.repeat(landed, self.n, 0), slice(None))
+            bound = bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U)
+        return np.asarray(np.where(np.isnan(bound), np.inf, bound))
+
+    def steer(self, output: int) -> list[Array]:
+        """Moves of every layer (float32) at the place where the pass with parallel lines is largest.
+
+        A hint: nothing here needs to be right.
+        """
+        layers, last, single = self.network.layers, len(self.network.layers) - 1, self.prepared.single
+        carried = {
+            block.source: both[0][output : output + 1]
+            for block, both in zip(layers[last].blocks, single.weights[last], strict=True) if block.source
+        }  # fmt: skip
+        landings = single.landings
+        if not self.shared:
+            landings = [None if each is None else (m := each.matrix.astype(np.float32), m.T) for each in self.landings]
+        landing = landings[last]
+        landed: Array | None = None if landing is None else landing[0][output : output + 1]
+        slopes: list[Array] = []
+        for k, layer in enumerate(layers[:-1]):
+            slopes.append(self.prepared.buffers(f"slope32{k}", self.n, layer.width, np.float32))
+            np.copyto(slopes[k], self.lines[k].slope, casting="same_kind")
+        for k in range(last - 1, -1, -1):
+            c = carried.pop(k + 1, None)
+            if c is None:
+                continue
+            g = np.multiply(slopes[k], c, out=self.prepared.buffers(f"g32{k % 2}", self.n, layers[k].width, np.float32))
+            for block, both in zip(layers[k].blocks, single.weights[k], strict=True):
+                if block.source:
+                    c = g @ both[0]
+                    carried[block.source] = carried[block.source] + c if block.source in carried else c
+            landing = landings[k]
+            if landing is not None:
+                product = g @ landing[0]
+                landed = product if landed is None else landed + product
+        if landed is None:
+            return [np.zeros_like(slope) for slope in slopes]
+        u = self.region.maximiser(np.broadcast_to(landed, (self.n, landed.shape[1])), slice(None)).astype(np.float32)
+        moves: list[Array] = []
+        for k, layer in enumerate(layers[:-1]):
+            landing = landings[k]
+            move = self.prepared.buffers(f"move{k}", self.n, layer.width, np.float32)
+            if landing is None:
+                move[:] = 0.0
+            else:
+                np.matmul(u, landing[1], out=move)
+            for block, both in zip(layer.blocks, single.weights[k], strict=True):
+                if block.source:
+                    sloped = np.multiply(moves[block.source - 1], slopes[block.source - 1])
+                    product = np.matmul(sloped, both[1])
+                    move += product
+            moves.append(move)
+        return moves
+
+    def sides(self, run: Run | None = None, moves: list[Array] | None = None, sign: float = 1.0) -> list[Sides]:
+        """Lines of different slopes, touching at the run plus or minus the moves; without these by the shape of the
+        range."""
+        found = []
+        for k, layer in enumerate(self.network.layers[:-1]):
+            assert layer.activation is not None
+            width, lines, at = layer.width, self.lines[k], None
+            if run is not None and moves is not None:
+                at = self.prepared.buffers("at", self.n, width, np.float32)
+                np.copyto(at, run.z[k], casting="same_kind")
+                (np.add if sign > 0 else np.subtract)(at, moves[k], out=at)
+            if layer.activation.kind == "relu":
+                lean = self._room(f"lean{k}", width)
+                np.greater(lines.slope, 0.5, out=lean) if at is None else np.greater(at, 0.0, out=lean)
+                found.append(Sides(lines.slope, lines.above, lean, None))
+            else:
+                found.append(touching(layer.activation, lines, self.low[k], self.high[k], at, self.prepared.unit32))
+        return found
+
+
+def parallel(activation: Activation, low: Array, high: Array, unit32: float) -> Lines:
+    """Parallel lines above and below an activation over ``[low, high]``."""
+    if activation.kind == "relu":
+        top, bottom = np.maximum(high, 0.0), np.minimum(low, 0.0)
+        slope = top / np.maximum(top - bottom, TINY)
+        return Lines(slope, np.multiply(bottom, -slope), None)
+    curve = Curve(activation, low, high, unit32)
+    slope = curve.chord()
+    below, above = curve.extremes(slope)
+    most = _most(activation, low, high)
+    return Lines(slope, np.minimum(above, most), np.maximum(below, -most))
+
+
+def _most(activation: Activation, low: Array, high: Array) -> Array:
+    """At least ``|f(t) − s t|`` for every allowed slope: more than any intercept needs."""
+    shape = activation.shape
+    return np.asarray(2 * shape.steepest * np.maximum(np.abs(low), np.abs(high)) * (1 + 8 * U) + shape.at_zero)
+
+
+def touching(activation: Activation, lines: Lines, low: Array, high: Array, at: Array | None, unit32: float) -> Sides:
+    """Lines that touch the activation near ``at``, as far as lines over the whole range can."""
+    below = np.zeros_like(lines.above) if lines.below is None else lines.below
+    if at is None:
+        return Sides(lines.slope, lines.above, lines.slope, below)
+    curve, most = Curve(activation, low, high, unit32), _most(activation, low, high)
+    at = np.clip(at.astype(np.float64), low, high)
+    slope, above, low_slope, lowest = lines.slope, lines.above, lines.slope, below
+    with np.errstate(all="ignore"):
+        for candidate in tangents(activation, at):
+            bottom, top = curve.extremes(candidate)
+            bottom, top = np.maximum(bottom, -most), np.minimum(top, most)
+            better = top + candidate * at < above + slope * at
+            slope, above = np.where(better, candidate, slope), np.where(better, top, above)
+            better = bottom + candidate * at > lowest + low_slope * at
+            low_slope, lowest = np.where(better, candidate, low_slope), np.where(better, bottom, lowest)
+    return Sides(slope, above, low_slope, lowest)
+
+
+def tangents(activation: Activation, at: Array) -> list[Array]:
+    """Slopes worth trying at given places: the derivative, or those of the straight pieces."""
+    shape = activation.shape
+    if shape.slopes:
+        return [np.broadcast_to(slope, at.shape) for slope in {id(s): s for s in shape.slopes}.values()]
+    assert shape.slope is not None
+    return [np.clip(np.nan_to_num(shape.slope(at)), -shape.steepest, shape.steepest)]
+
+
+class Run(NamedTuple):
+    """Pre-activations of a float64 run at points, layer by layer; the last are the outputs."""
+
+    z: list[Array]
+    h: list[Array]  # h[0] is the input
+
+    @classmethod
+    def of(cls, network: Network, x: Array) -> Run:
+        """Run the layers at the rows of ``x``."""
+        run = cls([], [x])
+        for layer in network.layers:
+            z: Array = layer.bias[None]
+            for block, weight in zip(layer.blocks, layer.transposed, strict=True):
+                z = z + run.h[block.source] @ weight
+            run.z.append(np.broadcast_to(z, (len(x), layer.width)))
+            if layer.activation is not None:
+                run.h.append(layer.activation.shape.value(run.z[-1]))
+        return run
+
+
+def enclose_run(prepared: Prepared, run: Run) -> tuple[Array, Array]:
+    """Enclosures of the exact outputs at the points of a run, by its rounding errors as products of norms.
+
+    ``‖h − ĥ‖₂`` grows by the spectral norm of each block and the steepest slope of each activation.
+    """
+    n = len(run.h[0])
+    errors: list[Array] = [np.zeros(n)]
+    under: Array | float = SMALL
+    for k, (layer, norms) in enumerate(zip(prepared.network.layers, prepared.norms, strict=True)):
+        eta = layer.eta([np.abs(run.h[block.source]) for block in layer.blocks])
+        error: Array = np.zeros(n)
+        for block, norm, scale in zip(layer.blocks, norms, layer.scale, strict=True):
+            error = error + norm * errors[block.source]
+            eta = eta + errors[block.source] * float(scale.max(initial=0.0))
+        under = under + layer.underflow * (1 + eta)
+        noise = eta * (layer.run_unit + (layer.unit32 if prepared.run_unit else 0.0))
+        if layer.activation is None:
+            room = (error[:, None] + noise[:, None] * layer.rho) * (1 + 1e-9) + np.asarray(under)[:, None]
+            return run.z[k] - room, run.z[k] + room
+        shape, size = layer.activation.shape, float(norm_up(layer.rho))
+        error = shape.steepest * (error + noise * size)
+        largest = max([abs(p) for p in layer.activation.parameters if np.isfinite(p)], default=0.0)
+        if layer.activation.kind not in ("relu", "clip"):
+            unit = ELEMENTARY + 32 * prepared.unit32
+            error = error + unit * (eta * size * (1 + shape.steepest) + (2 + shape.at_zero + largest) * layer.width)
+        else:
+            error = error + prepared.unit32 * layer.width * largest
+        errors.append(error * (1 + 1e-9) + SMALL)
+    raise AssertionError("the last layer has no activation")

@@ -1,0 +1,133 @@
+"""Bounds of outputs over regions, in tiers: how much is spent on the ranges of hidden neurons.
+
+- ``interval``: ranges from ranges, layer by layer; outputs from the last ranges.
+- ``quick``: the same ranges, then one backward pass from each output to the input.
+- ``tight``: ranges of hidden neurons by majorants or backward passes; slopes of the last pass touch where it is
+largest.
+
+Every tier is sound on its own, and each takes the minimum with what came before it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.regions import BallBox, Region
+from isonomy_verify.sweep import BLOCK, Prepared, Run, Sweep, enclose_run
+
+Tier = Literal["interval", "quick", "tight"]
+
+COARSE = 1e-10
+"""Enclosures of outputs at a point wider than this, relative to 1 and the output, are worth a backward pass."""
+
+WIDE = 0.2
+"""With a larger share of hidden neurons open, lines by the shape of the ranges are tried as well as lines that
+touch."""
+
+
+class Enclosure(NamedTuple):
+    """Outputs over regions, (n, outputs) each; infinite where nothing is known."""
+
+    low: Array
+    high: Array
+
+    def of(self, rows: NDArray[np.int64]) -> Enclosure:
+        """Some rows, in this order."""
+        return Enclosure(self.low[rows], self.high[rows])
+
+
+class Bounds(NamedTuple):
+    """Outputs at the centres, and over the regions around them."""
+
+    at: Enclosure
+    over: Enclosure
+
+
+def enclose(
+    prepared: Prepared, x: Array, tier: Tier = "tight", region: Region | None = None, rows: float | None = None
+) -> Bounds:
+    """Enclose the outputs over ``x + v``, ``v`` in the region of the same row, or in the prepared one that all share;
+    and at ``x``.
+
+    ``rows`` is the share of a person's weighted slack above which a hidden neuron gets a backward pass of its own.
+    """
+    x = checked(x, prepared.network.width)
+    found = []
+    size = -(-len(x) // max(1, -(-len(x) // BLOCK)))  # equal blocks
+    with np.errstate(all="ignore"):
+        for start in range(0, len(x), max(1, size)):
+            part = slice(start, start + size)
+            sweep = Sweep(prepared, x[part], None if region is None else region[part])
+            found.append(_block(sweep, tier, rows))
+    none = np.zeros((0, prepared.network.outputs.width))
+    at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
+    return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high))
+
+
+def enclose_at(prepared: Prepared, x: Array) -> Enclosure:
+    """Enclose the outputs at the rows of ``x`` themselves: by a run and its rounding, or a pass over a region of one
+    point."""
+    x = checked(x, prepared.network.width)
+    with np.errstate(all="ignore"):
+        found = enclose_run(prepared, Run.of(prepared.network, x))
+    return refined(prepared, x, Enclosure(*found))
+
+
+def refined(prepared: Prepared, x: Array, at: Enclosure) -> Enclosure:
+    """Enclosures at points, by backward passes where products of norms are too coarse."""
+    low, high = at
+    rough = ~(high - low <= COARSE * (1 + np.abs(low))).all(1)
+    if rough.any() and prepared.network.depth:
+        still = np.zeros((int(rough.sum()), x.shape[1]))
+        alone = Prepared(prepared.network, None, prepared.run_unit)
+        with np.errstate(all="ignore"):
+            first, last = _block(Sweep(alone, x[rough], BallBox(still, still)), "tight", 0.0)[2:]
+        low[rough], high[rough] = np.fmax(low[rough], first), np.fmin(high[rough], last)
+    return _known(low, high)
+
+
+def _known(low: Array, high: Array) -> Enclosure:
+    """What is not a number says nothing."""
+    return Enclosure(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
+
+
+def checked(x: Array, width: int) -> Array:
+    """Finite float64 people of the network's width, nothing else."""
+    if x.dtype != np.float64 or x.ndim != 2 or x.shape[1] != width or not np.isfinite(x).all():
+        raise ValueError(f"People must be a finite float64 table of {width} columns.")
+    return x
+
+
+def _block(sweep: Sweep, tier: Tier, rows: float | None) -> tuple[Array, Array, Array, Array]:
+    """Enclosures at the centres and over the regions of one batch."""
+    network, last = sweep.network, sweep.network.depth
+    run = sweep.run()
+    for k in range(last):
+        dense = tier == "tight" and sweep.shared and sweep.prepared.dense[k] is not None
+        if dense:
+            sweep.enclose_densely(k)
+        else:
+            sweep.enclose(k)
+        if tier != "interval":
+            sweep.relax(k)
+        if tier == "tight" and k and (not dense or k > 1 or rows is not None):
+            sweep.tighten(k, rows if k == 1 else 0.0)
+    sweep.enclose(last)
+    low, high = np.array(sweep.low[last]), np.array(sweep.high[last])
+    if tier != "interval" and last:
+        wide = sweep.open_share() > WIDE  # one place then says little about where the others are worst
+        for j in range(network.outputs.width):
+            moves = sweep.steer(j) if tier == "tight" else None
+            for sign in (1.0, -1.0):
+                bound = sweep.side(j, sign, sweep.sides(run, moves, sign))
+                if moves is not None and wide:
+                    bound = np.fmin(bound, sweep.side(j, sign, sweep.sides()))
+                if sign > 0:
+                    high[:, j] = np.fmin(high[:, j], bound)
+                else:
+                    low[:, j] = np.fmax(low[:, j], -bound)
+    return (*enclose_run(sweep.prepared, run), low, high)

@@ -1,0 +1,203 @@
+"""Heads: probabilities, violations and decisions from margins, against ball arithmetic."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.heads import Head, Kind
+from isonomy_verify.tiers import Enclosure
+
+from .truth import sigma
+
+HEADS: list[tuple[Kind, int]] = [
+    ("softmax", 2), ("softmax", 3), ("softmax", 5), ("sigmoid", 1), ("sigmoid", 2), ("sigmoid", 3),
+    ("regression", 1), ("regression", 2),
+]  # fmt: skip
+EACH = pytest.mark.parametrize(("kind", "outputs"), HEADS)
+
+
+def margins(head: Head, z: Array) -> Array:
+    """Of outputs (n, k)."""
+    return z if head.rows is None else np.stack([z[:, j] - z[:, c] for c, j in head.pairs], axis=1)
+
+
+def received(head: Head, z: list[Any]) -> list[Any]:
+    """What each class receives; the probability of class 1 where there are two."""
+    if head.kind == "regression":
+        return z
+    if head.kind == "sigmoid":
+        return [sigma(v) for v in z]
+    if head.outputs == 2:
+        return [sigma(z[1] - z[0])]
+    total = []
+    for c, zc in enumerate(z):
+        top = arb(0)
+        for j, zj in enumerate(z):
+            if j != c:
+                top += (zj - zc).exp()
+        total.append(1 / (1 + top))
+    return total
+
+
+def around(head: Head, z: Array, rng: np.random.Generator) -> Enclosure:
+    """An enclosure of the exact margins of float outputs: by their rounding and, now and then, wider."""
+    m = margins(head, z)
+    room = 4e-16 * (np.abs(z).max(1, keepdims=True) if head.pairs else 0.0)
+    room = np.where(rng.random(m.shape) < 0.3, np.abs(rng.normal(size=m.shape)), room)
+    return Enclosure(m - room, m + room)
+
+
+def outputs_of(rng: np.random.Generator, n: int, k: int) -> Array:
+    z = rng.normal(size=(n, k)) * 10.0 ** rng.integers(-9, 4, (n, 1))
+    z[: n // 5] = np.round(z[: n // 5])
+    return z
+
+
+@EACH
+@pytest.mark.parametrize("coarse", [False, True])
+def test_what_is_received_is_enclosed(kind: Kind, outputs: int, coarse: bool) -> None:
+    rng = np.random.default_rng([50, outputs])
+    head = Head(kind, outputs, None, coarse)
+    z = outputs_of(rng, 60, outputs)
+    enclosed = head.received(around(head, z, rng))
+    with ctx.workprec(400):
+        for row, values in enumerate(z.tolist()):
+            for j, true in enumerate(received(head, [arb(v) for v in values])):
+                assert not true > arb(float(enclosed.high[row, j])) and not true < arb(float(enclosed.low[row, j]))
+    if kind != "regression":
+        assert (enclosed.low >= 0).all() and (enclosed.high <= 1).all()
+
+
+@EACH
+def test_violations_are_between_what_is_attained_and_what_is_proved(kind: Kind, outputs: int) -> None:
+    rng = np.random.default_rng([51, outputs])
+    head = Head(kind, outputs)
+    one, other = outputs_of(rng, 80, outputs), outputs_of(rng, 80, outputs)
+    other[:40] = one[:40] + rng.normal(size=(40, outputs)) * 10.0 ** rng.integers(-17, 0, (40, 1))
+    other[:5] = one[:5]
+    a, b = around(head, one, rng), around(head, other, rng)
+    upper, lower = head.violation(a, b), head.attained(a, b)
+    assert (lower <= upper).all() and (lower >= 0).all() and (upper <= head.largest).all()
+    with ctx.workprec(400):
+        for row in range(len(one)):
+            here, there = (received(head, [arb(v) for v in z[row].tolist()]) for z in (one, other))
+            changes = [abs(s - t) for s, t in zip(here, there, strict=True)]
+            assert not any(change > arb(float(upper[row])) for change in changes)
+            assert lower[row] == 0 or any(change >= arb(float(lower[row])) for change in changes)
+    exact = Enclosure(margins(head, one), margins(head, one))
+    still = Enclosure(margins(head, other), margins(head, other))
+    gap = head.violation(exact, still) - head.attained(exact, still)
+    assert (gap <= 1e-12 * (1 + np.abs(one).max(1) + np.abs(other).max(1))).all()
+
+
+@EACH
+def test_thresholds_of_ulps(kind: Kind, outputs: int) -> None:
+    """Ends that are one float apart: neither a violation too small nor an attained change too large."""
+    head = Head(kind, outputs)
+    for value in (0.0, 0.3, -4.0, 25.0):
+        z = np.full((1, outputs), value)
+        near = z.copy()
+        near[0, -1] = np.nextafter(value, math.inf)
+        a, b = (Enclosure(margins(head, v), margins(head, v)) for v in (z, near))
+        upper, lower = head.violation(a, b)[0], head.attained(a, b)[0]
+        with ctx.workprec(400):
+            pair = [received(head, [arb(v) for v in rows[0].tolist()]) for rows in (z, near)]
+            change = max((abs(s - t) for s, t in zip(*pair, strict=True)), key=lambda ball: float(ball.mid()))
+            if kind == "regression" or outputs < 2:
+                assert not change > arb(float(upper)) and not change < arb(float(lower))
+
+
+@EACH
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_of_what_nothing_is_known_the_violation_is_the_largest(kind: Kind, outputs: int, bad: float) -> None:
+    head = Head(kind, outputs)
+    width = len(head.pairs) or outputs
+    low, high = np.zeros((width, width)), np.zeros((width, width))
+    np.fill_diagonal(low, -bad if math.isinf(bad) else bad)
+    np.fill_diagonal(high, bad)
+    unknown = Enclosure(low, high)
+    known = Enclosure(np.zeros((width, width)), np.zeros((width, width)))
+    for a, b in ((unknown, known), (known, unknown), (unknown, unknown)):
+        upper = head.violation(a, b)
+        assert not np.isnan(upper).any()
+        assert (upper >= (0.5 if head.kind != "regression" else math.inf) / (1 if outputs < 3 else outputs)).all()
+        assert (head.attained(a, b) == 0).all()
+        assert (head.violation(unknown, unknown) == head.largest).all() or head.kind == "softmax"
+    if kind == "softmax" and outputs > 2:  # of one pair nothing is known: either class may have all that the two have
+        assert (head.violation(unknown, unknown) >= 1 / outputs).all()
+    everything = Enclosure(np.full((1, width), -bad), np.full((1, width), bad))
+    assert head.violation(everything, everything)[0] == head.largest
+    assert head.attained(everything, everything)[0] == 0
+    assert (head.decision(everything) == -1).all()
+    one_sided = Enclosure(np.full((1, width), -math.inf), np.full((1, width), math.inf))
+    assert (head.decision(one_sided) == -1).all()
+
+
+@pytest.mark.parametrize(("kind", "outputs"), [h for h in HEADS if h[0] != "regression"])
+def test_decisions_hold_for_everybody_within(kind: Kind, outputs: int) -> None:
+    rng = np.random.default_rng([52, outputs])
+    head = Head(kind, outputs)
+    z = outputs_of(rng, 200, outputs)
+    z[:30] = z[:30, :1] + rng.normal(size=(30, outputs)) * 1e-15  # ties that rounding hides
+    decided = head.decision(around(head, z, rng))
+    assert (decided >= 0).any() and (decided == -1).any()
+    with ctx.workprec(400):
+        for row, choice in enumerate(decided.tolist()):
+            values = [arb(v) for v in z[row].tolist()]
+            if choice < 0:
+                continue
+            if outputs == 1:
+                assert values[0] > 0 if choice else values[0] < 0
+            else:
+                assert all(values[choice] > v for j, v in enumerate(values) if j != choice)
+    with np.errstate(over="ignore"):
+        if outputs > 1:
+            scores = 1 / (1 + np.exp(-z)) if kind == "sigmoid" else np.exp(z - z.max(1, keepdims=True))
+            narrow = np.abs(z).max(1) < 30  # probabilities that have not run together
+            assert (scores.argmax(1) == decided)[(decided >= 0) & narrow].all()
+
+
+@pytest.mark.parametrize(("kind", "outputs"), [("softmax", 2), ("sigmoid", 1), ("regression", 1)])
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.9])
+def test_decisions_by_a_threshold(kind: Kind, outputs: int, threshold: float) -> None:
+    rng = np.random.default_rng(53)
+    head = Head(kind, outputs, threshold)
+    edge = threshold if kind == "regression" else math.log(threshold / (1 - threshold))
+    t = edge + rng.normal(size=(100, 1)) * 10.0 ** rng.integers(-17, 1, (100, 1))
+    t[:3] = edge
+    decided = head.decision(Enclosure(t, t))
+    with ctx.workprec(400):
+        for value, choice in zip(t[:, 0].tolist(), decided.tolist(), strict=True):
+            score = arb(value) if kind == "regression" else sigma(arb(value))
+            if choice >= 0:
+                assert score > arb(threshold) if choice else score < arb(threshold)
+    assert set(decided.tolist()) == {-1, 0, 1}
+    assert head.decision(Enclosure(np.full((1, 1), math.nan), np.full((1, 1), math.nan))).tolist() == [-1]
+
+
+def test_without_a_threshold_a_regression_decides_nothing() -> None:
+    assert Head("regression", 1).decision(Enclosure(np.ones((2, 1)), np.ones((2, 1)))).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "outputs", "threshold"),
+    [
+        ("softmax", 1, None),
+        ("sigmoid", 0, None),
+        ("argmax", 2, None),
+        ("softmax", 3, 0.5),
+        ("sigmoid", 2, 0.5),
+        ("regression", 2, 0.5),
+        ("softmax", 2, math.nan),
+        ("softmax", 2, math.inf),
+    ],
+)
+def test_heads_that_are_none_are_refused(kind: Any, outputs: int, threshold: float | None) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
+        Head(kind, outputs, threshold)

@@ -1,0 +1,433 @@
+"""Sets of moves: support functions and landings against members and maxima in exact rationals."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from isonomy_verify.arithmetic import Array, dual_order
+from isonomy_verify.network import Node, normal_form
+from isonomy_verify.regions import Ball, BallBox, Landing, Region
+from isonomy_verify.sweep import Prepared
+from isonomy_verify.tiers import Tier, enclose
+
+from .truth import exact, norm_at_most, norm_exceeds, solved
+
+ORDERS = pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
+EVERYBODY = slice(None)
+
+
+def dot(a: Any, b: Any) -> Fraction:
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
+
+
+def claims_of(region: Region, landing: Landing, c: Array) -> Array:
+    """What a landing says of ``c·(W v)`` for coefficients (p, width), for row 0."""
+    with np.errstate(all="ignore"):
+        reach = region.support(c @ landing.matrix, np.zeros(len(c), dtype=np.int64))
+        return np.asarray(reach + np.abs(c) @ landing.loss)
+
+
+# -- balls --------------------------------------------------------------------------------------------------------
+
+
+def roots(rng: np.random.Generator, m: int) -> list[Array]:
+    """Of full column rank, square: plain, turned, unequal in size, nearly singular."""
+    turned = rng.normal(size=(m, m)) + 2 * np.eye(m)
+    return [
+        np.eye(m),
+        turned,
+        np.diag(10.0 ** rng.integers(-6, 6, m)),
+        turned * 10.0 ** rng.integers(-4, 4, (m, 1)),
+        np.ones((m, m)) + 1e-4 * rng.normal(size=(m, m)),
+    ]
+
+
+@ORDERS
+@pytest.mark.parametrize("seed", range(6))
+def test_a_ball_reaches_as_far_as_it_says(order: float, seed: int) -> None:
+    """``max w·v = ρ‖R⁻ᵀ w‖_q``, in rationals."""
+    rng = np.random.default_rng([seed, 20])
+    m = int(rng.integers(1, 5))
+    for root in roots(rng, m):
+        radius = float(rng.choice([0.0, 1e-12, 0.3, 1e3]))
+        ball = Ball(root, order, radius)
+        weight = rng.normal(size=(3, m)) * 10.0 ** rng.integers(-8, 8, (3, m))
+        landing = ball.landing(weight, np.abs(weight))
+        for i, row in enumerate(np.eye(m)):
+            self_reach = solved(root.T, exact(row))
+            assert self_reach is not None
+            assert not norm_exceeds(float(ball.extent[0, i]), self_reach, dual_order(order), Fraction(radius))
+        for i, row in enumerate(weight):
+            turned = solved(root.T, exact(row))
+            assert turned is not None
+            for claim in (landing.high[0, i], -landing.low[0, i]):
+                assert not norm_exceeds(float(claim), turned, dual_order(order), Fraction(radius))
+                if radius > 1e-9 and np.linalg.cond(root) < 1e3:
+                    assert norm_exceeds(float(claim), turned, dual_order(order), Fraction(radius * (1 + 1e-9)))
+        c = rng.normal(size=(6, 3))
+        # |c| loss stands outside of the support; what c G loses to its own rounding is weighed with reach.
+        room = np.abs(c) @ landing.reach * 1e-14
+        for coefficients, claim in zip(exact(c), claims_of(ball, landing, c) + room, strict=True):
+            turned = solved(root.T, coefficients @ exact(weight))
+            assert turned is not None
+            assert not norm_exceeds(float(claim), turned, dual_order(order), Fraction(radius))
+
+
+@ORDERS
+def test_a_plain_ball_is_tight_and_never_short(order: float) -> None:
+    rng = np.random.default_rng(21)
+    for m in (1, 2, 9):
+        for radius in (0.0, 5e-324, 1e-163, 0.02, 7.0, 1e160):
+            ball = Ball(np.eye(m), order, radius)
+            t = rng.normal(size=(30, m)) * 10.0 ** rng.integers(-3, 3, (30, 1))
+            for claim, row in zip(ball.support(t, EVERYBODY).tolist(), exact(t), strict=True):
+                assert not norm_exceeds(claim, row, dual_order(order), Fraction(radius))
+                if 1e-9 < radius < 1e9:
+                    assert norm_exceeds(claim, row, dual_order(order), Fraction(radius) * (1 + Fraction(1, 10**12)))
+
+
+@ORDERS
+@pytest.mark.parametrize("scale", [5e-324, 1e-200, 1e-163, 1e-150, 1e150])
+@pytest.mark.parametrize("radius", [1e-300, 1.0, 1e160])
+def test_squares_that_underflow_are_paid_for(order: float, scale: float, radius: float) -> None:
+    rng = np.random.default_rng(22)
+    ball = Ball(np.eye(3), order, radius)
+    t = rng.normal(size=(20, 3)) * scale
+    with np.errstate(over="ignore"):
+        claims = ball.support(t, EVERYBODY)
+    for claim, row in zip(claims.tolist(), exact(t), strict=True):
+        assert not norm_exceeds(claim, row, dual_order(order), Fraction(radius))
+
+
+@ORDERS
+@pytest.mark.parametrize("seed", range(6))
+def test_a_ball_with_a_hostile_inverse_says_less_or_is_refused(order: float, seed: int) -> None:
+    rng = np.random.default_rng([seed, 23])
+    m = 3
+    root = rng.normal(size=(m, m)) + 2 * np.eye(m)
+    right = np.linalg.inv(root)
+    weight = rng.normal(size=(2, m))
+    hostile = [right * (1 + s * rng.normal(size=(m, m))) for s in (1e-14, 1e-6, 0.05, 10.0)]
+    hostile += [np.zeros((m, m)), -right, right * 1e300, np.eye(m), np.full((m, m), 1e-320)]
+    accepted = 0
+    for inverse in hostile:
+        with np.errstate(all="ignore"):
+            try:
+                ball = Ball(root, order, 0.7, inverse)
+            except ValueError:
+                continue
+            accepted += 1
+            landing = ball.landing(weight, np.abs(weight))
+            assert (landing.loss >= 0).all()
+        for i, row in enumerate(weight):
+            turned = solved(root.T, exact(row))
+            assert turned is not None
+            assert not norm_exceeds(float(landing.high[0, i]), turned, dual_order(order), Fraction(0.7))
+            assert not norm_exceeds(float(-landing.low[0, i]), turned, dual_order(order), Fraction(0.7))
+            claim = claims_of(ball, landing, np.eye(2)[i : i + 1])[0] + landing.reach[i] * 1e-14
+            assert not norm_exceeds(float(claim), turned, dual_order(order), Fraction(0.7))
+    assert accepted >= 2
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="finite"):
+            Ball(root, order, 0.7, np.where(np.eye(m) > 0, bad, right))
+
+
+def test_balls_that_are_none_are_refused() -> None:
+    eye = np.eye(2)
+    for radius in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="radius"):
+            Ball(eye, 2.0, radius)
+    with pytest.raises(ValueError, match="singular"):
+        Ball(np.ones((2, 2)), 2.0, 1.0)
+    with pytest.raises(ValueError, match="singular"):
+        Ball(np.ones((1, 2)), 2.0, 1.0)
+    with pytest.raises(ValueError, match="order"):
+        Ball(eye, 3.0, 1.0)
+    with pytest.raises(ValueError, match="finite"):
+        Ball(eye * np.nan, 2.0, 1.0)
+    with pytest.raises(ValueError, match="finite"):
+        Ball(eye.astype(np.float32), 2.0, 1.0)
+    with pytest.raises(ValueError, match="does not move"):
+        Ball(eye, 2.0, 1.0, still=np.array([True, False]))
+
+
+def test_what_nothing_bounds_may_not_be_read() -> None:
+    root = np.array([[1.0, 0.0]])
+    free = Ball(root, 2.0, 1.0)
+    assert free.extent[0, 1] == math.inf and math.isfinite(free.extent[0, 0])
+    with pytest.raises(ValueError, match="coordinate 1"):
+        free.landing(np.array([[1.0, 1e-300]]), np.array([[1.0, 1e-300]]))
+    with pytest.raises(ValueError, match="coordinate 1"):  # cancelled to 0, but only as far as is known
+        free.landing(np.array([[1.0, 0.0]]), np.array([[1.0, 1e-300]]))
+    free.landing(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]))
+    still = Ball(root, 2.0, 1.0, still=np.array([False, True]))
+    assert still.extent[0, 1] == 0.0
+    high = still.landing(np.array([[1.0, 5.0]]), np.array([[1.0, 5.0]])).high
+    assert 1.0 <= high[0, 0] <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("tier", ["interval", "quick", "tight"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_ball_counts_what_merging_lost(tier: Tier, shared: bool) -> None:
+    """Affine maps that cancel: their float product is rounding alone, the exact one moves with ``v``."""
+    rng = np.random.default_rng(24)
+    for _ in range(40):
+        first, last = rng.normal(size=(3, 1)), rng.normal(size=(1, 3))
+        last[0, 2] = -(last[0, :2] @ first[:2, 0]) / first[2, 0]
+        nodes = [
+            Node("input", width=1),
+            Node("affine", (0,), weight=first, bias=np.zeros(3)),
+            Node("affine", (1,), weight=last, bias=np.zeros(1)),
+        ]
+        true = abs(dot(exact(last)[0], exact(first)[:, 0]))
+        box = BallBox(np.full((1, 1), -1.0), np.ones((1, 1)))
+        prepared = Prepared(normal_form(nodes), Ball(np.eye(1), 2.0, 1.0) if shared else None)
+        found = enclose(prepared, np.zeros((1, 1)), tier, None if shared else box).over
+        assert Fraction(found.high[0, 0]) >= true and Fraction(found.low[0, 0]) <= -true
+
+
+# -- balls within boxes -------------------------------------------------------------------------------------------
+
+
+def drawn(rng: np.random.Generator, order: float, rows: int = 3) -> BallBox:
+    """A region of any form: with or without a ball, singular roots, offsets, flips, coordinates that stand still."""
+    m = int(rng.integers(1, 5))
+    low, high = -rng.random((rows, m)), rng.random((rows, m))
+    low[rng.random((rows, m)) < 0.2] = 0.0
+    still = rng.random((rows, m)) < 0.2
+    low[still] = high[still] = 0.0
+    if rng.random() < 0.2:
+        return BallBox(low, high)
+    k = int(rng.integers(1, m + 1))
+    root = rng.normal(size=(k, m)) * 10.0 ** rng.integers(-3, 3)
+    if rng.random() < 0.3:
+        root[:, -1] = 0.0
+    offset = rng.normal(size=(rows, k)) * float(rng.choice([0.0, 0.1]))
+    radius = np.abs(root).sum() * rng.random(rows) * float(rng.choice([0.0, 0.1, 1.0]))
+    return BallBox(low, high, root, order, radius, offset)
+
+
+def members(region: BallBox, row: int, w: Array, rng: np.random.Generator) -> list[Any]:
+    """Moves in the set, exactly, as far out along ``w`` as they were found."""
+    low, high = region.low[min(row, len(region.low) - 1)], region.high[min(row, len(region.high) - 1)]
+    radius = Fraction(float(region.radius[min(row, len(region.radius) - 1)]))
+    offset = exact(region.offset[min(row, len(region.offset) - 1)])
+    root = exact(region.root)
+    proposals = [np.where(w > 0, high, low), np.clip(0.0, low, high), rng.uniform(low, high)]
+    if len(region.root):
+        proposals += [np.clip(proposal, low, high) for proposal in _outermost(region, row, w, low, high)]
+    middle = np.clip(-(np.linalg.pinv(region.root) @ region.offset[min(row, len(region.offset) - 1)]), low, high)
+    found = []
+    for proposal in proposals:
+        for share in (0.0, 1e-15, 1e-12, 1e-9, 1e-3, 0.5, 1.0):
+            v = exact(np.clip(proposal + share * (middle - proposal), low, high))
+            if not len(root) or norm_at_most(list(root @ v + offset), region.order, radius):
+                found.append(v)
+                break
+    return found
+
+
+def _outermost(region: BallBox, row: int, w: Array, low: Array, high: Array) -> list[Array]:
+    """By linear programming for orders 1 and infinity, by projection of the ball's own for order 2."""
+    k, m = region.root.shape
+    radius, offset = region.radius[min(row, len(region.radius) - 1)], region.offset[min(row, len(region.offset) - 1)]
+    if region.order == 2:
+        s = np.linalg.pinv(region.root).T @ w
+        size = np.linalg.norm(s)
+        v = np.linalg.pinv(region.root) @ (s * (radius / size if size else 0.0) - offset)
+        return [v, np.where(np.abs(region.root).any(0), v, np.where(w > 0, high, low))]
+    eye = np.eye(k)
+    if region.order == math.inf:
+        above, limits = np.vstack([region.root, -region.root]), np.concatenate([radius - offset, radius + offset])
+        found = linprog(-w, above, limits, bounds=list(zip(low, high, strict=True)))
+    else:
+        above = np.block([[region.root, -eye], [-region.root, -eye], [np.zeros((1, m)), np.ones((1, k))]])
+        limits = np.concatenate([-offset, offset, [radius]])
+        bounds = [*zip(low, high, strict=True), *[(0, None)] * k]
+        found = linprog(np.concatenate([-w, np.zeros(k)]), above, limits, bounds=bounds)
+    return [found.x[:m]] if found.status == 0 else []
+
+
+@ORDERS
+@pytest.mark.parametrize("seed", range(12))
+def test_no_member_exceeds_the_support(order: float, seed: int) -> None:
+    rng = np.random.default_rng([seed, 25])
+    region = drawn(rng, order)
+    m = region.low.shape[1]
+    for w in rng.normal(size=(4, m)) * 10.0 ** rng.integers(-6, 6, (4, m)):
+        t = np.tile(w[region.columns], (region.rows, 1))
+        claims = region.support(t, np.arange(region.rows))
+        assert np.array_equal(region.support(t, EVERYBODY), claims)
+        landing = region.landing(w[None], np.abs(w[None]))
+        for row in range(region.rows):
+            for v in members(region, row, w, rng):
+                value = dot(exact(w), v)
+                assert value <= Fraction(float(claims[row]))
+                # Ranges of W v leave the rounding of the support's own weights to the layer's noise: none here.
+                assert value <= Fraction(float(landing.high[row, 0])) and value >= Fraction(float(landing.low[row, 0]))
+                assert abs(value) <= Fraction(float(landing.reach[row, 0]))
+            for v in members(region, row, -w, rng):
+                assert dot(exact(w), v) >= Fraction(float(landing.low[row, 0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_box_is_exact_up_to_rounding(seed: int) -> None:
+    rng = np.random.default_rng([seed, 26])
+    m = int(rng.integers(1, 30))
+    low, high = (rng.random((2, m)) * 10.0 ** rng.integers(-5, 5, m) for _ in range(2))
+    low = -low
+    region = BallBox(low, high)
+    t = rng.normal(size=(2, m)) * 10.0 ** rng.integers(-5, 5, m)
+    for row, claim in enumerate(region.support(t, EVERYBODY).tolist()):
+        corner = np.where(t[row] > 0, high[row], low[row])
+        true = dot(exact(t[row]), exact(corner))
+        size = dot(exact(np.abs(t[row])), exact(region.extent[row]))
+        assert true <= Fraction(claim) <= true + Fraction(1, 10**12) * size
+
+
+@pytest.mark.parametrize("order", [1.0, math.inf])
+@pytest.mark.parametrize("seed", range(8))
+def test_splits_are_not_far_from_the_best(order: float, seed: int) -> None:
+    """Against linear programming: never below it; a cut-off that is met exactly for order 1 and a plain root."""
+    rng = np.random.default_rng([seed, 27])
+    m = 4
+    low, high = -rng.random((1, m)), rng.random((1, m))
+    region = BallBox(low, high, np.eye(m), order, np.array([0.6]))
+    w = rng.normal(size=m)
+    (best,) = _outermost(region, 0, w, low[0], high[0])
+    claim = region.support(w[None], EVERYBODY)[0]
+    assert claim >= w @ best - 1e-12
+    if order == 1:
+        assert claim <= w @ best + 1e-12
+
+
+@ORDERS
+@pytest.mark.parametrize("seed", range(8))
+def test_any_inverse_keeps_a_support_valid(order: float, seed: int) -> None:
+    """The split is a hint: random, huge and tiny inverses, and those of another metric."""
+    rng = np.random.default_rng([seed, 28])
+    while not len((region := drawn(rng, order)).root):
+        pass
+    k, m = region.root.shape
+    for inverse in (
+        rng.normal(size=(m, k)),
+        rng.normal(size=(m, k)) * 1e200,
+        rng.normal(size=(m, k)) * 1e-200,
+        np.linalg.pinv(region.root) * (1 + 1e-9),
+        -np.linalg.pinv(region.root),
+        np.full((m, k), 1e308),
+    ):
+        hostile = BallBox(region.low, region.high, region.root, order, region.radius, region.offset, inverse)
+        w = rng.normal(size=m)
+        with np.errstate(all="ignore"):
+            claims = hostile.support(np.tile(w[hostile.columns], (3, 1)), EVERYBODY)
+        for row in range(3):
+            for v in members(region, row, w, rng):
+                assert claims[row] == math.inf or dot(exact(w), v) <= Fraction(float(claims[row]))
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="finite"):
+            BallBox(region.low, region.high, region.root, order, region.radius, None, np.full((m, k), bad))
+
+
+@ORDERS
+@pytest.mark.parametrize("scale", [5e-324, 1e-200, 1e-163, 1e-100, 1e100])
+def test_tiny_and_huge_weights(order: float, scale: float) -> None:
+    rng = np.random.default_rng(29)
+    for extent in (1e-200, 1.0, 1e150):
+        low, high = -rng.random((2, 3)) * extent, rng.random((2, 3)) * extent
+        region = BallBox(low, high, np.eye(3) * 0.5, order, np.array([0.4, 0.01]) * extent)
+        t = rng.normal(size=(2, 3)) * scale
+        with np.errstate(all="ignore"):
+            claims = region.support(t, EVERYBODY)
+        for row in range(2):
+            for v in members(region, row, t[row], rng):
+                assert claims[row] == math.inf or dot(exact(t[row]), v) <= Fraction(float(claims[row]))
+
+
+def test_only_an_exact_0_meets_no_bounds() -> None:
+    low, high = np.array([[-math.inf, -1.0]]), np.array([[math.inf, 1.0]])
+    box = BallBox(low, high)
+    with np.errstate(all="ignore"):
+        assert box.support(np.array([[0.0, 2.0]]), EVERYBODY)[0] == pytest.approx(2.0)
+        assert box.support(np.array([[5e-324, 2.0]]), EVERYBODY)[0] == math.inf
+        ball = BallBox(low, high, np.array([[1.0, 1.0]]), 2.0, np.array([1.0]))
+        for w in ([[1.0, 0.0]], [[0.3, 0.1]]):
+            claim = ball.support(np.array(w), EVERYBODY)[0]
+            assert claim >= w[0][0] * 2 - w[0][1]  # v = (2, -1)
+        landing = ball.landing(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert math.isfinite(landing.reach[0, 0]) and landing.reach[0, 1] == math.inf
+    assert math.isfinite(landing.high[0, 0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_shares_move_within_their_simplex(seed: int) -> None:
+    rng = np.random.default_rng([seed, 30])
+    m, blocks = 6, ((0, 3), (4, 6))
+    shares = np.zeros((2, m))
+    if seed % 2:
+        shares[:, [0, 5]] = 1.0
+    else:
+        shares[:, :3], shares[:, 4:] = [0.25, 0.5, 0.25], [0.75, 0.25]
+    low, high = -np.ones((2, m)) * 0.3, np.ones((2, m)) * 0.3
+    for start, stop in blocks:
+        low[:, start:stop], high[:, start:stop] = -shares[:, start:stop], 1 - shares[:, start:stop]
+    region = BallBox(low, high, blocks=blocks, shares=shares)
+    box = BallBox(low, high)
+    tight = False
+    for w in rng.normal(size=(10, m)):
+        claims, loose = (r.support(np.tile(w[r.columns], (2, 1)), EVERYBODY) for r in (region, box))
+        assert (claims <= loose * (1 + 1e-12) + 1e-12).all()
+        tight |= bool((claims < loose - 1e-6).any())
+        for a in range(3):
+            for b in range(4, 6):
+                v = exact(np.zeros(m))
+                v[:3], v[4:] = exact(np.eye(3)[a] - shares[0, :3]), exact(np.eye(2)[b - 4] - shares[0, 4:])
+                v[3] = Fraction(0.3) * (1 if w[3] > 0 else -1)
+                assert dot(exact(w), v) <= Fraction(float(claims[0]))
+    assert tight
+    with pytest.raises(ValueError, match="shares"):
+        BallBox(low, high, blocks=blocks)
+
+
+def test_some_of_the_sets() -> None:
+    rng = np.random.default_rng(31)
+    region = drawn(rng, 2.0, rows=5)
+    t = rng.normal(size=(5, len(region.columns)))
+    whole, part = region.support(t, EVERYBODY), region[1:4]
+    again = part.support(np.ascontiguousarray(t[1:4, np.isin(region.columns, part.columns)]), EVERYBODY)
+    assert part.rows == 3 and np.allclose(again, whole[1:4], rtol=1e-9)
+
+
+def test_boxes_that_are_none_are_refused() -> None:
+    one = np.ones((1, 2))
+    for low, high in ((one, -one), (one * np.nan, one), (-one, one * np.nan)):
+        with pytest.raises(ValueError, match="box"):
+            BallBox(low, high)
+    with pytest.raises(ValueError, match="radius"):
+        BallBox(-one, one, np.eye(2), 2.0, np.array([-1.0]))
+    for name in ("root", "radius", "offset"):
+        given: dict[str, Any] = {"root": np.eye(2), "radius": np.ones(1), "offset": np.zeros((1, 2))}
+        for bad in (math.nan, math.inf):
+            with pytest.raises(ValueError, match="finite"):
+                BallBox(-one, one, **{**given, name: given[name] + bad})
+    with pytest.raises(ValueError, match="order"):
+        BallBox(-one, one, np.eye(2), 1.5, np.ones(1))
+
+
+@ORDERS
+def test_a_maximiser_is_about_where_the_support_is_reached(order: float) -> None:
+    rng = np.random.default_rng(32)
+    t = rng.normal(size=(5, 3))
+    ball = Ball(np.eye(3), order, 0.5)
+    assert np.allclose(np.vecdot(t, ball.maximiser(t, EVERYBODY)), ball.support(t, EVERYBODY), rtol=1e-9)
+    assert ball.maximiser(np.zeros((2, 3)), EVERYBODY).shape == (2, 3)
+    wide = np.full((5, 3), 9.0)
+    box = BallBox(-wide, wide, np.eye(3), order, np.full(5, 0.5))
+    inside = box.maximiser(t, EVERYBODY)
+    assert (np.vecdot(t, inside) >= 0.4 * box.support(t, EVERYBODY)).all()

@@ -1,0 +1,290 @@
+"""Hostile hints: whatever steers a backward pass, no member of the region leaves its bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+from isonomy_verify import majorant, sweep, tiers
+from isonomy_verify.activations import Activation
+from isonomy_verify.arithmetic import U32, Array
+from isonomy_verify.network import Node, normal_form
+from isonomy_verify.regions import Ball, BallBox, Region
+from isonomy_verify.sweep import Prepared, Sides, Sweep, parallel, touching
+
+from .graphs import chain
+from .truth import ACTIVATIONS, apply, escapes, run
+
+EACH = pytest.mark.parametrize(
+    "kind", [a for a in ACTIVATIONS if a.kind != "prelu"], ids=lambda a: f"{a.kind}{a.parameters}"
+)
+RADIUS = 0.4
+
+
+def hostile(rng: np.random.Generator, shape: tuple[int, ...]) -> list[Array]:
+    """Numbers (float32) that no search should return."""
+    some = rng.normal(size=shape)
+    mixed = np.where(rng.random(shape) < 0.3, np.nan, some * 1e30)
+    return [
+        np.asarray(a, dtype=np.float32)
+        for a in (np.full(shape, np.nan), np.full(shape, np.inf), np.full(shape, -np.inf), some * 1e38, some, mixed)
+    ]
+
+
+# -- lines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: f"{a.kind}{a.parameters}")
+def test_lines_hold_wherever_they_are_asked_to_touch(activation: Activation) -> None:
+    """``low_slope z + low ≤ f(z) ≤ slope z + above`` over the whole range, up to the rounding that a pass pays for."""
+    rng = np.random.default_rng(80)
+    low = rng.normal(size=(8, 3)) * 2
+    high = low + np.abs(rng.normal(size=(8, 3))) * 3
+    low[0], high[0] = -1.0, 1.0
+    high[1] = low[1]
+    lines = parallel(activation, low, high, 0.0)
+    steepest = activation.shape.steepest * (1 + 1e-12)
+    room = arb(1e-14) * (1 + activation.shape.at_zero)
+    none = np.zeros_like(lines.above)
+    below = none if lines.below is None else lines.below
+    found = [Sides(lines.slope, lines.above, lines.slope, below)]
+    with np.errstate(all="ignore"):
+        found += [touching(activation, lines, low, high, at, 0.0) for at in [*hostile(rng, low.shape), None]]  # type: ignore[arg-type]
+    with ctx.workprec(200):
+        for sides in found:
+            assert (np.abs(sides.slope) <= steepest).all() and (np.abs(sides.low_slope) <= steepest).all()
+            least = none if sides.low is None else sides.low
+            for i, j in np.ndindex(low.shape):
+                for z in (low[i, j], high[i, j], *rng.uniform(low[i, j], high[i, j], 4), *activation.shape.kinks):
+                    if not low[i, j] <= z <= high[i, j]:
+                        continue
+                    value, at = apply(activation, arb(float(z)), j), arb(float(z))
+                    slack = room * (1 + abs(at))
+                    assert not value > arb(float(sides.slope[i, j])) * at + arb(float(sides.above[i, j])) + slack
+                    assert not value < arb(float(sides.low_slope[i, j])) * at + arb(float(least[i, j])) - slack
+
+
+def test_tangents_come_closer_where_they_touch() -> None:
+    for kind in ("tanh", "sigmoid", "gelu", "softplus"):
+        activation = Activation(kind, (1.0,) if kind == "softplus" else ())
+        low, high = np.full((1, 3), -2.0), np.full((1, 3), 3.0)
+        lines, at = parallel(activation, low, high, 0.0), np.full((1, 3), 2.5, dtype=np.float32)
+        sides = touching(activation, lines, low, high, at, 0.0)
+        assert (sides.slope * 2.5 + sides.above <= lines.slope * 2.5 + lines.above).all()
+
+
+# -- passes -------------------------------------------------------------------------------------------------------
+
+
+def prepared_sweep(nodes: list[Node], x: Array, shared: bool) -> tuple[Sweep, Any]:
+    """Ranges and lines of all layers, as the tight tier has them before its last passes."""
+    m = x.shape[1]
+    prepared = Prepared(normal_form(nodes), Ball(np.eye(m), 2.0, RADIUS) if shared else None)
+    box = BallBox(np.full(x.shape, -RADIUS / m), np.full(x.shape, RADIUS / m))
+    found = Sweep(prepared, x, None if shared else box)
+    at = found.run()
+    for k in range(found.network.depth):
+        found.enclose(k)
+        found.relax(k)
+        if k:
+            found.tighten(k, 0.0)
+    found.enclose(found.network.depth)
+    return found, at
+
+
+def members(rng: np.random.Generator, m: int) -> Array:
+    """Of the box, which lies in the ball."""
+    return np.concatenate([rng.choice([-RADIUS / m, RADIUS / m], (4, m)), np.zeros((1, m))])
+
+
+def exceeded(nodes: list[Node], x: Array, moves: Array, bound: Array, output: int, sign: float) -> bool:
+    """Does somebody's ``sign`` times output exceed the bound of the row?"""
+    with ctx.workprec(300):
+        for row, each in zip(x, bound.tolist(), strict=True):
+            for v in moves:
+                if not math.isnan(each) and sign * run(nodes, row, v)[output] > arb(each):
+                    return True
+    return False
+
+
+@EACH
+@pytest.mark.parametrize("shared", [True, False])
+def test_passes_hold_whatever_moves_steer_them(kind: Activation, shared: bool) -> None:
+    rng = np.random.default_rng(81)
+    nodes = chain(rng, [2, 4, 4, 1], kind)
+    x = rng.normal(size=(2, 2))
+    with np.errstate(all="ignore"):
+        found, at = prepared_sweep(nodes, x, shared)
+        for which in range(6):
+            moves = [hostile(rng, (2, 4))[which] for _ in range(2)]
+            for sign in (1.0, -1.0):
+                bound = found.side(0, sign, found.sides(at, moves, sign))
+                assert not np.isnan(bound).any()
+                assert not exceeded(nodes, x, members(rng, 2), bound, 0, sign)
+
+
+def test_passes_hold_for_slopes_of_chance_between_the_lines() -> None:
+    """A ReLU takes any lower slope in [0, 1] and any line above that holds."""
+    rng = np.random.default_rng(82)
+    nodes = chain(rng, [2, 6, 6, 2])
+    x = rng.normal(size=(3, 2))
+    found, _ = prepared_sweep(nodes, x, True)
+    for _ in range(6):
+        sides = [Sides(line.slope, line.above, rng.random(line.slope.shape), None) for line in found.lines[:-1]]
+        for output in (0, 1):
+            for sign in (1.0, -1.0):
+                bound = found.side(output, sign, sides)
+                assert not exceeded(nodes, x, members(rng, 2), bound, output, sign)
+
+
+GARBAGE: dict[str, Callable[[pytest.MonkeyPatch, np.random.Generator], None]] = {}
+
+
+def hint(change: Callable[[pytest.MonkeyPatch, np.random.Generator], None]) -> None:
+    GARBAGE[change.__name__] = change
+
+
+@hint
+def steering(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    right = Sweep.steer
+
+    def wrong(self: Sweep, output: int) -> list[Array]:
+        which = int(rng.integers(6))
+        return [hostile(rng, move.shape)[which] for move in right(self, output)]
+
+    patch.setattr(Sweep, "steer", wrong)
+
+
+@hint
+def places_that_are_largest(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    for region in (Ball, BallBox):
+        patch.setattr(region, "maximiser", lambda self, t, owner: hostile(rng, t.shape)[int(rng.integers(6))])
+
+
+@hint
+def weights_in_float32(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    right = sweep._Single.of.__func__  # type: ignore[attr-defined]
+
+    def wrong(cls: type, prepared: Prepared) -> Any:
+        single = right(cls, prepared)
+        spoilt = [[tuple(hostile(rng, a.shape)[3] for a in both) for both in layer] for layer in single.weights]
+        return single._replace(weights=spoilt)
+
+    patch.setattr(sweep._Single, "of", classmethod(wrong))
+
+
+@hint
+def weights_of_columns(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    right = sweep._column_weights
+    patch.setattr(
+        sweep, "_column_weights", lambda net, source: right(net, source) * rng.choice([-1.0, np.nan, np.inf, 1e300])
+    )
+
+
+@hint
+def majorants(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    right = majorant._search
+
+    def wrong(*given: Any) -> Any:
+        directions, diagonal, factor, size = right(*given)
+        spoilt = factor + 0.3 * rng.normal(size=factor.shape)
+        return directions * rng.choice([0.0, 1.0, 3.0]), diagonal * rng.random(), spoilt, size * rng.random(len(size))
+
+    patch.setattr(majorant, "_search", wrong)
+
+
+@hint
+def chords(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    def wrong(self: Any) -> Array:
+        steepest = self.shape.steepest
+        return np.asarray(rng.uniform(-steepest, steepest, self.low.shape))
+
+    patch.setattr(sweep.Curve, "chord", wrong)
+
+
+@hint
+def slopes_of_tangents(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    def wrong(activation: Activation, at: Array) -> list[Array]:
+        steepest = activation.shape.steepest
+        return [rng.uniform(-steepest, steepest, at.shape), np.full(at.shape, np.nan)]
+
+    patch.setattr(sweep, "tangents", wrong)
+
+
+@hint
+def where_lines_by_shape_are_tried(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    patch.setattr(tiers, "WIDE", -1.0)
+
+
+@hint
+def inverses(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    right = np.linalg.pinv
+    patch.setattr(np.linalg, "pinv", lambda a: right(a) * (1 + 0.1 * rng.normal(size=a.T.shape)))
+
+
+@pytest.mark.parametrize("name", list(GARBAGE))
+@pytest.mark.parametrize(
+    "kind", [Activation("relu"), Activation("tanh"), Activation("hardswish")], ids=lambda a: a.kind
+)
+def test_every_hint_may_be_garbage(name: str, kind: Activation, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(83)
+    GARBAGE[name](monkeypatch, rng)
+    nodes = chain(rng, [2, 4, 4, 4, 2], kind)
+    x = rng.normal(size=(2, 2))
+    regions: list[tuple[Ball | None, Region | None]] = [
+        (Ball(np.eye(2), 2.0, RADIUS), None),
+        (None, BallBox(np.full(x.shape, -1.0), np.ones(x.shape), np.eye(2), 2.0, np.full(2, RADIUS))),
+    ]
+    for ball, region in regions:
+        with np.errstate(all="ignore"):
+            prepared = Prepared(normal_form(nodes), ball)
+        for rows in (None, 0.0):
+            found = tiers.enclose(prepared, x, "tight", region, rows).over
+            for row in range(2):
+                for v in members(rng, 2):
+                    assert not escapes(nodes, found.low[row], found.high[row], x[row], v)
+
+
+def test_a_majorant_of_nothing_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "majorant", lambda *_: None)
+    rng = np.random.default_rng(84)
+    nodes, x = chain(rng, [2, 4, 4, 1]), rng.normal(size=(2, 2))
+    prepared = Prepared(normal_form(nodes), Ball(np.eye(2), 2.0, RADIUS))
+    assert prepared.dense == [None] * 3
+    found = tiers.enclose(prepared, x).over
+    for v in members(rng, 2):
+        assert not escapes(nodes, found.low[0], found.high[0], x[0], v)
+
+
+def test_lines_cover_float32_runs() -> None:
+    rng = np.random.default_rng(85)
+    for activation in ACTIVATIONS:
+        if activation.kind == "erf" or activation.kind == "prelu":
+            continue
+        low = rng.normal(size=(200, 1)).astype(np.float32).astype(np.float64)
+        high = low + 0.5
+        lines = parallel(activation, low, high, U32)
+        z = np.clip(low + 0.2, low, high).astype(np.float32)
+        value = np.asarray(activation.shape.value(z), dtype=np.float64)
+        below = 0.0 if lines.below is None else lines.below
+        room = 4 * U32 * (1 + np.abs(z) + np.abs(value)) * (activation.kind in ("relu", "clip"))
+        assert (value <= lines.slope * z + lines.above + room + 1e-12).all(), activation
+        assert (value >= lines.slope * z + below - room - 1e-12).all(), activation
+
+
+def test_a_sweep_needs_a_region() -> None:
+    with pytest.raises(ValueError, match="region"):
+        Sweep(Prepared(normal_form(chain(np.random.default_rng(86), [2, 3, 1]))), np.zeros((1, 2)))
+
+
+def test_buffers_are_used_again_and_belong_to_one_name() -> None:
+    buffers = sweep.Buffers()
+    first = buffers("a", 4, 3)
+    first[:] = 1.0
+    assert np.shares_memory(buffers("a", 2, 5), first) and not np.shares_memory(buffers("b", 4, 3), first)
+    assert buffers("a", 9, 9).shape == (9, 9) and buffers("a", 1, 2, np.float32).dtype == np.float32
