@@ -182,7 +182,8 @@ def certify(
     """Bound the mean violation of every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``ground`` is the cost of turning one person into another: ``"l1"``, ``"l2"``, ``"linf"`` in fair coordinates, or a
-    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity.
+    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity, and so is
+    ``gamma`` from 0: infinity asks about any population of possible individuals.
     ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. ``rounds``
     says how often profiles are improved where it matters. A regression needs a bounded domain, or the ``output_range``
     that its values are declared to keep within. ``keep`` is asked for the arrays of each stage, so that whoever
