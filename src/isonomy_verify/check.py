@@ -94,9 +94,9 @@ def _claims(found: Verification, asked: Arrays, claims: Arrays, files: dict[str,
     def dual(values: Array, largest: float, multiplier: float) -> tuple[float, float, Array]:
         """At a multiplier the bound, what the shift costs, and how much everybody can gain by it."""
         grown = np.minimum.accumulate(np.hstack([values, np.full((n, 1), largest)])[:, ::-1], axis=1)[:, ::-1]
-        costs = multiplier * (1 - 64 * U) * np.append(0.0, radii) ** (1.0 if still else order)
+        costs = multiplier * (1 - 64 * U) * np.minimum(np.append(0.0, radii) ** (1.0 if still else order), 1e308)
         high = grown[:, np.searchsorted(radii, shift)] if still else np.maximum((grown - costs).max(1), 0.0)
-        price = 0.0 if still else multiplier * shift**order
+        price = 0.0 if still or not multiplier else float(multiplier * np.float64(shift) ** order)
         return float((price + weights @ high / total) * (1 + gamma(n + 64))), price, high
 
     again = dual(values, float(largest), multiplier)[0]

@@ -86,6 +86,18 @@ def test_exit_status_and_words(audit: Path, forger: Any, tmp_path: Path) -> None
         assert none.returncode == 2 and none.stderr.count("\n") == 1 and none.stdout == ""
 
 
+@pytest.mark.parametrize("order", [1.0, 100.0])
+@pytest.mark.parametrize("gamma", [5e-324, 1e308, np.inf])
+def test_any_gamma_is_checked(gamma: float, order: float, tmp_path: Path) -> None:
+    people = load_population("german")
+    network, metric = train_small(people.train, hidden=(2,)), isonomy.Counterparts.of(people.schema)
+    some = people.test[:2]
+    options: dict[str, Any] = {"order": order, "rounds": 0, "tier": "interval", "progress": None, "attack": False}
+    records.write(tmp_path, isonomy.certify(network, some, metric, 1.0, gamma, **options), network, some)
+    found = verify(tmp_path)
+    assert found.accepted, found.claims
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"format": "isonomy certificate", "version": 2}', "\udcff"])
 def test_a_broken_document_is_bad_input(text: str, tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_bytes(text.encode(errors="surrogateescape"))

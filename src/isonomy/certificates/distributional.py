@@ -213,8 +213,9 @@ def certify(
     """Bound the mean violation of every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``ground`` is the cost of turning one person into another: ``"l1"``, ``"l2"``, ``"linf"`` in fair coordinates, or a
-    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity. ``epsilon``
-    asks for a verdict, ``confidence`` for a statement about the population behind the sample. That one takes
+    metric (the fair metric itself gives the paper's ``δ + φ``). ``order`` is any number from 1 to infinity, and so is
+    ``gamma`` from 0: infinity asks about any population of possible individuals. ``epsilon`` asks for a verdict,
+    ``confidence`` for a statement about the population behind the sample. That one takes
     individuals for independent draws; where they come in clusters that are drawn as wholes, such as households, name
     the column of the table that tells them apart, or give an array, as ``cluster``, and the most people that a cluster
     can have, known beforehand, as ``max_cluster``. ``rounds`` says how often profiles are improved where it matters. A
