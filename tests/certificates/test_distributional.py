@@ -424,6 +424,8 @@ def test_households() -> None:
     torn = plainly(network, whole.test, COUNTERPARTS, 1.0, 0.05, cluster=np.zeros(len(whole.test)), confidence=0.9,
                    max_cluster=100)  # fmt: skip
     assert "row by row" in torn.refusal and "[split]" in torn.refusal
+    thinned = plainly(network, apart.sample(20), COUNTERPARTS, 1.0, 0.05, cluster="door", **ask)
+    assert "drawn one by one" in thinned.refusal
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.audit.large import plan, same, words, write_files
 
+from isonomy.certificates.local import Bounds
 from isonomy.engines import runners
 
 from .conftest import Run
@@ -210,3 +212,26 @@ def test_a_cluster_of_our_own_leaves_the_terminal_clean(folder: Path, alone: Pat
 
 def _missing(name: str) -> Any:
     raise ImportError(name)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_contradiction_is_written_beside_the_result_and_never_redacted(
+    folder: Path, tmp_path: Path, answered: Answered, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """Work is done by other threads, which have to be told as well; and the next run is not in the file's way."""
+    honest = Bounds._violation
+    usual = torch.get_num_threads()
+    for redact in (True, False):
+        asked = plan(folder, out=str(tmp_path / "out"), no_search=False, redact=redact)
+        with monkeypatch.context() as lie:
+            lie.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
+            torch.set_num_threads(threads)
+            try:
+                status, said = answered(*words(asked))
+            finally:
+                torch.set_num_threads(usual)
+        assert status == 4 and said["error"]["code"] == "soundness"
+        files = list(tmp_path.rglob("isonomy-soundness-*"))
+        assert bool(files) != redact and {file.parent for file in files} <= {tmp_path}
+    status, _ = answered(*words(plan(folder, out=str(tmp_path / "out"), no_search=False)))
+    assert status in (0, 1, 3) and (tmp_path / "out" / "certificate.json").exists()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.errors import ParameterError
+from isonomy.errors import ParameterError, SoundnessError
 from isonomy.monitor import Reference, evaluate
 from isonomy.similarity.ground import ground_metric
 
@@ -180,3 +182,18 @@ def test_what_cannot_be_used() -> None:
             evaluate(reference(None), np.zeros((5, 2)), np.zeros(5), risk=risk)
     with pytest.raises(ParameterError, match="'upper'"):
         evaluate(reference(None), np.zeros((5, 2)), np.zeros(4), risk=0.1)
+
+
+def test_an_attained_violation_above_a_bound_that_came_later_is_a_contradiction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was refused has neither; the file holds nobody's row."""
+    monkeypatch.chdir(tmp_path)
+    upper, lower, refused = np.full(50, 0.1), np.full(50, 0.05), np.zeros(50, dtype=bool)
+    lower[7] = math.nextafter(0.1, 1.0)
+    refused[7] = True
+    evaluate(reference(None), np.zeros((50, 2)), upper, lower, refused, risk=0.05)
+    with pytest.raises(SoundnessError, match="Number 7 of the window"):
+        evaluate(reference(None), np.zeros((50, 2)), upper, lower, risk=0.05)
+    (file,) = tmp_path.iterdir()
+    assert set(json.loads(file.read_text())) == {"format", "versions", "lower", "upper", "number"}

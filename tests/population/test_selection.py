@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -136,3 +137,9 @@ def test_training_rows_cannot_be_called_held_out() -> None:
     assert not table().held_out().train.selection.held_out
     with pytest.raises(ParameterError, match="'selection'"):
         Population(**{**vars(table()), "selection": Selection(3)})
+
+
+@pytest.mark.parametrize(("wrong", "name"), [((2.5,), "n"), ((True,), "n"), ((3, -1), "seed"), ((3, 1.5), "seed")])
+def test_a_draw_that_is_none(wrong: tuple[Any, ...], name: str) -> None:
+    with pytest.raises(ParameterError, match=f"'{name}' must be a whole number"):
+        table().sample(*wrong)

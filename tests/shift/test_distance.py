@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -251,3 +252,8 @@ def test_california_and_texas() -> None:
     found = wasserstein(california, texas)
     assert found.estimate > found.floor > 0.9 * found.estimate
     assert 0.1 < found.lower < found.estimate
+
+
+def test_what_is_said_to_be_the_least_is_rounded_down() -> None:
+    found = wasserstein(np.zeros((8, 1)), np.ones((8, 1)), repeats=1)
+    assert "at least 0.1999 apart" in str(replace(found, lower=0.19999, evidence="a slope"))

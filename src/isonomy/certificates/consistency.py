@@ -75,6 +75,15 @@ def told(folder: Path | str | None = "", rows: npt.ArrayLike | None = None) -> I
         _PLACE.reset(token)
 
 
+def evidence_folder(usual: Path) -> Path | None:
+    """Where contradictions are written: the folder that a caller told, nowhere (None), or else the usual one.
+
+    Other threads and processes know nothing of what was told here: whoever sends work there gives them this.
+    """
+    place = _PLACE.get().folder
+    return usual if place is _USUAL.folder else place
+
+
 def compare(
     lower: npt.ArrayLike, upper: npt.ArrayLike, words: Callable[[int], str], evidence: Callable[[int], Evidence]
 ) -> None:

@@ -400,6 +400,11 @@ def _refusal(
                 "These individuals were set apart row by row, so that others of their clusters may have been fitted "
                 "on: name a [split] column in the schema that keeps clusters together."
             )
+        if clusters is not None and people.selection.how == "random":
+            return (
+                "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
+                "give all of people.test."
+            )
         for name, each in (("metric", metric), ("ground metric", ground)):
             if overlaps(each, people):
                 return f"The {name} was fitted on {each.fitted_on}: fit it on people.train to judge people.test."

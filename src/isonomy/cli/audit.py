@@ -149,16 +149,18 @@ def audit(
     """
     said = o.given(dict(locals()), "file", "estimate", "json")
     from isonomy.audit import Plan
+    from isonomy.certificates.consistency import told
 
     plan = Plan.of(said, file)
-    if estimate:
-        _estimate(plan, json)
-    elif plan.engine is not None:
-        from isonomy.cli.audit_large import run_engine
+    with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
+        if estimate:
+            _estimate(plan, json)
+        elif plan.engine is not None:
+            from isonomy.cli.audit_large import run_engine
 
-        raise typer.Exit(run_engine(plan, json))
-    else:
-        raise typer.Exit(_run(plan, json))
+            raise typer.Exit(run_engine(plan, json))
+        else:
+            raise typer.Exit(_run(plan, json))
 
 
 def out_of(plan: Plan, schema: str) -> str:
@@ -204,10 +206,10 @@ def _run(plan: Plan, json: bool) -> int:
             stages = Stages(None if plan.redact else target.with_name(f"{target.name}.partial"), shown.stage)
             if len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
-            with told(None if plan.redact else target.parent):
+            with told(target.parent):
                 findings = run(plan, shown.tick, stages=stages, inputs=inputs)
-            shown.stage("write")
-            target = write(findings, target, key=plan.key)
+                shown.stage("write")
+                target = write(findings, target, key=plan.key)
             stages.close()
     except KeyboardInterrupt:
         return fail(_resume(stages, plan), code="stopped", status=130, machine=False)

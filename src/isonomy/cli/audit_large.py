@@ -20,6 +20,7 @@ def run_engine(plan: Plan, json: bool) -> int:
     from isonomy.audit.large_output import write_large
     from isonomy.audit.output import check_target
     from isonomy.audit.summary import STATUS
+    from isonomy.certificates.consistency import told
     from isonomy.cli.audit import out_of
 
     asked = read_asked(plan)
@@ -27,7 +28,7 @@ def run_engine(plan: Plan, json: bool) -> int:
         remark(f"- {asked.network.remark}")
     out = check_target(out_of(plan, asked.schema.name))
     try:
-        with bars() as shown:
+        with bars() as shown, told(out.parent):
             before = parts_in(open_work(out))
             findings = run_large(plan, out, shown.tick, asked=asked, announce=shown.stage)
             shown.stage("write")
@@ -36,8 +37,8 @@ def run_engine(plan: Plan, json: bool) -> int:
         return fail(_resume(work_of(out)), code="stopped", status=130, machine=False)
     found = findings.certificate
     if json:
-        told: dict[str, Any] = {"parts": len(found.parts), "computed": found.computed, "out": str(out)}
-        answer(facts | told)
+        more: dict[str, Any] = {"parts": len(found.parts), "computed": found.computed, "out": str(out)}
+        answer(facts | more)
     else:
         _show(findings, facts)
         kept = len(found.parts) - found.computed

@@ -32,8 +32,8 @@ document. A bad option, file, column or value gives one sentence and exit status
 
 Everything that is found is compared with everything that is proved before it is shown or written. Should a find ever
 lie above a bound, the command ends with status 4, names the person and both numbers, and leaves
-`isonomy-soundness-….json` with all that is needed to reproduce it: beside OUT (`audit`), in OUT.work (`--engine`), else
-in the current directory. It holds that person's row, so only its owner can read it; an `audit --redact` writes none.
+`isonomy-soundness-….json` with all that is needed to reproduce it: beside OUT (`audit`), else in the current directory.
+It holds that person's row, so only its owner can read it; an `audit --redact` writes none.
 
 Which rows are audited: those that the schema's split column calls test; of a table of the catalogue its test part; of
 any other table every row. `--split` says otherwise. A statement about the population *behind* the table needs rows on

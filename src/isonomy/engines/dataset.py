@@ -26,7 +26,7 @@ import pandas as pd
 from isonomy.arithmetic import TINY, at_least, at_most, nearest
 from isonomy.attacks import Effort, checked_effort
 from isonomy.brief import brief
-from isonomy.certificates.consistency import compare_means, told
+from isonomy.certificates.consistency import compare_means, evidence_folder, told
 from isonomy.certificates.distributional import DistributionalTier, Verdict, checked_range, judge
 from isonomy.certificates.dual import check_radius, power_lower
 from isonomy.certificates.local import Arithmetic
@@ -200,7 +200,7 @@ def certify_dataset(
     job = Job(
         opened, chunk, on_all_coordinates(network, schema), metric, space,
         ground_metric(ground, space.width, space.names), float(delta), float(gamma), float(order), tier, attack,
-        effort, rounds, arithmetic, output_range, max_branches, folder,
+        effort, rounds, arithmetic, output_range, max_branches, folder, evidence_folder(folder),
     )  # fmt: skip
     job = replace(job, plan=_plan(job, blocks))
     with shown("Certifying", progress) as tick, runner(engine, scheduler) as where:
@@ -215,7 +215,7 @@ def certify_dataset(
     found = dual.uppers([job.gamma])[0]
     individuals = sum(receipt.rows for receipt in receipts)
     excluded = opened.excluded + sum(receipt.excluded for receipt in receipts)
-    with told(folder):
+    with told(job.evidence):
         certificate = LargeCertificate(
             job.gamma, job.order, job.delta, epsilon, tier, found.upper, dual.lowers([job.gamma])[0], found.multiplier,
             found.tolerance, dual.grid_error(job.gamma), individuals, excluded, nearest(weight),

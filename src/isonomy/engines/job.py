@@ -77,6 +77,7 @@ class Job:
     output_range: tuple[float, float] | None
     max_branches: int
     work: Path
+    evidence: Path | None  # where a contradiction is written, with the person; None: nowhere
     plan: Plan | None = None
 
     @cached_property
@@ -211,14 +212,14 @@ def finish(job: Job, block: Block) -> Receipt:
     if part is None:
         people = job.source.read(block)
         try:
-            with told(job.work, people.rows):
+            with told(job.evidence, people.rows):
                 part = replace(job.compute(people), key=key)
                 job.compare(part, people.x)
         except DataError as error:
             raise DataError(f"File {block.table.path.name}, rows {block.start} to {block.stop}: {error}") from None
         write_part(part, path)
     else:
-        with told(job.work, part.rows):
+        with told(job.evidence, part.rows):
             job.compare(part)
     radii = tuple(part.radii.tolist())
     return Receipt(block, len(part), part.excluded, exact_sum(part.weights), radii, part.largest, computed)

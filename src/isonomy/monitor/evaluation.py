@@ -34,6 +34,7 @@ import numpy as np
 from scipy.stats import beta
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, mean_up
+from isonomy.certificates.consistency import compare
 from isonomy.certificates.finite_sample import betting
 from isonomy.errors import ParameterError, template
 from isonomy.population import BoolArray, Population
@@ -145,9 +146,14 @@ def evaluate(
     if len(x) != len(upper) or not len(x):
         raise ParameterError(template("upper", f"one number for each of {len(x)} individuals", len(upper)))
     refused = np.zeros(len(x), dtype=bool) if refused is None else refused
+    if lower is not None:  # bounds may have come later, from another tier; no row is told
+        compare(
+            np.where(refused, 0.0, lower), np.where(refused, 0.0, upper),
+            lambda at: f"Number {at} of the window: the output for a similar individual", lambda at: {"number": at},
+        )  # fmt: skip
     mean = mean_violation(np.where(refused, reference.largest, upper), reference.largest, risk / 4.0)
     if lower is not None and math.isfinite(reference.largest):
-        attained = np.where(refused, 0.0, np.minimum(lower, upper))
+        attained = np.where(refused, 0.0, lower)
         least = mean_lower(attained, np.ones(len(x)), 0.0, reference.largest, risk / 8.0)
         mean = replace(mean, lower=max(0.0, least))
     share = refused_share(refused, risk / 8.0)

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import whole
 from isonomy.population.cells import encode_table, find_column, text_of
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature
@@ -174,8 +175,7 @@ class Population:
 
     def sample(self, n: int, seed: int = 0) -> Population:
         """``n`` individuals drawn without replacement, in table order; all of them when there are fewer."""
-        if n < 1:
-            raise ParameterError(template("n", "a whole number >= 1", n))
+        n, seed = whole("n", n, 1), whole("seed", seed)
         order = np.random.default_rng(seed).permutation(len(self))
         some = self[np.sort(order[:n])]
         return replace(some, selection=self.selection.drawn(len(some), seed))

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_least
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import numbers
 from isonomy.population import Population
@@ -60,7 +60,7 @@ class Distance:
     approximate: bool
 
     def __str__(self) -> str:
-        apart = f"the populations are at least {self.lower:.4g} apart with confidence {self.confidence:g}"
+        apart = f"the populations are at least {at_least(self.lower)} apart with confidence {self.confidence:g}"
         proved = f"of the populations themselves it proves {self.evidence}" if self._unproved else apart
         order = "∞" if self.order == math.inf else f"{self.order:g}"
         kind = "about (sliced) " if self.approximate else ""
