@@ -83,6 +83,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 NO_NUMBER: list[Any] = ["0.1", None, True, [0.1], math.nan, -0.1, 1j, np.eye(2)]
+NO_TIME = [value for value in NO_NUMBER if value is not None]
 NO_COUNT: list[Any] = ["3", None, True, 1.5, -1, [3], math.nan]
 NO_TABLE: list[Any] = [
     np.zeros((0, 2)), np.zeros(2), 5, None, "people.csv", [["a", "b"]], X + 1j, X.astype("M8[s]"), [[1.0], [1.0, 2.0]],
@@ -108,7 +109,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "network": NO_NETWORK, "people": NO_TABLE, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308],
         "domain": [*NO_DOMAIN, "realizable"], "tier": ["fast", 5, None], "threshold": ["0.5", 2.0, math.nan, 1j],
         "arithmetic": ["float16", None], "effort": [5, "high", {"steps": 1}], "max_branches": NO_COUNT,
-        "progress": [5, "never", True], "time_limit": NO_NUMBER, "gap": [*NO_NUMBER, math.inf],
+        "progress": [5, "never", True], "time_limit": NO_TIME, "gap": [*NO_NUMBER, math.inf],
         "epsilon": ["0.1", -1, math.nan, math.inf, True, 1j],
     },
     "certify": {
@@ -123,7 +124,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "certify_everywhere": {
         "network": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
         "domain": ["nonsense", None, X, Domain.unbounded(2)], "epsilon": ["0.1", -1, math.nan, math.inf, True],
-        "time_limit": NO_NUMBER, "gap": [*NO_NUMBER, math.inf], "arithmetic": ["float16"], "seed": NO_COUNT,
+        "time_limit": NO_TIME, "gap": [*NO_NUMBER, math.inf], "arithmetic": ["float16"], "seed": NO_COUNT,
         "progress": [5, "never"],
     },
     "certify_dataset": {

@@ -480,7 +480,7 @@ def test_an_unlimited_regression_needs_a_range() -> None:
     with pytest.raises(ParameterError, match="output_range"):
         quietly(network, [[0.0]], metric, 0.1, 0.1)
     for wrong in ((1.0, 0.0), (0.0, math.inf), (math.nan, 1.0)):
-        with pytest.raises(ParameterError, match="'output_range' must be two finite numbers"):
+        with pytest.raises(ParameterError, match="'output_range' must be None or two finite numbers"):
             quietly(network, [[0.0]], metric, 0.1, 0.1, output_range=wrong)
     assert quietly(network, [[0.0]], metric, 0.1, 0.1, output_range=(0.0, 3.0)).upper <= 3.0
 

@@ -192,7 +192,8 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_network(
     import isonomy.cli.train as command
 
     real = command._epoch
-    words = ("train", "--data", "moons", "--hidden", "8", "--epochs", "4", "--out")
+    words = ("train", "--data", "moons", "--hidden", "8", "--epochs", "4", "--learning-rate", "0.1", "--method", "sgd")
+    words = (*words, "--out")
 
     def epoch(shown: Any, record: dict[str, float]) -> None:
         real(shown, record)

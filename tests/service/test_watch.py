@@ -21,6 +21,8 @@ from fastapi.testclient import TestClient
 from tests.datasets.data_folder import needs_data
 from tests.monitor.acs import californians
 
+from isonomy.errors import SoundnessError
+from isonomy.monitor import Evaluation, Monitor
 from isonomy.population import Population
 from isonomy.service import Served, Settings, create_app
 from isonomy.service.alerts import Webhook
@@ -232,3 +234,22 @@ def test_two_services_with_one_log_count_each_others_looks(tmp_path: Path) -> No
         assert looks(other, 2)["number"] >= 2
         numbers = [row["number"] for row in one.get("/v1/monitor/history").json()["evaluations"]]
         assert numbers == sorted(set(numbers))
+
+
+def test_a_contradiction_withdraws_what_was_shown(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = serve(**OPTIONS)
+    send(client, rows(100, seed=51, richer=140.0))
+    assert looks(client, 1)["state"] == "expired"
+
+    def contradicted(self: Monitor) -> Evaluation:
+        raise SoundnessError("Row 3: one of two numbers is wrong")
+
+    monkeypatch.setattr(Monitor, "look", contradicted)
+    send(client, rows(100, seed=52))
+
+    def withdrawn() -> dict[str, Any] | None:
+        said: dict[str, Any] = client.get("/v1/monitor").json()
+        return said if said["state"] != "expired" else None
+
+    found = dict(until(withdrawn))
+    assert found["state"] == "undecided" and "Row 3: one of two numbers is wrong" in found["reason"]

@@ -28,7 +28,7 @@ def test_the_honest_certificate_is_accepted(audit: Path) -> None:
     assert found.share_proved == 1.0
     assert found.proved_upper <= found.claimed_upper
     trusted = {name for name, status, _ in found.claims if status == "trusted"}
-    assert trusted == {"network", "people", "metric", "ground", "domain", "remarks"}
+    assert trusted == {"network", "people", "metric", "ground", "domain", "selection", "remarks"}
 
 
 # -- the document ---------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def certified(options: dict[str, Any], metric: str, directory: Path, count: int 
         "linf": lambda: isonomy.WeightedLp.fit(people.train, order=np.inf),
     }
     delta = 1.0 if metric == "counterparts" else 0.1
-    network, some = train_small(people.train, hidden=(8,)), people.test[:count]
+    network, some = train_small(people.train, hidden=(8,)), people.test.sample(count)
     found = isonomy.certify(network, some, kinds[metric](), delta, 0.05, rounds=0, progress=None, **options)
     records.write(directory, found, network, some)
     return verify(directory)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -172,7 +173,7 @@ def _checked(network: Network, threshold: float | None) -> float | None:
         raise ParameterError(
             f"'threshold' needs two classes or one number; this network has {network.classes} outputs."
         )
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.integer | np.floating):
         raise ParameterError(template("threshold", "a number", threshold))
     if not math.isfinite(threshold) or (network.head != "regression" and not 0 < threshold < 1):
         expected = "a finite number" if network.head == "regression" else "a probability strictly between 0 and 1"

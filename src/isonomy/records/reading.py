@@ -22,6 +22,7 @@ import pandas as pd
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
+from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Dual, check_radius
 from isonomy.certificates.forms import Arrays, domain_of, metric_arrays, network_of
 from isonomy.certificates.profiles import Profiles
@@ -120,7 +121,12 @@ class Record:
         lower = [np.nan] * len(gammas)
         if self.points is not None:
             lower = [self.points.worst(self.question, gamma, self.order).value for gamma in gammas]
-        return pd.DataFrame({"gamma": gammas, "upper": [bound.upper for bound in dual.curve(gammas)], "lower": lower})
+        upper = [bound.upper for bound in dual.curve(gammas)]
+        if self.points is not None:
+            for gamma, attained, proved in zip(gammas, lower, upper, strict=True):
+                what = f"Within {gamma:g} of the individuals a population's mean output"
+                compare_means(what, attained, proved, self.question, gamma=gamma, order=self.order)
+        return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
 
 
 def read(path: Path) -> Record:

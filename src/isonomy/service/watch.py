@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from isonomy.arithmetic import FloatArray
+from isonomy.errors import SoundnessError
 from isonomy.monitor import Evaluation, Monitor, by_group
 from isonomy.service.alerts import Webhook
 from isonomy.service.certifier import Certifier
@@ -114,6 +115,11 @@ class Watch:
             identity = self._certifier.served.identity
             # First on disk, then shown: looks must be counted, also across restarts.
             self._log.append_evaluation(identity, found.number, at, found.state, json.dumps(document)).result()
+        except SoundnessError as error:  # what was shown before rests on bounds that are contradicted now
+            LOGGER.error("monitor: contradiction", extra={"facts": {"error": str(error)}})
+            self._latest = {"state": "undecided", "reason": f"Nothing is said any more: {error.said}."}
+            self._catch_up()
+            return
         except Exception as error:  # a look that fails must not end the watch
             LOGGER.error("monitor: no evaluation", extra={"facts": {"error": str(error)}})
             self._catch_up()

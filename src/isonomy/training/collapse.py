@@ -77,7 +77,10 @@ def _decisions(
     constant, balanced = 1 / len(classes), float(np.mean(rates))
     if balanced > constant + max(LEAST, CHANCE * constant * np.sqrt(variance)):
         return ""
-    return f"is no better than a constant: its balanced accuracy is {balanced:.3f}, that of a constant {constant:.3f}"
+    what = (
+        "is no better than a constant" if balanced <= constant + LEAST else "cannot be told from a constant by so few"
+    )
+    return f"{what} a constant: its balanced accuracy is {balanced:.3f}, that of a constant {constant:.3f}"
 
 
 def _flat(given: FloatArray, wanted: FloatArray, weights: FloatArray) -> str:
