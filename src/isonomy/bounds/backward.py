@@ -216,6 +216,7 @@ class Backward:
                 _pass(pending, node.inputs[0], c, ground)
             else:
                 constant = constant + self._through(k, c, owner, pending, ground)
+        constant = constant + self._at_input(ground, owner)
         return constant + constant.abs() * gamma(len(self.graph.nodes) + 16), ground
 
     def _descend(
@@ -251,7 +252,11 @@ class Backward:
                 _pass(pending, node.inputs[0], c * known.slope_above[owner], ground)
             else:
                 half = half + self._through(k, c, owner, pending, ground)
-        return middle, half, ground
+        return middle, half + self._at_input(ground, owner), ground
+
+    def _at_input(self, ground: _Landing, owner: Owner) -> Tensor | float:
+        """What a coarser run rounds at the input itself, where no affine layer has paid for it."""
+        return 0.0 if ground.bare is None or 0 not in self.cost else ground.bare * self.cost[0][owner]
 
     def _sides(
         self, middle: Tensor, half: Tensor, ground: _Landing, owner: Owner, within: Sequence[Shape]
@@ -352,11 +357,14 @@ class _Landing:
         self.ground = ground
         self.total: Tensor | None = None
         self.doubt: Tensor
+        self.bare: Tensor | None = None  # at least the norm of what arrived without an affine layer
 
     def land(self, c: Tensor, op: Affine | None) -> None:
         """Add ``c W`` (``c`` itself when there is no layer)."""
         weight, cost = self.ground.columns(op)
         size = norm_upper(c, 2)
+        if op is None:
+            self.bare = size if self.bare is None else (self.bare + size) * (1 + 4 * UNIT)
         doubt = size * cost if self.ground.folds else size[:, None] * cost
         if self.total is None:
             self.total, self.doubt = c @ weight, doubt

@@ -122,6 +122,9 @@ class Sweep(Ranges):
         self.backward = Backward(self.graph, sets, weakly(self.lines), weakly(self._reach), single)
         self.seen: dict[int, Seen] = {}
         self._known: dict[tuple[int, Mode], Lines] = {}
+        if interval.run_unit is not None:
+            size = (norm_upper(centre, 2) + self._reach(0)) * (2 * interval.run_unit * (1 + gamma(8)))
+            self.backward.cost[0] = size.expand(len(centre))
         for i, node in enumerate(self.graph.nodes):
             if isinstance(node.op, Input):
                 continue
