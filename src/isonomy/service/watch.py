@@ -45,6 +45,7 @@ class Watch:
             seen=log.looks(served.identity),
         )
         past = log.evaluations(served.identity, 1)
+        self._contradicted = False
         self._latest: dict[str, Any] | None = past[-1] if past else None
         self._webhook = None if settings.webhook is None else Webhook(settings.webhook, settings.webhook_secret)
         self._wake, self._ending = threading.Event(), threading.Event()
@@ -109,6 +110,8 @@ class Watch:
                         self._wake.set()
 
     def _look(self) -> None:
+        if self._contradicted:
+            return
         try:
             found = self.monitor.look()
             document, at = as_document(found), time.time_ns() // 1000
@@ -118,7 +121,7 @@ class Watch:
         except SoundnessError as error:  # what was shown before rests on bounds that are contradicted now
             LOGGER.error("monitor: contradiction", extra={"facts": {"error": str(error)}})
             self._latest = {"state": "undecided", "reason": f"Nothing is said any more: {error.said}."}
-            self._catch_up()
+            self._contradicted = True
             return
         except Exception as error:  # a look that fails must not end the watch
             LOGGER.error("monitor: no evaluation", extra={"facts": {"error": str(error)}})
