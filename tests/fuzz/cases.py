@@ -33,8 +33,8 @@ CYCLE = (
 )  # fmt: skip
 
 WEIGHTS = {
-    "ordinary": 4, "straight": 4, "scalar": 4, "cancel": 5, "extreme": 3, "chains": 8, "deep": 2, "dead": 2,
-    "perceptron": 2, "hinges": 4, "wide": 1,
+    "ordinary": 4, "straight": 4, "scalar": 4, "cancel": 5, "bare": 3, "extreme": 3, "chains": 8, "deep": 2,
+    "dead": 2, "perceptron": 2, "hinges": 4, "wide": 1,
 }  # fmt: skip
 """How often each style is drawn."""
 
@@ -434,19 +434,19 @@ def case(number: int) -> Case:
     if question in ("local", "shifted", "everywhere"):
         return _public(rng, number, question, style)
     rows = int(rng.choice([1, 1, 1, 2, 3]))
-    cancels = style == "cancel"
-    width = 1 if style == "scalar" else int(rng.choice([2, 3, 4] if cancels else [1, 1, 2, 2, 3, 4]))
-    centre = rng.normal(size=(rows, width)) * float(
-        rng.choice([1.0, 10.0, 1e3] if cancels else [0.0, 1.0, 1.0, 10.0, 1e3])
-    )
+    rounds = style in ("cancel", "bare")  # rounding is all that these are about
+    width = 1 if style == "scalar" else int(rng.choice([2, 3, 4] if style == "cancel" else [1, 1, 2, 2, 3, 4]))
+    sizes = [1.0, 5.0, 1e3] if rounds else [0.0, 1.0, 1.0, 10.0, 1e3]
+    centre = rng.normal(size=(rows, width)) * float(rng.choice(sizes))
     if rng.random() < 0.2:
         centre = np.round(centre)
     net = graphs.draw(rng, style, centre[0])
     float32, raw = question.endswith("32"), bool(rng.random() < 0.35)
     net = _covered(rng, net, centre[0]) if float32 else net
-    still = cancels and bool(rng.random() < 0.7)  # where nothing moves only rounding is left
+    still = rounds and bool(rng.random() < 0.7)  # where nothing moves, or hardly anything, only rounding is left
+    tiny = float(rng.choice([0.0, 1e-12, 1e-9])) if style == "bare" else 0.0
     if question.startswith("enclose"):
-        radius = 0.0 if still else float(rng.choice(RADII))
+        radius = tiny if still else float(rng.choice(RADII))
         shape = rng.choice(("box", "ball", "ellipsoid") if still else regions.SHAPES)
         tiers = engine.TIERS if rng.random() < 0.3 else engine.TIERS[:2]
         return Enclose(number, net, centre, regions.draw(rng, shape, rows, width, radius), float32, raw, tiers)
@@ -454,7 +454,7 @@ def case(number: int) -> Case:
     together = style in ("chains", "hinges", "perceptron") and bool(rng.random() < 0.8)
     round_, radii = ("ball", "ellipsoid", "clipped"), (0.01, 0.1, 0.3, 1.0)
     shape = rng.choice(round_ if together else ("box", "ball", "ellipsoid") if still else regions.SYMMETRIC)
-    near = regions.draw(rng, shape, rows, width, 0.0 if still else float(rng.choice(radii if together else RADII)))
+    near = regions.draw(rng, shape, rows, width, tiny if still else float(rng.choice(radii if together else RADII)))
     shape = rng.choice(round_ if together else (*regions.SHAPES, *regions.SYMMETRIC))
     between = regions.draw(rng, shape, rows, width, float(rng.choice(radii if together else RADII[1:])))
     symmetric = not between.inside.any() and shape not in ("flip", "flip ball")

@@ -1,8 +1,9 @@
 """Random networks of every operation in every order, in styles that make one kind of defect visible each.
 
 Where nothing bends a bound must meet the truth up to rounding, so a term that is missing shows (``straight``); with
-weights that are orthogonal to what they read only rounding is left (``cancel``); chains of numbers are monotone, so
-that intervals are exact (``scalar``); and so on. ``ordinary`` is everything at once.
+weights that are orthogonal to what they read only rounding is left (``cancel``), and without layers there is no
+rounding that another could hide behind (``bare``); chains of numbers are monotone, so that intervals are exact
+(``scalar``); and so on. ``ordinary`` is everything at once.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 from .networks import KINDS, Array, Head, Net, Step, activation
 
 Style = Literal[
-    "ordinary", "straight", "scalar", "cancel", "extreme", "chains", "deep", "dead", "perceptron", "hinges", "wide"
-]
+    "ordinary", "straight", "scalar", "cancel", "bare", "extreme", "chains", "deep", "dead", "perceptron", "hinges",
+    "wide",
+]  # fmt: skip
 STYLES: tuple[Style, ...] = get_args(Style)
 STRAIGHT = ("relu", "leaky_relu", "prelu", "clip")
 HEADS: tuple[tuple[Head, int], ...] = (
@@ -121,6 +123,8 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
     """A network of some style, for individuals about ``x``."""
     draft = _Draft(rng, style, x, [Step("input", width=len(x))], [x])
     head, outputs = HEADS[int(rng.integers(len(HEADS)))]
+    if style == "bare":
+        return _bare(draft)
     widest = 1 if style == "scalar" else 3 if style == "deep" else 6
     if style == "wide":
         for width in (int(rng.integers(64, 68)), int(rng.integers(3, 8))):
@@ -134,6 +138,12 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
             draft.activation(draft.affine(len(draft.steps) - 1, int(rng.integers(1, 4)), kind, away), kind)
             for _ in range(int(rng.integers(0 if block else 1, 3))):
                 draft.activation(len(draft.steps) - 1, "leaky_relu" if away and rng.random() < 0.5 else None)
+    elif style == "cancel" and rng.random() < 0.6:
+        # Only the rounding of the last layer is left when what it reads is known exactly.
+        if rng.random() < 0.6:
+            draft.activation(0, str(rng.choice(["relu", "clip"])))
+        if rng.random() < 0.3:
+            draft.add(Step("select", (len(draft.steps) - 1,), index=tuple(rng.integers(0, len(x), 6).tolist())))
     elif style in ("perceptron", "deep", "scalar", "cancel", "hinges", "straight") and rng.random() < 0.6:
         for _ in range(int(rng.integers(1, 9 if style == "deep" else 4))):
             kind = "relu" if style in ("perceptron", "hinges") else draft.kind()
@@ -148,6 +158,20 @@ def draw(rng: np.random.Generator, style: Style, x: Array) -> Net:
     if rng.random() < 0.12:
         draft.activation(last)
     return Net(tuple(draft.steps), head)
+
+
+def _bare(draft: _Draft) -> Net:
+    """An activation of the input itself, and no layer at all."""
+    rng, m = draft.rng, len(draft.x)
+    draft.activation(0, "relu" if rng.random() < 0.4 else None)
+    match int(rng.integers(5)):
+        case 0:
+            draft.add(Step("concat", (1, 0)))
+        case 1:
+            draft.add(Step("add", (1, 0)))
+        case 2:
+            draft.add(Step("select", (1,), index=tuple(rng.integers(0, m, int(rng.integers(1, 3))).tolist())))
+    return Net(tuple(draft.steps), "regression" if rng.random() < 0.7 else "sigmoid")
 
 
 def _extend(draft: _Draft, widest: int) -> None:
