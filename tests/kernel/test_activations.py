@@ -329,3 +329,37 @@ def test_slopes_of_elements_must_be_as_many() -> None:
         activation.check_width(3)
     assert activation.taken(np.array([1, 1, 0])).parameters == (0.2, 0.2, 0.1)
     assert Activation("relu").taken(np.array([1, 1, 0])) == Activation("relu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "interval", "slopes"),
+    [
+        ("relu", (), (0.0, 1.0), (1.0, 1.0)),
+        ("relu", (), (-1.0, 0.0), (0.0, 0.0)),
+        ("relu", (), (0.0, 0.0), (0.0, 1.0)),
+        ("relu", (), (-1.0, 1e-300), (0.0, 1.0)),
+        ("relu", (), (2.0, 2.0), (1.0, 1.0)),
+        ("leaky_relu", (-0.5,), (-1.0, 1.0), (-0.5, 1.0)),
+        ("clip", (0.0, 1.0), (0.0, 1.0), (1.0, 1.0)),
+        ("clip", (0.0, 1.0), (1.0, 2.0), (0.0, 0.0)),
+        ("clip", (0.0, 1.0), (-3.0, 3.0), (0.0, 1.0)),
+    ],
+)
+def test_slopes_of_straight_pieces_are_exact(
+    kind: str, parameters: tuple[float, ...], interval: tuple[float, float], slopes: tuple[float, float]
+) -> None:
+    low, high = (np.array([[end]]) for end in interval)
+    least, most = slope_range(Activation(kind, parameters), low, high)
+    assert (least[0, 0], most[0, 0]) == slopes
+
+
+@pytest.mark.parametrize("activation", SMOOTH, ids=lambda a: f"{a.kind}{list(a.parameters)}")
+def test_slopes_of_curved_pieces_are_close(activation: Activation) -> None:
+    """On a narrow interval without a kink the range of slopes is as narrow as the curvature makes it."""
+    assert activation.shape.slope is not None
+    for place in (-1.7, 0.4, 2.2):
+        low = np.full((1, WIDTH), place)
+        least, most = slope_range(activation, low, low + 1e-3)
+        room = 2e-3 * activation.shape.curvature + 1e-12
+        at = activation.shape.slope(low)
+        assert (most - least <= room).all() and (np.abs(least - at) <= room).all()

@@ -74,6 +74,24 @@ def test_what_is_received_is_enclosed(kind: Kind, outputs: int, coarse: bool) ->
         assert (enclosed.low >= 0).all() and (enclosed.high <= 1).all()
 
 
+@pytest.mark.parametrize(("kind", "outputs"), [h for h in HEADS if h[0] != "regression"])
+def test_float32_runs_of_a_head_are_covered(kind: Kind, outputs: int) -> None:
+    """Probabilities as a float32 model computes them from float32 outputs, by the plain formulas."""
+    rng = np.random.default_rng([54, outputs])
+    head = Head(kind, outputs, None, run_unit=True)
+    z = (rng.normal(size=(300, outputs)) * 3).astype(np.float32)
+    exact = margins(head, z.astype(np.float64))
+    enclosed = head.received(Enclosure(exact, exact))
+    if kind == "sigmoid":
+        found = 1 / (1 + np.exp(-z))
+    else:
+        found = np.exp(z - z.max(1, keepdims=True))
+        found = found / found.sum(1, keepdims=True)
+        found = found[:, 1:] if outputs == 2 else found
+    assert found.dtype == np.float32
+    assert (enclosed.low <= found).all() and (found <= enclosed.high).all()
+
+
 @EACH
 def test_violations_are_between_what_is_attained_and_what_is_proved(kind: Kind, outputs: int) -> None:
     rng = np.random.default_rng([51, outputs])

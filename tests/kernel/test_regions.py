@@ -255,7 +255,7 @@ def _outermost(region: BallBox, row: int, w: Array, low: Array, high: Array) -> 
 
 
 @ORDERS
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_member_exceeds_the_support(order: float, seed: int) -> None:
     rng = np.random.default_rng([seed, 25])
     region = drawn(rng, order)
@@ -308,7 +308,7 @@ def test_splits_are_not_far_from_the_best(order: float, seed: int) -> None:
 
 
 @ORDERS
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_inverse_keeps_a_support_valid(order: float, seed: int) -> None:
     """The split is a hint: random, huge and tiny inverses, and those of another metric."""
     rng = np.random.default_rng([seed, 28])
@@ -391,8 +391,16 @@ def test_shares_move_within_their_simplex(seed: int) -> None:
                 v[3] = Fraction(0.3) * (1 if w[3] > 0 else -1)
                 assert dot(exact(w), v) <= Fraction(float(claims[0]))
     assert tight
+    for start, stop in blocks:  # a block alone: what its simplex allows, to the last bits
+        w = np.zeros(m)
+        w[start:stop] = rng.normal(size=stop - start)
+        claim = region.support(np.tile(w[region.columns], (2, 1)), EVERYBODY)[0]
+        assert claim == pytest.approx(w[start:stop].max() - w @ shares[0], abs=1e-7)
     with pytest.raises(ValueError, match="shares"):
         BallBox(low, high, blocks=blocks)
+    for wide in ((low - math.inf, high), (low, high + math.inf)):
+        with pytest.raises(ValueError, match="finite ranges"):
+            BallBox(*wide, blocks=blocks, shares=shares)
 
 
 def test_some_of_the_sets() -> None:

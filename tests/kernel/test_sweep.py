@@ -128,6 +128,110 @@ def test_passes_hold_whatever_moves_steer_them(kind: Activation, shared: bool) -
                 assert not exceeded(nodes, x, members(rng, 2), bound, 0, sign)
 
 
+def hidden(nodes: list[Node], row: Array, v: Array) -> list[list[Any]]:
+    """Exact pre-activations of a chain, layer by layer."""
+    return [run(nodes[: i + 1], row, v) for i, node in enumerate(nodes) if node.kind == "affine"]
+
+
+def spoilt_ball(m: int, spoil: float, rng: np.random.Generator) -> Ball:
+    """A ball whose inverse is off, so that much of a layer is left to the loss."""
+    return Ball(np.eye(m), 2.0, RADIUS, np.eye(m) + spoil * rng.uniform(-1, 1, (m, m)))
+
+
+@pytest.mark.parametrize("way", ["intervals", "majorants", "passes"])
+@pytest.mark.parametrize("spoil", [0.0, 1e-9, 0.1])
+@pytest.mark.parametrize("kind", [Activation("relu"), Activation("tanh"), Activation("leaky_relu", (0.3,))], ids=str)
+def test_ranges_of_hidden_neurons_hold(way: str, spoil: float, kind: Activation) -> None:
+    """Every exact value lies in its range; in the first layer up to what rounding and the inverse leave open."""
+    rng = np.random.default_rng(87)
+    nodes = chain(rng, [3, 5, 5, 5, 1], kind)
+    x = rng.normal(size=(2, 3)) * 0.1
+    prepared = Prepared(normal_form(nodes), spoilt_ball(3, spoil, rng))
+    found = Sweep(prepared, x)
+    with np.errstate(all="ignore"):
+        for k in range(found.network.depth):
+            if way == "majorants" and k:
+                assert prepared.dense[k] is not None
+                found.enclose_densely(k)
+            else:
+                found.enclose(k)
+            found.relax(k)
+            if way == "passes" and k:
+                found.tighten(k, 0.0)
+        found.enclose(found.network.depth)
+    directions = rng.normal(size=(12, 3))
+    weight = nodes[1].weight
+    assert weight is not None
+    directions = np.concatenate([directions, weight, -weight])  # where single neurons are largest
+    moves = directions / np.linalg.norm(directions, axis=1, keepdims=True) * (RADIUS * (1 - 1e-14))
+    with ctx.workprec(200):
+        for row in range(2):
+            for v in moves:
+                for k, values in enumerate(hidden(nodes, x[row], v)):
+                    open_ = prepared.loose[k] + found.eta[k][row] * prepared.noise[k] * prepared.network.layers[k].rho
+                    room = open_ if k == 0 else np.zeros_like(open_)
+                    low, high = found.low[k][row] - room, found.high[k][row] + room
+                    assert all(
+                        arb(float(a)) <= z and z <= arb(float(b)) for a, z, b in zip(low, values, high, strict=True)
+                    )
+
+
+@pytest.mark.parametrize("way", ["intervals", "majorants", "passes"])
+@pytest.mark.parametrize("kind", [Activation("relu"), Activation("leaky_relu", (0.0,))], ids=str)
+def test_what_lines_leave_open_is_carried_through_all_layers(way: str, kind: Activation) -> None:
+    """Absolute values: the directions cancel in the second layer, and all that is left is what the lines leave open."""
+    one, both = np.array([[1.0], [-1.0]]), np.array([[1.0, 1.0], [0.5, 0.5]])
+    nodes = [Node("input", width=1)]
+    for weight in (one, both, np.array([[1.0, 0.0], [0.0, -3.0]]), both, both, np.ones((1, 2))):
+        bias = np.zeros(len(weight)) if len(nodes) == 1 else np.full(len(weight), 2.0)
+        nodes.append(Node("affine", (len(nodes) - 1,), weight=weight, bias=bias))
+        if len(weight) > 1:
+            nodes.append(Node("activation", (len(nodes) - 1,), activation=kind))
+    for radius, centre in ((1.0, 0.0), (0.3, 0.1)):
+        found = Sweep(Prepared(normal_form(nodes), Ball(np.eye(1), 2.0, radius)), np.full((1, 1), centre))
+        for k in range(found.network.depth):
+            found.enclose_densely(k) if way == "majorants" and k else found.enclose(k)
+            found.relax(k)
+            if way == "passes" and k:
+                found.tighten(k, 0.0)
+        with ctx.workprec(200):
+            for v in np.linspace(-radius, radius, 21):
+                for k, values in enumerate(hidden(nodes, np.array([centre]), np.array([v]))[1:-1], start=1):
+                    ends = zip(found.low[k][0].tolist(), values, found.high[k][0].tolist(), strict=True)
+                    assert all(arb(low) <= z and z <= arb(high) for low, z, high in ends), (k, v)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_passes_of_neurons_pay_for_every_term(shared: bool) -> None:
+    """Straight lines through open neurons: a backward pass has nothing to spare, so that a term left out shows."""
+    rng = np.random.default_rng(88)
+    for spoil in (0.0, 0.05):
+        weight = rng.normal(size=(4, 2))
+        nodes = chain(rng, [2, 4, 3, 1])
+        first = nodes[1]._replace(weight=weight, bias=np.full(4, 9.0))  # always active: the line is the function
+        nodes = [nodes[0], first, *nodes[2:]]
+        x = np.zeros((1, 2))
+        ball = spoilt_ball(2, spoil, rng) if shared else None
+        box = BallBox(np.full((1, 2), -1.0), np.ones((1, 2)), np.eye(2), 2.0, np.full(1, RADIUS))
+        found = Sweep(Prepared(normal_form(nodes), ball), x, None if shared else box)
+        for k in range(2):
+            found.enclose(k)
+            found.relax(k)
+        row, column = np.zeros(3, dtype=np.int64), np.arange(3)
+        low, high = found._both(1, row, column)
+        second = nodes[3].weight
+        assert second is not None
+        for j in column.tolist():
+            direction = second[j] @ weight
+            v = direction / np.linalg.norm(direction) * (RADIUS * (1 - 1e-14))
+            with ctx.workprec(200):
+                assert hidden(nodes, x[0], v)[1][j] <= arb(float(high[j]))
+                assert hidden(nodes, x[0], -v)[1][j] >= arb(float(low[j]))
+            if not spoil:
+                reach = RADIUS * np.linalg.norm(direction)
+                assert high[j] - low[j] <= 2 * reach * (1 + 1e-9) + 1e-9
+
+
 def test_passes_hold_for_slopes_of_chance_between_the_lines() -> None:
     """A ReLU takes any lower slope in [0, 1] and any line above that holds."""
     rng = np.random.default_rng(82)

@@ -14,7 +14,7 @@ from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.sweep import Prepared
+from isonomy_verify.sweep import Prepared, Run, enclose_run
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose, enclose_at
 
 from .graphs import activation, chain, draw
@@ -39,7 +39,7 @@ def member_of_ball(rng: np.random.Generator, m: int, order: float, radius: float
     return np.concatenate([v * radius, np.zeros((1, m))])
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(14))
 def test_random_graphs_over_boxes(seed: int) -> None:
     rng = np.random.default_rng([seed, 60])
     nodes = draw(rng)
@@ -56,7 +56,7 @@ def test_random_graphs_over_boxes(seed: int) -> None:
                 assert not escapes(nodes, found.over.low[row], found.over.high[row], x[row], v), (tier, rows)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(14))
 def test_random_graphs_over_a_shared_ball(seed: int) -> None:
     rng = np.random.default_rng([seed, 61])
     nodes = draw(rng)
@@ -205,7 +205,7 @@ def test_two_threads_share_what_is_prepared(region: str) -> None:
 def test_float32_runs_at_every_move_are_covered(tier: Tier, shared: bool, kind: str) -> None:
     """Also where the centre is 0 and all that is rounded comes from the move."""
     rng = np.random.default_rng(70)
-    for _ in range(10):
+    for _ in range(4):
         chosen = Activation(kind, (-0.1, 0.3)) if kind == "clip" else Activation(kind)
         nodes = [_single(node) for node in chain(rng, [2, 3, 1], chosen)]
         x = np.zeros((1, 2))
@@ -257,24 +257,56 @@ def _run32(nodes: list[Node], x: Array) -> float:
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-163, 1e-80, 1e80])
+@pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
 @EACH
-def test_numbers_that_underflow_or_are_huge(tier: Tier, scale: float) -> None:
+def test_numbers_that_underflow_or_are_huge(tier: Tier, order: float, scale: float) -> None:
     """Layers that shrink and grow by the same factor: what is lost in between is paid for."""
     rng = np.random.default_rng(72)
-    for _ in range(3):
+    for _ in range(2):
         nodes = chain(rng, [2, 3, 3, 1], bias=0.0)
         factors = iter((scale, scale, 1 / scale))
         nodes = [n if n.weight is None else n._replace(weight=n.weight * next(factors)) for n in nodes]
         x = rng.normal(size=(1, 2)) * float(rng.choice([1.0, 1e-200]))
         with np.errstate(all="ignore"):
-            prepared = Prepared(normal_form(nodes), Ball(np.eye(2), 2.0, 0.1))
+            prepared = Prepared(normal_form(nodes), Ball(np.eye(2), order, 0.1))
             found = enclose(prepared, x, tier)
             alone = enclose_at(prepared, x)
         with ctx.workprec(4000):
             for side in (found.at, alone):
                 assert not escapes(nodes, side.low[0], side.high[0], x[0])
-            for v in member_of_ball(rng, 2, 2.0, 0.1):
+            for v in member_of_ball(rng, 2, order, 0.1):
                 assert not escapes(nodes, found.over.low[0], found.over.high[0], x[0], v)
+
+
+@pytest.mark.parametrize("kind", ["relu", "tanh"])
+def test_runs_that_cancel_are_enclosed(kind: str) -> None:
+    """1e16 + 1 - 1e16: a float run may give 0 or 1, and both ways of enclosing a point hold what is exact."""
+    for order in ((0, 1, 2), (1, 0, 2), (0, 2, 1)):
+        weight = np.array([[1e16, 1.0, -1e16]])[:, list(order)]
+        one = np.ones((1, 1))
+        nodes = [
+            Node("input", width=3),
+            Node("affine", (0,), weight=weight, bias=np.zeros(1)),
+            Node("activation", (1,), activation=Activation(kind)),
+            Node("affine", (2,), weight=one, bias=np.zeros(1)),
+        ]
+        prepared, x, still = Prepared(normal_form(nodes)), np.ones((1, 3)), np.zeros((1, 3))
+        for found in (enclose_at(prepared, x), *(enclose(prepared, x, t, BallBox(still, still)).over for t in TIERS)):
+            assert not escapes(nodes, found.low[0], found.high[0], x[0])
+
+
+def test_points_of_deep_networks_are_enclosed_by_passes() -> None:
+    """Where products of norms are coarse a backward pass takes over, at both ends."""
+    rng = np.random.default_rng(77)
+    nodes = chain(rng, [10] * 25 + [2], gain=1.3)
+    prepared, x = Prepared(normal_form(nodes)), rng.normal(size=(3, 10))
+    coarse = Enclosure(*enclose_run(prepared, Run.of(prepared.network, x)))
+    fine = enclose_at(prepared, x)
+    assert (fine.low > coarse.low).all() and (fine.high < coarse.high).all()
+    assert ((fine.high - fine.low) < 0.2 * (coarse.high - coarse.low)).all()
+    for row in range(3):
+        assert not escapes(nodes, fine.low[row], fine.high[row], x[row])
+        assert not escapes(nodes, coarse.low[row], coarse.high[row], x[row])
 
 
 def test_people_of_another_kind_are_refused() -> None:
