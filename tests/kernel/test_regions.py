@@ -49,7 +49,7 @@ def roots(rng: np.random.Generator, m: int) -> list[Array]:
 
 
 @ORDERS
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_ball_reaches_as_far_as_it_says(order: float, seed: int) -> None:
     """``max w·v = ρ‖R⁻ᵀ w‖_q``, in rationals."""
     rng = np.random.default_rng([seed, 20])
@@ -106,7 +106,7 @@ def test_squares_that_underflow_are_paid_for(order: float, scale: float, radius:
 
 
 @ORDERS
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_ball_with_a_hostile_inverse_says_less_or_is_refused(order: float, seed: int) -> None:
     rng = np.random.default_rng([seed, 23])
     m = 3

@@ -139,7 +139,7 @@ def spoilt_ball(m: int, spoil: float, rng: np.random.Generator) -> Ball:
 
 
 @pytest.mark.parametrize("way", ["intervals", "majorants", "passes"])
-@pytest.mark.parametrize("spoil", [0.0, 1e-9, 0.1])
+@pytest.mark.parametrize("spoil", [0.0, 0.1])
 @pytest.mark.parametrize("kind", [Activation("relu"), Activation("tanh"), Activation("leaky_relu", (0.3,))], ids=str)
 def test_ranges_of_hidden_neurons_hold(way: str, spoil: float, kind: Activation) -> None:
     """Every exact value lies in its range; in the first layer up to what rounding and the inverse leave open."""

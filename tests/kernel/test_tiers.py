@@ -39,7 +39,7 @@ def member_of_ball(rng: np.random.Generator, m: int, order: float, radius: float
     return np.concatenate([v * radius, np.zeros((1, m))])
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(9))
 def test_random_graphs_over_boxes(seed: int) -> None:
     rng = np.random.default_rng([seed, 60])
     nodes = draw(rng)
@@ -56,7 +56,7 @@ def test_random_graphs_over_boxes(seed: int) -> None:
                 assert not escapes(nodes, found.over.low[row], found.over.high[row], x[row], v), (tier, rows)
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(9))
 def test_random_graphs_over_a_shared_ball(seed: int) -> None:
     rng = np.random.default_rng([seed, 61])
     nodes = draw(rng)
