@@ -70,7 +70,7 @@ class Head:
     @property
     def accuracy(self) -> float:
         """Of a computed probability, absolute."""
-        return 4 * ELEMENTARY + (128 * U32 if self.run_unit else 0.0)
+        return 4 * ELEMENTARY + ((32 + self.outputs) * U32 if self.run_unit else 0.0)
 
     def logits(self, margins: Enclosure) -> Enclosure:
         """Enclosures of the ``t`` whose sigmoid each class receives; of two classes that of class 1."""
@@ -133,6 +133,30 @@ class Head:
                 wins[:, c] &= high[:, i] < -clear
                 wins[:, j] &= low[:, i] > clear
         return np.where(wins.any(1), wins.argmax(1), nobody)
+
+
+    def settled(self, margins: Enclosure, change: Array) -> NDArray[np.int64]:
+        """The class of everybody whose outputs differ by at most ``change`` (n,) from those at enclosed margins; −1
+        where that is not certain.
+
+        **Soundness.** With outputs this far apart the margins are further apart than :meth:`decision` asks for: ``σ``
+        and the exponential are no steeper than 1.
+        """
+        nobody = np.full(len(change), -1)
+        if self.kind == "regression" and self.threshold is None:
+            return nobody
+        low, high = self.received(margins)
+        size = np.maximum(np.abs(low), np.abs(high)) if self.kind == "regression" else np.ones_like(low)
+        room = change[:, None] * (1 + 4 * U) + self.accuracy
+        room = room + (8 * U) * (size + room)  # numbers of any size: what the sum rounds away
+        low, high, clear = low - room, high + room, 8 * self.accuracy
+        if low.shape[1] > 1:
+            wins = np.stack(
+                [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
+            )
+            return np.where(wins.any(1), wins.argmax(1), nobody)
+        cut, clear = (0.5, clear) if self.threshold is None else (self.threshold, 0.0)
+        return np.where(low[:, 0] > cut + clear, 1, np.where(high[:, 0] < cut - clear, 0, nobody))
 
 
 def _log_sum_exp(values: Array) -> Array:

@@ -52,7 +52,7 @@ class Node(NamedTuple):
     columns: tuple[int, ...] = ()
     size: Array | None = None  # (out, in): where the weight stands for several operations, the sum over their paths
     bias_size: Array | None = None
-    roundings: int = 0  # of a run of these operations, on the longest path
+    roundings: int | None = None  # of a run of these operations, on the longest path; None: one product, one sum each
 
 
 class Block(NamedTuple):
@@ -71,14 +71,20 @@ class Layer:
     """
 
     def __init__(
-        self, blocks: Sequence[Block], bias: Array, bias_size: Array, activation: Activation | None, roundings: int
+        self,
+        blocks: Sequence[Block],
+        bias: Array,
+        bias_size: Array,
+        activation: Activation | None,
+        roundings: int,
+        run_roundings: int,
     ) -> None:
         self.blocks, self.bias, self.activation = tuple(blocks), bias, activation
         self.width = len(bias)
         widest = max([self.width, *(block.weight.shape[1] for block in blocks)])
         self.unit = gamma(3 * sum(block.weight.shape[1] for block in blocks) + 3 * widest + roundings + 64)
         self.run_unit = gamma(sum(block.weight.shape[1] for block in blocks) + roundings + 64)
-        self.unit32 = gamma(sum(block.weight.shape[1] for block in blocks) + roundings + 8, U32)
+        self.unit32 = gamma(run_roundings + 8, U32)  # the input is rounded, too
         self.scale = [_column_scale(block.size) for block in self.blocks]
         self.scale_squared = [scale * scale for scale in self.scale]
         inverse = [np.divide(1.0, s, out=np.zeros_like(s), where=s > 0) for s in self.scale]
@@ -181,11 +187,12 @@ class _Expression(NamedTuple):
     bias_size: Array
     bias_error: Array
     roundings: int  # on the longest path, of merging and of running the original operations
+    run: int  # of running them alone
 
     @classmethod
     def source(cls, number: int, width: int) -> _Expression:
         none = np.zeros(width)
-        return cls(width, (_Piece(0, width, number, None, None, None),), none, none, none, 0)
+        return cls(width, (_Piece(0, width, number, None, None, None),), none, none, none, 0, 0)
 
     @classmethod
     def sum(cls, parts: Sequence[_Expression]) -> _Expression:
@@ -195,6 +202,7 @@ class _Expression(NamedTuple):
             parts[0].width, pieces, np.sum([p.bias for p in parts], 0),
             _grown(np.sum([p.bias_size for p in parts], 0), more),
             _grown(np.sum([p.bias_error for p in parts], 0), more), max(p.roundings for p in parts) + more,
+            max(p.run for p in parts) + more,
         )  # fmt: skip
 
     @classmethod
@@ -204,7 +212,7 @@ class _Expression(NamedTuple):
             pieces += [piece._replace(start=piece.start + start, stop=piece.stop + start) for piece in part.pieces]
             start += part.width
         bias, size, error = (np.concatenate([p[i] for p in parts]) for i in (2, 3, 4))
-        return cls(start, tuple(pieces), bias, size, error, max(p.roundings for p in parts))
+        return cls(start, tuple(pieces), bias, size, error, max(p.roundings for p in parts), max(p.run for p in parts))
 
     def mapped(self, node: Node, exact: bool = False) -> _Expression:
         """Behind one more affine operation; ``exact``: its rows hold a single 1, so nothing is rounded."""
@@ -216,6 +224,7 @@ class _Expression(NamedTuple):
         if error is not None:
             size = _grown(size + error, 2)
         n, whole, pieces = self.width, self.roundings, []
+        own = n + 1 if node.roundings is None else node.roundings
         for piece in self.pieces:
             part, part_size = weight[:, piece.start : piece.stop], size[:, piece.start : piece.stop]
             part_error = None if error is None else error[:, piece.start : piece.stop]
@@ -238,7 +247,7 @@ class _Expression(NamedTuple):
             bias_error = bias_error + node.bias_error
         return _Expression(
             len(weight), tuple(pieces), weight @ self.bias + bias, _grown(bias_size, 4), _grown(bias_error, 4),
-            whole + (0 if exact else n + 4 + node.roundings),
+            whole + (0 if exact else n + 4 + own), self.run + (0 if exact else own),
         )  # fmt: skip
 
     def layer(self, activation: Activation | None) -> Layer:
@@ -268,7 +277,7 @@ class _Expression(NamedTuple):
                 size = _grown(size + error / unit, len(mine) + 4)
             blocks.append(Block(source, np.ascontiguousarray(weight), size))
         bias_size = _grown(self.bias_size + self.bias_error / unit, 4)
-        return Layer(blocks, self.bias, bias_size, activation, roundings)
+        return Layer(blocks, self.bias, bias_size, activation, roundings, self.run + len(self.pieces))
 
 
 def _grown(a: Array, roundings: int) -> Array:
@@ -338,7 +347,7 @@ def _check(nodes: Sequence[Node]) -> None:
                 fits = all(
                     part is None or (part.shape in shapes and bool((part >= 0).all())) for part, shapes in wanted
                 )
-                fits = fits and node.roundings >= 0
+                fits = fits and (node.roundings is None or node.roundings >= 0)
         elif node.kind == "activation":
             fits = fits and node.activation is not None
         elif node.kind == "add":

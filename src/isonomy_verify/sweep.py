@@ -246,6 +246,7 @@ class Sweep:
         if region is not None:
             self.top[0] += np.where(np.isfinite(region.extent), region.extent, 0.0)
         self.under: Array | float = TINY
+        self.slack: Array = np.zeros(self.n)
         self.start = [self._start(k) for k in range(len(layers))]
         self._linear: tuple[Array, Array, list[Array]] | None = (
             None  # middles, open halves, directions of the last dense layer
@@ -575,7 +576,8 @@ class Sweep:
     def steer(self, output: int) -> list[Array]:
         """Moves of every layer (float32) at the place where the pass with parallel lines is largest.
 
-        A hint: nothing here needs to be right.
+        A hint: nothing here needs to be right. ``self.slack`` (n,) is how much of the pass the open neurons behind the
+        first layer make up, at most over all outputs so far.
         """
         layers, last, single = self.network.layers, len(self.network.layers) - 1, self.prepared.single
         carried = {
@@ -588,6 +590,7 @@ class Sweep:
         landing = landings[last]
         landed: Array | None = None if landing is None else landing[0][output : output + 1]
         slopes: list[Array] = []
+        slack: Array | float = 0.0
         for k, layer in enumerate(layers[:-1]):
             slopes.append(self.prepared.buffers(f"slope32{k}", self.n, layer.width, np.float32))
             np.copyto(slopes[k], self.lines[k].slope, casting="same_kind")
@@ -595,6 +598,9 @@ class Sweep:
             c = carried.pop(k + 1, None)
             if c is None:
                 continue
+            if k and self.prepared.dense[k] is not None:
+                gap = lines.above if (lines := self.lines[k]).below is None else lines.above - lines.below
+                slack = slack + (np.abs(c[0]) @ gap.T if len(c) == 1 else np.vecdot(np.abs(c), gap))
             g = np.multiply(slopes[k], c, out=self.prepared.buffers(f"g32{k % 2}", self.n, layers[k].width, np.float32))
             for block, both in zip(layers[k].blocks, single.weights[k], strict=True):
                 if block.source:
@@ -606,7 +612,9 @@ class Sweep:
                 landed = product if landed is None else landed + product
         if landed is None:
             return [np.zeros_like(slope) for slope in slopes]
-        u = self.region.maximiser(np.broadcast_to(landed, (self.n, landed.shape[1])), slice(None)).astype(np.float32)
+        landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
+        u = self.region.maximiser(landed, slice(None)).astype(np.float32)
+        self.slack = np.fmax(self.slack, 0.5 * slack / np.maximum(np.vecdot(landed, u), 1e-30))
         moves: list[Array] = []
         for k, layer in enumerate(layers[:-1]):
             landing = landings[k]
@@ -623,9 +631,11 @@ class Sweep:
             moves.append(move)
         return moves
 
-    def sides(self, run: Run | None = None, moves: list[Array] | None = None, sign: float = 1.0) -> list[Sides]:
+    def sides(
+        self, run: Run | None = None, moves: list[Array] | None = None, sign: float = 1.0, lean: float | None = None
+    ) -> list[Sides]:
         """Lines of different slopes, touching at the run plus or minus the moves; without these by the shape of the
-        range."""
+        range, or below an open ReLU with the slope ``lean``."""
         found = []
         for k, layer in enumerate(self.network.layers[:-1]):
             assert layer.activation is not None
@@ -635,9 +645,14 @@ class Sweep:
                 np.copyto(at, run.z[k], casting="same_kind")
                 (np.add if sign > 0 else np.subtract)(at, moves[k], out=at)
             if layer.activation.kind == "relu":
-                lean = self._room(f"lean{k}", width)
-                np.greater(lines.slope, 0.5, out=lean) if at is None else np.greater(at, 0.0, out=lean)
-                found.append(Sides(lines.slope, lines.above, lean, None))
+                below = self._room(f"lean{k}", width)
+                if at is not None:
+                    np.greater(at, 0.0, out=below)
+                elif lean is None:
+                    np.greater(lines.slope, 0.5, out=below)
+                else:
+                    np.copyto(below, np.where((lines.slope > 0) & (lines.slope < 1), lean, lines.slope))
+                found.append(Sides(lines.slope, lines.above, below, None))
             else:
                 found.append(touching(layer.activation, lines, self.low[k], self.high[k], at, self.prepared.unit32))
         return found

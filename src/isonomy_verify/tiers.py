@@ -28,6 +28,12 @@ WIDE = 0.2
 """With a larger share of hidden neurons open, lines by the shape of the ranges are tried as well as lines that
 touch."""
 
+PAYS = 0.05
+"""Where open neurons that a majorant bounds make up a larger share of a pass, each gets a backward pass of its own."""
+
+LEANS = (None, 0.0, 1.0)
+"""Slopes of the lines below open ReLUs that are tried then: by the shape of the range, flat, steep."""
+
 
 class Enclosure(NamedTuple):
     """Outputs over regions, (n, outputs) each; infinite where nothing is known."""
@@ -119,15 +125,20 @@ def _block(sweep: Sweep, tier: Tier, rows: float | None) -> tuple[Array, Array, 
     sweep.enclose(last)
     low, high = np.array(sweep.low[last]), np.array(sweep.high[last])
     if tier != "interval" and last:
-        wide = sweep.open_share() > WIDE  # one place then says little about where the others are worst
+        wide = not sweep.shared or sweep.open_share() > WIDE  # one place then says little of where others are worst
         for j in range(network.outputs.width):
             moves = sweep.steer(j) if tier == "tight" else None
             for sign in (1.0, -1.0):
                 bound = sweep.side(j, sign, sweep.sides(run, moves, sign))
-                if moves is not None and wide:
-                    bound = np.fmin(bound, sweep.side(j, sign, sweep.sides()))
+                for lean in LEANS if moves is not None and wide else ():
+                    bound = np.fmin(bound, sweep.side(j, sign, sweep.sides(lean=lean)))
                 if sign > 0:
                     high[:, j] = np.fmin(high[:, j], bound)
                 else:
                     low[:, j] = np.fmax(low[:, j], -bound)
-    return (*enclose_run(sweep.prepared, run), low, high)
+    at = enclose_run(sweep.prepared, run)
+    poor = np.flatnonzero(sweep.slack > PAYS) if tier == "tight" and rows is None and sweep.shared else ()
+    if len(poor):
+        found = _block(Sweep(sweep.prepared, sweep.x[poor]), tier, 0.0)
+        low[poor], high[poor] = np.fmax(low[poor], found[2]), np.fmin(high[poor], found[3])
+    return (*at, low, high)

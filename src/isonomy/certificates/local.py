@@ -9,7 +9,6 @@ checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithme
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Iterator
@@ -21,19 +20,17 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from isonomy.arithmetic import UNIT, FloatArray, at_least, at_most, mean_down, mean_up
+from isonomy.arithmetic import FloatArray, at_least, at_most, mean_down, mean_up
 from isonomy.attacks import Effort, Finds, checked_effort
 from isonomy.attacks import attack as search
-from isonomy.bounds.ends import Ends, margins, margins_at, margins_of_run
+from isonomy.bounds.ends import Ends
 from isonomy.bounds.interval import Interval
-from isonomy.bounds.linear import Linear
-from isonomy.bounds.optimised import Optimised
+from isonomy.bounds.kernel import head_of, prepared_for, region_of
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.question import Question
-from isonomy.errors import MetricError, NotANumberError, ParameterError, template
+from isonomy.errors import MetricError, ParameterError, template
 from isonomy.given import FINITE, number
 from isonomy.networks.graph import Affine, Graph
 from isonomy.networks.network import Network
@@ -43,10 +40,18 @@ from isonomy.progress import Progress, shown
 from isonomy.search import Judge, Limits, checked_limits, improve
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
-from isonomy.similarity.regions import MAX_BRANCHES
+from isonomy.similarity.regions import MAX_BRANCHES, Regions
+from isonomy_verify import tiers
+from isonomy_verify.regions import Ball
+from isonomy_verify.sweep import Prepared
+from isonomy_verify.tiers import Enclosure, enclose, enclose_at
 
-Tier = Literal["interval", "tight", "optimised", "exact", "paper"]
+Tier = Literal["interval", "quick", "tight", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
+
+_KERNEL: dict[str, tiers.Tier] = {
+    "interval": "interval", "quick": "quick", "tight": "tight", "exact": "tight", "paper": "interval",
+}  # fmt: skip
 
 NUMBERS = {"interval": 2**19, "paper": 2**19}
 """Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
@@ -171,8 +176,8 @@ def certify_local(
     """Bound the local violation of every individual from above and from below.
 
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
-    without one means all of ``R^m``. ``tier="interval"`` is the fast one, ``"tight"`` adds linear bounds,
-    ``"optimised"`` improves their slopes, ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded
+    without one means all of ``R^m``. ``tier="interval"`` is the fastest, ``"quick"`` adds one backward pass
+    for each output, ``"tight"`` bounds hidden neurons by backward passes too, ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded
     domain, whatever domain a population has, for comparison; a bounded ``domain=`` beside it is refused.
     ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without it the largest output
     decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
@@ -182,8 +187,7 @@ def certify_local(
     ``time_limit`` seconds are over or ``max_nodes`` parts were bounded (``None``: no limit); the bounds hold at any
     time. Without a time limit the same question has the same answer, bit for bit. It finds pairs on the way, also
     without ``attack``, and a decision is certified where nobody similar is treated differently enough to have another
-    one. ``tier="optimised"`` stops improving slopes after ``time_limit`` seconds. Other tiers do not use these
-    parameters.
+    one. Other tiers do not use these parameters.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
@@ -193,7 +197,7 @@ def certify_local(
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = _paper_domain(domain) if tier == "paper" else domain
     question = Question.of(network, people, metric, delta, space, max_branches)
-    judged = Bounds(question, tier, threshold, arithmetic == "float32", began + limits.seconds)
+    judged = Bounds(question, tier, threshold, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
@@ -207,7 +211,7 @@ def certify_local(
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
         found = search(judged.graph, judged.ends, question.similarity, x, effort) if attack else None
-        return (*judged.chunk(start, x), found)
+        return (*judged.chunk(x), found)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -253,51 +257,47 @@ def chunk_rows(graph: Graph, tier: str) -> int:
 
 
 class Bounds:
-    """Upper bounds and certain decisions, chunk by chunk."""
+    """Upper bounds and certain decisions, chunk by chunk: the kernel's, over every region of a similar set."""
 
-    def __init__(
-        self,
-        question: Question,
-        tier: Tier,
-        threshold: float | None,
-        float32_run: bool,
-        deadline: float = math.inf,
-    ) -> None:
+    def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
         self.question, self.tier = question, tier
         self.graph = question.network.margins
         self.ends = Ends(question.network, threshold, float32_run)
-        self.float32_run, self.original = float32_run, question.network.graph
-        original = self.original
-        self.interval = Interval(self.graph, float32_run=float32_run, original=original)
-        self.over: Interval | Linear | Optimised = self.interval
-        if tier in ("tight", "exact"):
-            self.over = Linear(self.graph, float32_run=float32_run, original=original)
-        elif tier == "optimised":
-            self.over = Optimised(self.graph, float32_run=float32_run, original=original, deadline=deadline)
+        self.float32_run = float32_run
+        self.head = head_of(question.network, self.ends.threshold, float32_run)
+        self.kernel: tiers.Tier = _KERNEL[tier]
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
+        self._alone = prepared_for(question.network, None, float32_run)
+        self._shared: tuple[ConvexSets, Prepared] | None = None
 
-    def chunk(self, start: int, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def chunk(self, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Upper bounds of some individuals, and whose decision cannot change."""
-        upper = torch.zeros(len(x), dtype=torch.float64)
-        kept = torch.ones(len(x), dtype=torch.bool)
+        upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
         branching = self.question.domain.kind == "realizable"
-        at_x = margins_of_run(*self.interval.at(torch.from_numpy(x))) if branching else None
+        at_x = enclose_at(self._alone, x) if branching else None
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
-                sets = _boxed(piece.sets) if self.tier == "paper" else piece.sets
-                found, owner = self.over.enclose(piece.centre, sets), torch.from_numpy(piece.owner)
+                at, over = self._enclosed(piece)
                 # Without branches every region is centred at its owner, whose run is then already there.
-                centre = margins_at(found) if at_x is None else (at_x[0][owner], at_x[1][owner])
-                over = margins(found)
-                upper.scatter_reduce_(0, owner, self._violation(centre, over), "amax")
-                decision = self.ends.decision(*centre)
-                changes = (decision < 0) | (decision != self.ends.decision(*over))
-                kept[owner[changes]] = False
-        if bool(upper.isnan().any()):
-            row = start + int(upper.isnan().nonzero()[0])
-            raise NotANumberError(f"The bound of row {row} is not a number; nothing is certified.")
-        return upper.numpy(), kept.numpy()
+                at = at if at_x is None else at_x.of(piece.owner)
+                np.maximum.at(upper, piece.owner, self._violation(at, over))
+                decision = self.head.decision(at)
+                kept[piece.owner[(decision < 0) | (decision != self.head.decision(over))]] = False
+        return upper, kept
+
+    def _enclosed(self, piece: Regions) -> tiers.Bounds:
+        """Margins at the centres of regions and over them."""
+        sets, centre = piece.sets, piece.centre.numpy()
+        if self.tier == "paper":
+            sets = _boxed(sets, len(piece))
+        if not sets.folds:
+            return enclose(self._alone, centre, self.kernel, region_of(sets))
+        if self._shared is None or self._shared[0] is not sets:
+            ball = region_of(sets)
+            assert isinstance(ball, Ball)
+            self._shared = sets, prepared_for(self.question.network, ball, self.float32_run)
+        return enclose(self._shared[1], centre, self.kernel)
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
@@ -312,7 +312,7 @@ class Bounds:
         parts = ("lower", "counterpart", "flips", "flip_counterpart")
         for part in parts:
             getattr(judge, part)[:] = getattr(finds, part)[rows]
-        interval = Interval(self.graph, float32_run=self.float32_run, working=torch.float64, original=self.original)
+        interval = Interval(self.graph, float32_run=self.float32_run, working=torch.float64, original=self.question.network.graph)
         done = len(upper) - len(rows)
         upper = upper.copy()
         upper[rows] = improve(interval, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
@@ -326,21 +326,20 @@ class Bounds:
         open_ = np.flatnonzero(~kept)
         for start in range(0, len(open_), chunk_rows(self.graph, self.tier)):
             rows = open_[start : start + chunk_rows(self.graph, self.tier)]
-            at_x = margins_of_run(*self.interval.at(torch.from_numpy(self.question.x[rows])))
-            same = self.ends.settled(*at_x, torch.from_numpy(upper[rows]))
-            found[rows] = ((same >= 0) & (same == self.ends.decision(*at_x))).numpy()
+            at_x = enclose_at(self._alone, self.question.x[rows])
+            same = self.head.settled(at_x, upper[rows])
+            found[rows] = (same >= 0) & (same == self.head.decision(at_x))
         return found
 
-    def _violation(self, centre: tuple[Tensor, Tensor], over: tuple[Tensor, Tensor]) -> Tensor:
+    def _violation(self, at: Enclosure, over: Enclosure) -> FloatArray:
         if self.tier == "paper":  # the whole width, as the paper has it
-            low, high = self.ends.values(*over)
-            return ((high - low).amax(1) * (1 + 4 * UNIT)).clamp(0.0, self.ends.largest)
-        return self.ends.violation(centre, over)
+            return self.head.violation(over, over)
+        return self.head.violation(at, over)
 
 
-def _boxed(sets: ConvexSets) -> ConvexSets:
-    """The axis-aligned box around sets, in which the paper loses most of its tightness."""
-    return ConvexSets.of_box(sets.low, sets.high)
+def _boxed(sets: ConvexSets, rows: int) -> ConvexSets:
+    """The axis-aligned box around each set, in which the paper loses most of its tightness."""
+    return ConvexSets.of_box(*(side.expand(rows, -1) for side in (sets.low, sets.high)))
 
 
 def _refuse_free_reading(question: Question, graph: Graph) -> None:

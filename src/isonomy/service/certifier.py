@@ -120,7 +120,7 @@ class Certifier:
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
             some, undecided = undecided[:size], undecided[size:]
             began = time.monotonic()
-            bound, keeps = self.tight.chunk(0, x[some])
+            bound, keeps = self.tight.chunk(x[some])
             self._pace.note(len(some), time.monotonic() - began)
             better = bound < upper[some]
             upper[some[better]], tier[some[better]] = bound[better], "tight"
@@ -130,8 +130,8 @@ class Certifier:
     def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
         size = chunk_rows(self.graph, tier)
         if len(x) <= size:
-            return bounds.chunk(0, np.array(x))
-        parts = [bounds.chunk(start, np.array(x[start : start + size])) for start in range(0, len(x), size)]
+            return bounds.chunk(np.array(x))
+        parts = [bounds.chunk(np.array(x[start : start + size])) for start in range(0, len(x), size)]
         return np.concatenate([upper for upper, _ in parts]), np.concatenate([kept for _, kept in parts])
 
     def _search(self, x: FloatArray) -> Finds:
@@ -146,7 +146,7 @@ class Certifier:
     def _timed(self, x: FloatArray) -> float:
         began = time.monotonic()
         with torch.inference_mode():
-            self.tight.chunk(0, x)
+            self.tight.chunk(x)
         return time.monotonic() - began
 
     def _answers(

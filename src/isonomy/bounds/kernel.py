@@ -1,0 +1,90 @@
+"""Networks, heads and similar sets as the kernel (:mod:`isonomy_verify`) takes them.
+
+What is the same for all individuals is prepared once for a network and a ball, and kept as long as the network lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
+from isonomy.networks.network import Network
+from isonomy.sets import ConvexSets
+from isonomy_verify import activations, network
+from isonomy_verify.heads import Head
+from isonomy_verify.network import Node, normal_form
+from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.sweep import Prepared
+
+KEPT = 8
+"""Preparations that are kept for each network: radii and metrics that are asked for again and again."""
+
+_layers: WeakKeyDictionary[Network, network.Network] = WeakKeyDictionary()
+_prepared: WeakKeyDictionary[Network, OrderedDict[bytes, Prepared]] = WeakKeyDictionary()
+
+
+def head_of(given: Network, threshold: float | None = None, float32_run: bool = False) -> Head:
+    """How the network's outputs are read."""
+    return Head(given.head, given.classes, threshold, float32_run)
+
+
+def nodes_of(graph: Graph) -> list[Node]:
+    """The graph's operations with what is known of their errors."""
+    nodes = []
+    for node in graph.nodes:
+        match node.op:
+            case Input(width=width):
+                nodes.append(Node("input", width=width))
+            case Affine() as op:
+                size, bias_size = op.magnitudes()
+                nodes.append(
+                    Node(
+                        "affine", node.inputs, weight=op.weight.numpy(), bias=op.bias.numpy(),
+                        weight_error=op.weight_slack.numpy(), bias_error=op.bias_slack.numpy(), size=size.numpy(),
+                        bias_size=bias_size.numpy(), roundings=op.roundings,
+                    )
+                )  # fmt: skip
+            case Activation(kind=kind, parameters=parameters):
+                nodes.append(Node("activation", node.inputs, activation=activations.Activation(kind, parameters)))
+            case Add():
+                nodes.append(Node("add", node.inputs))
+            case Concat():
+                nodes.append(Node("concat", node.inputs))
+            case Select(index=index):
+                nodes.append(Node("select", node.inputs, columns=index))
+    return nodes
+
+
+def region_of(sets: ConvexSets) -> Ball | BallBox:
+    """One ball where everybody shares it, else a set for each row."""
+    root, inverse = sets.root.numpy(), sets.inverse.numpy()
+    if sets.folds and len(root):
+        still = (sets.extent[0].numpy() == 0) & ~root.any(0)
+        return Ball(root, sets.order, float(sets.radius[0]), inverse, still)
+    return BallBox(
+        sets.low.numpy(), sets.high.numpy(), root, sets.order, sets.radius.numpy(), sets.offset.numpy(), inverse,
+        sets.blocks, sets.base.numpy(),
+    )  # fmt: skip
+
+
+def prepared_for(given: Network, ball: Ball | None = None, float32_run: bool = False) -> Prepared:
+    """The network's margins made ready for a ball that everybody shares, or for sets of their own."""
+    kept = _prepared.setdefault(given, OrderedDict())
+    digest = hashlib.sha256(f"{float32_run}".encode())
+    if ball is not None:
+        digest.update(f"{ball.order} {ball.radius.hex()} {ball.root.shape}".encode())
+        for part in (ball.root, ball.inverse, ball.free):
+            digest.update(np.ascontiguousarray(part).tobytes())
+    key = digest.digest()
+    if (found := kept.pop(key, None)) is None:
+        if given not in _layers:
+            _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
+        found = Prepared(_layers[given], ball, float32_run)
+    kept[key] = found
+    while len(kept) > KEPT:
+        kept.popitem(last=False)
+    return found
