@@ -206,7 +206,7 @@ def test_the_default_audit_is_proved_again(tmp_path: Path) -> None:
     assert found.share_proved >= 0.95
     assert found.proved_upper <= certificate.upper
     trusted = {name for name, status, _ in found.claims if status == "trusted"}
-    assert trusted == {"network", "people", "metric", "ground", "domain", "remarks"}
+    assert trusted == {"network", "people", "metric", "ground", "domain", "remarks", "selection"}
 
 
 def test_who_was_audited_is_shown_and_must_fit_the_individuals(forger: Any) -> None:
