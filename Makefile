@@ -4,6 +4,9 @@ VENV := .venv
 RUN := $(VENV)/bin/
 STAMP := $(VENV)/.installed
 
+# Compiled once and not by each of the many processes that tests start, also where the environment asks otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: audit test test-all test-long lint bench docs clean
 .DEFAULT_GOAL := audit
 

@@ -1,8 +1,9 @@
 """What all tests share: how many examples Hypothesis draws, and one thread of arithmetic per process.
 
 Hypothesis draws the same examples on every run where changes are judged, and new ones everywhere else. Nothing that it
-does depends on the clock. The fast tests draw a share of the examples that a test asks for; ``--all-examples``, which
-is what ``make test-all`` gives, draws them all.
+does depends on the clock. The fast tests draw a share of the examples that a test asks for, and of the parameter sets
+of a test that is marked ``some(n)`` they run ``n``; ``--all-examples``, which is what ``make test-all`` gives, takes
+them all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-SHARE = 4
+SHARE = 8
 """The fast tests draw every so many-th example, though at least ``FEWEST``."""
 
 FEWEST = 2
@@ -33,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--all-examples"):
         return
+    _thin(config, items)
     seen = set()
     for item in items:
         test = getattr(item, "obj", None)
@@ -44,3 +46,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         asked = test._hypothesis_internal_use_settings or settings.default
         fewer = min(asked.max_examples, max(FEWEST, asked.max_examples // SHARE))
         test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
+
+
+def _thin(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the parameter sets of each test that is marked ``some(n)`` keep ``n``, evenly spaced: the first, and so on."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        slow = item.get_closest_marker("slow") or item.get_closest_marker("long")
+        if not slow and item.get_closest_marker("some"):
+            groups.setdefault(item.nodeid.split("[")[0], []).append(item)
+    left = set()
+    for sets in groups.values():
+        marker = sets[0].get_closest_marker("some")
+        assert marker is not None
+        kept = {i * len(sets) // marker.args[0] for i in range(marker.args[0])}
+        left.update(item.nodeid for i, item in enumerate(sets) if i not in kept)
+    dropped = [item for item in items if item.nodeid in left]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item.nodeid not in left]

@@ -275,6 +275,7 @@ def test_people_in_other_clothes(kind: str) -> None:
     assert isonomy.wasserstein(clothes(X)[kind], X).estimate == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ["rows backwards", "columns first", "other bytes", "frame of extension types"])
 def test_people_of_a_distribution_in_other_clothes(kind: str) -> None:
     options: dict[str, Any] = {"effort": QUICK, "progress": None, "tier": "interval", "rounds": 0}

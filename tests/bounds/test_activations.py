@@ -50,6 +50,7 @@ def test_every_activation_is_here() -> None:
     assert {case.kind for case in CASES} == set(ACTIVATIONS)
 
 
+@pytest.mark.some(13)
 @each
 def test_doubt_covers_the_computed_values(activation: Activation) -> None:
     x = torch.from_numpy(places())

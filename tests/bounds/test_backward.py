@@ -62,6 +62,7 @@ BOUNDS: dict[str, Callable[[Graph, Tensor], object]] = {
 }
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("name", BOUNDS)
 def test_a_batch_is_gone_with_its_bounds(no_collector: None, name: str, activation: str) -> None:

@@ -215,6 +215,7 @@ def test_slack_covers_the_exact_weights(seed: int, working: torch.dtype) -> None
                     assert enclosed(low[row, i], value, high[row, i])
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("working", [torch.float64, torch.float32])
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 def test_each_activation_at_the_input_and_the_output(kind: int, working: torch.dtype) -> None:

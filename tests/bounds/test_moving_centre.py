@@ -204,6 +204,7 @@ def test_pairs_of_every_shape(seed: int, near: str, similar: str, radius: float,
     check(network, centre, near_of(rng, near, width, radius), similar_of(rng, similar, width, delta), rng)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "kind", [i if i % 2 == 0 else pytest.param(i, marks=pytest.mark.slow) for i in range(len(KINDS))]
 )

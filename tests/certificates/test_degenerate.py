@@ -140,6 +140,7 @@ def drawn(rng: np.random.Generator, metric: Metric, x: np.ndarray, delta: float,
 # -- nobody moves ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_delta_zero_with_a_true_metric(tier: str, domain: str) -> None:
@@ -152,6 +153,7 @@ def test_delta_zero_with_a_true_metric(tier: str, domain: str) -> None:
         assert (found.upper <= 1e-12).all(), (metric.kind, found.upper)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("kind", EACH_KIND)
 def test_delta_zero_for_every_activation(tier: str, kind: tuple[str, tuple[float, ...]]) -> None:
@@ -207,6 +209,7 @@ def test_only_unread_coordinates_move(tier: str) -> None:
 # -- nothing changes ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize(
@@ -255,6 +258,7 @@ def test_a_constant_network_however_far_people_move(tier: str) -> None:
 # -- far too large ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("kind", EACH_KIND)
 def test_a_very_large_delta(tier: str, kind: tuple[str, tuple[float, ...]]) -> None:
@@ -266,6 +270,7 @@ def test_a_very_large_delta(tier: str, kind: tuple[str, tuple[float, ...]]) -> N
             assert case[0] == "regression" or np.isfinite(found.upper).all()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("delta", [1e6, 1e12, 1e160, 1e300])
 def test_an_attack_with_a_very_large_delta(delta: float) -> None:
     rng = np.random.default_rng(14)
@@ -332,6 +337,7 @@ def test_huge_biases_and_tiny_moves(seed: int, tier: str, delta: float, kind: st
 # -- far too small ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-200, 1e-160])
 def test_subnormal_weights(tier: str, size: float) -> None:
@@ -345,6 +351,7 @@ def test_subnormal_weights(tier: str, size: float) -> None:
             sound(network, x, found, metric, drawn(rng, metric, x, 0.5))
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("delta", [5e-324, 1e-310, 1e-200, 1e-30])
 def test_subnormal_delta(tier: str, delta: float) -> None:
@@ -380,6 +387,7 @@ def test_layers_of_one_neuron(seed: int, tier: str, layers: int, head: Head) -> 
         assert upper == pytest.approx(truth, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_one_individual_and_the_same_one_often(tier: str, domain: str) -> None:
@@ -399,6 +407,7 @@ def _rows(population: Population, rows: list[int]) -> Population:
     return population[np.array(rows)]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("tier", TIERS)
 @pytest.mark.parametrize("classes", [2, 3, *(pytest.param(many, marks=pytest.mark.slow) for many in (4, 5))])
 def test_classes_with_the_same_logits(tier: str, classes: int) -> None:

@@ -48,6 +48,7 @@ def plainly(*arguments: object, **options: object) -> DistributionalCertificate:
 # -- closed answers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("order", "kind"), [(1.0, "l2"), (1.5, "l1"), (2.0, "linf"), (math.inf, "l2")])
 def test_where_nothing_bends_no_shift_helps(order: float, kind: str) -> None:
     """An affine regression treats everybody equally unequally: δ‖w‖, wherever people move."""
@@ -79,6 +80,7 @@ def kink(a: float, delta: float, order: float, gamma: float) -> tuple[Network, D
     return network, possible("relaxed", [-2], [2]), x, delta * (0.5 + moved)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "order", [1.0, math.inf, *(pytest.param(order, marks=pytest.mark.slow) for order in (1.5, 2.0))]
 )
@@ -143,6 +145,7 @@ def test_a_sigmoid_on_a_line_against_a_linear_program(seed: int, order: float, g
     assert found.upper <= 1.6 * best + 1e-6
 
 
+@pytest.mark.slow
 def test_no_shift_is_the_mean_of_local_bounds_and_weights_are_repetitions() -> None:
     features = (
         Feature("rate", low=0.0, high=1.0, tolerance=0.05),
@@ -280,6 +283,7 @@ def test_people_their_worst_case_and_explicit_populations(
     assert explicit_transport(found, rng) <= found.upper + 1e-9
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=3)
 @given(seed=seeds, order=orders)
 def test_every_activation_and_head(seed: int, order: float) -> None:
@@ -359,6 +363,7 @@ def test_float32_runs_are_covered_too() -> None:
 # -- the population behind the sample --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_population_is_only_judged_by_people_that_nothing_was_fitted_on() -> None:
     network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(400, 1)
     for some, name in ((whole, "all"), (whole.train, "train")):
@@ -407,6 +412,7 @@ def test_the_same_row_twice_is_not_two_draws() -> None:
         assert refusal == "" if good else "more than once" in refusal
 
 
+@pytest.mark.slow
 def test_households() -> None:
     network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(60, 1)
     table = whole.frame.assign(door=np.arange(60) // 3, part=np.where(np.arange(60) // 3 % 2, "train", "test"))

@@ -57,6 +57,7 @@ def box_domain(low: list[float], high: list[float]) -> Domain:
     return Domain("relaxed", *ends, (), nothing, np.zeros(width), np.ones(width), nothing, names)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("order", [1, 2, math.inf])
 @pytest.mark.parametrize("head", ["regression", "sigmoid"])
 def test_affine_models_meet_their_closed_form(order: float, head: str) -> None:
@@ -140,6 +141,7 @@ def team_metrics(rng: np.random.Generator) -> dict[str, object]:
     }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name",
     ["counterparts", "l2", *(pytest.param(name, marks=SLOW) for name in ("subspace", "l1", "linf", "mahalanobis"))],
@@ -178,6 +180,7 @@ def test_it_holds_for_anybody_at_any_time(seed: int, which: int, kind: str, clas
     assert is_somebody(kind, x) and is_somebody(kind, y) and is_similar(metric, x, y, delta)
 
 
+@pytest.mark.slow
 def test_bounds_close_in_with_parts() -> None:
     """Longer searches go on where shorter ones stop; the last one stops at its gap."""
     network, _ = moons()
@@ -192,6 +195,7 @@ def test_bounds_close_in_with_parts() -> None:
     assert found[0].decided < found[-1].decided == 1.0
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("nodes", [1, 10, *(pytest.param(more, marks=SLOW) for more in (0, 41, 300))])
 def test_the_same_parts_give_the_same_bits(nodes: int) -> None:
     """Whatever the clock says and however many threads there are: the parts alone decide."""

@@ -290,6 +290,7 @@ def test_no_time_leaves_the_tight_bound() -> None:
 # -- decisions -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("head", "outputs", "threshold"),
     [("softmax", 2, None), ("softmax", 2, 0.4), ("softmax", 3, None), ("sigmoid", 1, None), ("sigmoid", 1, 0.3),

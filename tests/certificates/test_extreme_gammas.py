@@ -18,6 +18,7 @@ QUICK = Effort(steps=2, restarts=0, branches=2)
 GAMMAS = [5e-324, 1e-310, 1e-200, 1e200, 1.7e308, math.inf]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("order", [1.0, 100.0, 1e6, math.inf])
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_any_gamma_has_a_bound(gamma: float, order: float) -> None:

@@ -136,6 +136,7 @@ def test_realizable_counterparts_of_an_affine_model_meet_brute_force() -> None:
 # -- soundness --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", ["realizable", "relaxed"])
 @pytest.mark.parametrize("which", [0, 2, 4, *(pytest.param(which, marks=pytest.mark.slow) for which in (1, 3, 5))])
 def test_bounds_and_witnesses_on_domains(kind: str, which: int) -> None:

@@ -124,6 +124,7 @@ def bad(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.some(22)
 @pytest.mark.parametrize("name", bad_inputs(Path()))
 def test_bad_input_is_one_sentence_and_status_2(files: Path, bad: Path, run: Callable[..., Any], name: str) -> None:
     shutil.copytree(bad, ".", dirs_exist_ok=True)

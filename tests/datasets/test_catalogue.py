@@ -67,6 +67,7 @@ def test_income_of_all_states() -> None:
     assert people.domain.contains(people.x).all()
 
 
+@pytest.mark.slow
 @needs_data
 def test_coverage_and_employment_have_the_published_figures() -> None:
     coverage = load("acs-coverage", "CA")
@@ -140,6 +141,7 @@ def test_a_sample_and_the_complete_file_agree_on_the_split(tmp_path: Path) -> No
     assert (sample["SPLIT"] == "train").tolist() == in_train(numbers)[rows].tolist()
 
 
+@pytest.mark.some(3)
 @needs_data
 @pytest.mark.parametrize("name", [*TASKS, "credit"])
 @pytest.mark.parametrize("encoding", ["default", "paper"])
@@ -188,6 +190,7 @@ def test_credit() -> None:
     assert (paper.x != 0).any(axis=0).all()
 
 
+@pytest.mark.some(3)
 @needs_data
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*/*.parquet")), ids=lambda file: file.stem)
 def test_schemas_can_be_inferred_from_every_table(file: Path) -> None:

@@ -48,6 +48,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         isonomy.certify(network, people, metric, 1.0, 0.1, engine="dask")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("place", ["local", "profile", "dual", "read"])
 def test_a_bound_that_is_too_small_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """In a chunk, in a part that is computed or read, and in the whole: an error with a file in the work folder."""

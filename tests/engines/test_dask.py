@@ -70,6 +70,7 @@ def test_the_same_bits_as_in_one_process_though_a_worker_is_killed(cluster: Any,
     assert again.curve([0.05, 0.2]).equals(alone.curve([0.05, 0.2]))
 
 
+@pytest.mark.slow
 def test_parts_of_one_engine_are_parts_of_the_other(cluster: Any, source: Path, tmp_path: Path) -> None:
     first = ask(source, tmp_path)
     for path in first.parts[1:3]:
@@ -78,6 +79,7 @@ def test_parts_of_one_engine_are_parts_of_the_other(cluster: Any, source: Path, 
     assert second.computed == 2 and second.summary() == first.summary()
 
 
+@pytest.mark.slow
 def test_errors_of_workers_reach_the_caller(cluster: Any, tmp_path: Path) -> None:
     frame = table(N)
     frame.loc[137, "debt"] = 9.0  # in a chunk of which nobody is in the pilot group
@@ -88,6 +90,7 @@ def test_errors_of_workers_reach_the_caller(cluster: Any, tmp_path: Path) -> Non
     assert (tmp_path / "work" / "plan.json").exists()
 
 
+@pytest.mark.slow
 def test_the_current_client_is_used(cluster: Any, source: Path, tmp_path: Path) -> None:
     from distributed import Client
 

@@ -47,6 +47,7 @@ def as_program(source: Path, work: Path, after: int) -> subprocess.CompletedProc
 # -- what is proved ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
 def test_where_nothing_bends_no_shift_helps(tmp_path: Path, order: float) -> None:
     """An affine regression treats everybody equally unequally: δ‖w‖, wherever people move."""
@@ -66,6 +67,7 @@ def test_where_nothing_bends_no_shift_helps(tmp_path: Path, order: float) -> Non
     assert found.rows == 9 and len(found.parts) == 3
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("tier", "order", "gamma"),
     [("interval", 1.0, 0.1), ("tight", math.inf, 0.1), pytest.param("tight", 2.0, 0.05, marks=pytest.mark.slow)],
@@ -106,6 +108,7 @@ def test_the_parts_prove_it(source: Path, tmp_path: Path) -> None:
     assert np.concatenate([part["row"].to_numpy() for part in read]).tolist() == list(range(N)) and len(largest) == 1
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("way", ["csv", "folder", "excluded", "test part"])
 def test_other_sources(tmp_path: Path, way: str) -> None:
     frame = table(100)
@@ -135,6 +138,7 @@ def test_other_sources(tmp_path: Path, way: str) -> None:
     assert found.curve([0.0])["upper"][0] == pytest.approx(other.curve([0.0])["upper"][0], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_same_whatever_the_threads(source: Path, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     found = []
@@ -215,6 +219,7 @@ def test_a_part_that_changes_under_the_certificate_is_an_error(source: Path, tmp
         found.curve([0.77])
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "change",
     [

@@ -47,6 +47,7 @@ def wide() -> tuple[Schema, Network]:
     return schema, Network.from_layers(weights, [rng.normal(size=b) * 0.1 for b in sizes[1:]])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("tier", "domain", "attack", "chunk"),
     [

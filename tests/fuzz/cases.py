@@ -38,12 +38,6 @@ WEIGHTS = {
 }  # fmt: skip
 """How often each style is drawn."""
 
-BARE_FLOAT32 = False
-"""Whether float32 runs are also asked of networks that read the input past any affine layer.
-
-Not yet: see ``test_float32_runs_of_a_bare_input``.
-"""
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -442,7 +436,6 @@ def case(number: int) -> Case:
         centre = np.round(centre)
     net = graphs.draw(rng, style, centre[0])
     float32, raw = question.endswith("32"), bool(rng.random() < 0.35)
-    net = _covered(rng, net, centre[0]) if float32 else net
     still = rounds and bool(rng.random() < 0.7)  # where nothing moves, or hardly anything, only rounding is left
     tiny = float(rng.choice([0.0, 1e-12, 1e-9])) if style == "bare" else 0.0
     if question.startswith("enclose"):
@@ -468,13 +461,6 @@ def case(number: int) -> Case:
     return Compare(number, net, centre, near, between, limits, shares, float32, raw, nested, tight)
 
 
-def _covered(rng: np.random.Generator, net: Net, x: Array) -> Net:
-    """The network, or another one where float32 runs of this one are not asked for yet."""
-    while net.bare and not BARE_FLOAT32:
-        net = graphs.draw(rng, "perceptron", x)
-    return net
-
-
 def _public(rng: np.random.Generator, number: int, question: str, style: graphs.Style) -> Case:
     spaces: list[people.Space] = ["unbounded", "relaxed", "realizable"]
     space = spaces[int(rng.integers(1 if question == "everywhere" else 0, 3))]
@@ -483,7 +469,6 @@ def _public(rng: np.random.Generator, number: int, question: str, style: graphs.
     if question == "local":
         tier = ("interval", "tight", "optimised", "exact", "paper")[int(rng.integers(5))]
         float32 = bool(rng.random() < 0.2)
-        net = _covered(rng, net, who.x[0]) if float32 else net
         two = (net.head == "softmax" and net.outputs == 2) or net.outputs == 1
         threshold = float(rng.choice([0.3, 0.5, 0.9])) if two and rng.random() < 0.4 else None
         return Local(number, net, who, tier, float32, threshold)

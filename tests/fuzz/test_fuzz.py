@@ -10,7 +10,7 @@ from .exact import Truth, proved
 from .networks import KINDS, Net, Step
 from .run import Outcome, explained, outcome
 
-SHORT = 300
+SHORT = 200
 """Cases in the fast tests."""
 
 LONG = 40_000

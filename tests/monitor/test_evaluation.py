@@ -109,6 +109,7 @@ def test_whoever_is_refused_counts_with_the_largest_violation() -> None:
     assert (nobody.state, nobody.distance, nobody.mean.upper) == ("expired", None, 1.0)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("share", [0.003, 0.1, 0.6])
 def test_the_share_of_the_refused_lies_where_it_is_said_to(share: float) -> None:
     """An eighth of the risk is allowed, 25 of 500, and three standard errors more; the mean that they raise as well."""

@@ -158,6 +158,7 @@ def test_groups() -> None:
     assert all(group.people >= 8 for group in few)
 
 
+@pytest.mark.slow
 @needs_data
 def test_californians_stay_valid_and_a_population_built_to_be_far_expires() -> None:
     served, others, far = californians()

@@ -330,6 +330,7 @@ def test_equal_biases_or_weights_alone_make_no_equal_layers(tmp_path: Path) -> N
 PT2 = [name for name in modules() if name != "sliced"]  # whose index by a list of numbers is an operation of its own
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "name", [name if i % 4 == 0 else pytest.param(name, marks=pytest.mark.slow) for i, name in enumerate(PT2)]
 )
@@ -431,6 +432,7 @@ def disguises(trace: Path) -> dict[str, bytes]:
     return wrapped | {"archive": archive.getvalue()}
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_program_in_a_file_is_not_executed(ending: str, tmp_path: Path) -> None:
     trace = tmp_path / "executed"
@@ -480,6 +482,7 @@ def sound(ending: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     "ending", [".keras", ".nnet", ".pt", ".pt2", ".skops", pytest.param(".h5", marks=pytest.mark.slow)]
 )

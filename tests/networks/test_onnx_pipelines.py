@@ -254,6 +254,7 @@ encode = "index"
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("dynamo", [False, True])
 def test_embeddings(dynamo: bool, tmp_path: Path) -> None:
     schema, module, path = Schema.from_toml(PEOPLE + INPUTS), Embedded().eval(), tmp_path / "model.onnx"

@@ -122,6 +122,7 @@ def agree(network: Network, people: Schema, frame: pd.DataFrame, expected: Any) 
     np.testing.assert_allclose(given, expected, rtol=0, atol=1e-9 * (1 + np.abs(expected).max()))
 
 
+@pytest.mark.some(24)
 @pytest.mark.parametrize("kind", PREPROCESSING)
 @pytest.mark.parametrize("last", ["logistic", "perceptron", "ridge"])
 def test_pipelines(kind: str, last: str) -> None:

@@ -51,6 +51,7 @@ def findings(kind: str) -> Findings:
 every = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.mark.some(3)
 @every
 def test_is_well_formed_and_named(kind: str) -> None:
     document = tree(kind)
@@ -61,6 +62,7 @@ def test_is_well_formed_and_named(kind: str) -> None:
     assert document.all("title")[0].text
 
 
+@pytest.mark.some(3)
 @every
 def test_ids_are_unique_and_references_lead_somewhere(kind: str) -> None:
     ids = [element.attributes["id"] for element in tree(kind) if "id" in element.attributes]

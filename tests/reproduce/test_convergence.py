@@ -84,6 +84,7 @@ def run(setting: Setting, store: Store) -> convergence.Result:
     return convergence.run(setting, store, datasets=[GERMAN], size=TINY, grid=GRID, ways=WAYS)
 
 
+@pytest.mark.slow
 def test_our_error_is_never_negative(setting: Setting) -> None:
     data = run(setting, Store(setting.work / "lines.jsonl", only_known=True)).data
     assert list(data["method"]) == ["sgd", "u-dif"]
@@ -94,6 +95,7 @@ def test_our_error_is_never_negative(setting: Setting) -> None:
     assert (data["our_lower"] <= data["our_upper"]).all()
 
 
+@pytest.mark.slow
 def test_the_page_is_written_again_from_what_was_found(setting: Setting, tmp_path: Path) -> None:
     store = Store(setting.work / "lines.jsonl")
     written = write(run(setting, store), tmp_path, "isonomy reproduce convergence --quick")

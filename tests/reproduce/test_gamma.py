@@ -25,6 +25,7 @@ def network(width: int) -> Network:
     return Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], head="softmax")
 
 
+@pytest.mark.slow
 def test_more_radii_and_points_only_tighten_and_populations_stay_inside() -> None:
     people = load_population("german", domain="unbounded")
     metric = SensitiveSubspace.fit(people.train, ridge=1.0)

@@ -23,6 +23,7 @@ def run(store: Store, work: Path) -> moons.Result:
     return moons.run(Setting(True, work, None, 1), store, scale=SMALL)
 
 
+@pytest.mark.slow
 def test_each_notion_holds_the_one_before(store: Store, tmp_path: Path) -> None:
     data = run(store, tmp_path).data
     assert (data["lower"] <= data["upper"]).all()
@@ -34,6 +35,7 @@ def test_each_notion_holds_the_one_before(store: Store, tmp_path: Path) -> None:
         assert bounds.loc["global", "upper"] >= bounds.loc["local", "lower"]
 
 
+@pytest.mark.slow
 def test_the_map_covers_pairs_of_people(store: Store, tmp_path: Path) -> None:
     """No two similar places of the map differ by more than the map says."""
     run(store, tmp_path)

@@ -20,6 +20,7 @@ def run(tmp_path: Path, **options: bool) -> scalability.Result:
     return scalability.run(setting, store, datasets=[GERMAN], judged=GERMAN, sizes=TINY)
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scalability, "JUDGED", (Way("sgd"), Way("u-dif")))
     result = run(tmp_path)

@@ -60,6 +60,7 @@ def survey(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     return replace(COVERAGE, load={"states": ["MI"], "years": [2018]}, words="the middle-aged")
 
 
+@pytest.mark.slow
 def test_a_run_on_a_survey_with_weights(survey: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is computed and drawn; the constructed shifts are within gamma of what was certified."""
     certified, built = [], []
@@ -120,6 +121,7 @@ def test_constructed_shifts_lie_within_gamma(seed: int) -> None:
         assert shift.mean(here, there) == pytest.approx(shift.stays @ here + shift.comes @ there)
 
 
+@pytest.mark.slow
 def test_certificates_hold_for_shifts_within_gamma() -> None:
     """Older applicants stand for another state; two networks, two gammas, five shifts each."""
     people = load_population("german", domain="unbounded")
@@ -150,6 +152,7 @@ def test_certificates_hold_for_shifts_within_gamma() -> None:
     assert checked == 20
 
 
+@pytest.mark.slow
 def test_a_bound_a_fifth_smaller_would_not_hold() -> None:
     """In two dimensions there is somebody to become everywhere, and the unkind shifts come close to the bound."""
     people = make_moons(40)

@@ -46,6 +46,7 @@ def again(setting: Setting, store: Store) -> training.Result:
     return training.run(setting, store, datasets=[TABLE], size=TINY)
 
 
+@pytest.mark.slow
 def test_rows_are_what_the_library_says(setting: Setting) -> None:
     """Each number is computed again by other calls, from the file of the network."""
     data = again(setting, Store(setting.work / "lines.jsonl", only_known=True)).data
@@ -76,6 +77,7 @@ def test_rows_are_what_the_library_says(setting: Setting) -> None:
     assert row["lfc in old"] == pytest.approx(places["old"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_bounds_are_in_order(setting: Setting) -> None:
     data = again(setting, Store(setting.work / "lines.jsonl", only_known=True)).data
     assert (data["a_dfc_lower"] <= data["a_dfc_upper"]).all()

@@ -13,6 +13,7 @@ from isonomy.reproduce.models import GERMAN, UCI, Size, Way
 TINY = Size(rows=60, epochs=1, hidden=(4, 4), people=4, ways=(Way("sgd"), Way("l-dif", box=True)))
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path: Path) -> None:
     setting = Setting(True, tmp_path / "uci.work", None, 1)
     result = uci.run(setting, Store(setting.work / "lines.jsonl"), datasets=[GERMAN], size=TINY)

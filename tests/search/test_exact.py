@@ -30,6 +30,7 @@ def check(name: str, hidden: tuple[int, ...], kind: str, delta: float, rows: sli
         assert proved - attained <= 1e-6 and found.lower[row] <= proved + 10 * rounding
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ["box", "l1"])
 @pytest.mark.parametrize("hidden", [(16, 16), (64,), pytest.param((32, 32), marks=pytest.mark.slow)])
 def test_it_meets_a_mixed_integer_program(hidden: tuple[int, ...], kind: str) -> None:

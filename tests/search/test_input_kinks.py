@@ -23,6 +23,7 @@ def network(seed: int, width: int = 2) -> tuple[Network, torch.nn.Module]:
     return Network.from_torch(module, width=width), module
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "seed", [*range(6), 11, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (6, 7, 8, 9, 10))]
 )

@@ -69,6 +69,7 @@ def holds(parts: Parts, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (first & (parts.y_low <= y) & (y <= parts.y_high)).all(1)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name",
     [

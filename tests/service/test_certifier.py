@@ -46,6 +46,7 @@ def domains() -> dict[DomainKind, Served]:
     }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["realizable", "relaxed", "unbounded"])
 def test_the_interval_tier_is_the_librarys_bit_for_bit(kind: DomainKind) -> None:
     here = domains()[kind]
@@ -181,6 +182,7 @@ def test_how_many_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pace.fits(0.045) > 0
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("redact", [False, True])
 def test_a_certificate_from_its_files_is_the_same(tmp_path: Path, redact: bool) -> None:
     people = population(rows(12))

@@ -84,6 +84,7 @@ def test_a_witness_proves_what_it_can() -> None:
         assert 4.9 < max(proved) <= 5.0
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("share", [0.02, 0.9, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_the_mean_is_above_its_lower_bound(share: float, weighted: bool) -> None:

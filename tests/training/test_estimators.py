@@ -35,6 +35,7 @@ def moons() -> tuple[np.ndarray, np.ndarray]:
     return make_moons(300, noise=0.1, random_state=0)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("bound", ["relational", "paper"])
 def test_every_method_learns_moons(method: Method, bound: str) -> None:
@@ -45,6 +46,7 @@ def test_every_method_learns_moons(method: Method, bound: str) -> None:
     assert all(np.isfinite(record["error"]) for record in model.history_)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("method", ["f-ibp", "u-dif", *(pytest.param(name, marks=SLOW) for name in ("sensr", "l-dif"))])
 def test_fair_methods_are_fairer_and_do_not_collapse(
     method: Method, german: isonomy.Population, plain: FairClassifier
@@ -57,6 +59,7 @@ def test_fair_methods_are_fairer_and_do_not_collapse(
     assert ours < (0.75 if method == "sensr" else 0.25) * theirs
 
 
+@pytest.mark.slow
 def test_the_dual_pays_off_when_the_population_shifts() -> None:
     """With the same alpha the u-dif network has the smaller distributional bound."""
     x, y = moons()
@@ -80,6 +83,7 @@ def test_a_collapse_is_called_that(german: isonomy.Population) -> None:
         assert FairClassifier("f-ibp", **lost).fit(x, np.array(["a", "b"])[y]).collapsed_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["relational", pytest.param("paper", marks=SLOW)])
 def test_alpha_gives_way_before_a_collapse(bound: str) -> None:
     """The same training with the guard explains about as much as it is to keep."""
@@ -94,6 +98,7 @@ def test_alpha_gives_way_before_a_collapse(bound: str) -> None:
     assert model.score(x, y) > 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["u-dif", *(pytest.param(name, marks=SLOW) for name in ("f-ibp", "l-dif"))])
 def test_defaults_serve_a_small_table(method: Method, german: isonomy.Population) -> None:
     """With a metric that leaves protected attributes free: no collapse, no bound that is stuck at 1."""

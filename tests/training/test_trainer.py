@@ -32,6 +32,7 @@ class Killed(BaseException):
     """Nothing catches this, like a signal."""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("method", ["sensr", "l-dif", "u-dif"])
 @pytest.mark.parametrize("stop", [1, 4])
 def test_a_killed_training_resumes_to_the_same_weights(method: str, stop: int, tmp_path: Path) -> None:

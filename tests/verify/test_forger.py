@@ -189,6 +189,7 @@ FIRST = dict(reversed(FORGED))
 """The fast tests forge all arrays that are proved or found, and the first of each other kind."""
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("name", "key"),
     [

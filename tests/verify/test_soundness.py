@@ -88,6 +88,7 @@ def received(layers: list[Layer], head: str, x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x)) if head == "sigmoid" else x
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", ["counterparts", "dense", "l1", "l2"])
 @pytest.mark.parametrize("head", ["softmax", "sigmoid", "regression"])
 @pytest.mark.parametrize("domain_kind", ["realizable", pytest.param("relaxed", marks=pytest.mark.slow)])

@@ -86,6 +86,7 @@ def test_exit_status_and_words(audit: Path, forger: Any, tmp_path: Path) -> None
         assert none.returncode == 2 and none.stderr.count("\n") == 1 and none.stdout == ""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("order", [1.0, 100.0])
 @pytest.mark.parametrize("gamma", [5e-324, 1e308, np.inf])
 def test_any_gamma_is_checked(gamma: float, order: float, tmp_path: Path) -> None:
@@ -147,6 +148,7 @@ def certified(options: dict[str, Any], metric: str, directory: Path, count: int 
     return verify(directory)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("metric", "options"),
     [
@@ -206,7 +208,7 @@ def test_the_default_audit_is_proved_again(tmp_path: Path) -> None:
     assert found.share_proved >= 0.95
     assert found.proved_upper <= certificate.upper
     trusted = {name for name, status, _ in found.claims if status == "trusted"}
-    assert trusted == {"network", "people", "metric", "ground", "domain", "remarks"}
+    assert trusted == {"network", "people", "metric", "ground", "domain", "remarks", "selection"}
 
 
 def test_who_was_audited_is_shown_and_must_fit_the_individuals(forger: Any) -> None:

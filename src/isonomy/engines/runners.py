@@ -144,7 +144,12 @@ def _own_cluster(dask: Any) -> Iterator[Any]:
     logger = logging.getLogger("distributed.nanny")
     level = logger.level
     try:
-        with dask.LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster, dask.Client(cluster) as client:
+        # Any free port on this machine alone: without an address Dask takes 8787 and warns where that is in use.
+        address = "localhost:0"
+        with (
+            dask.LocalCluster(threads_per_worker=1, dashboard_address=address) as cluster,
+            dask.Client(cluster) as client,
+        ):
             try:
                 yield client
             finally:
