@@ -72,6 +72,7 @@ class Head:
         """Of a computed probability, absolute."""
         return 4 * ELEMENTARY + ((32 + self.outputs) * U32 if self.run_unit else 0.0)
 
+    @np.errstate(all="ignore")
     def logits(self, margins: Enclosure) -> Enclosure:
         """Enclosures of the ``t`` whose sigmoid each class receives; of two classes that of class 1."""
         if self.kind != "softmax" or self.outputs == 2:
@@ -84,6 +85,7 @@ class Head:
         first, last = -_log_sum_exp(high), -_log_sum_exp(low)
         return Enclosure(first - 4 * unit * (1 + np.abs(first)), last + 4 * unit * (1 + np.abs(last)))
 
+    @np.errstate(all="ignore")
     def received(self, margins: Enclosure) -> Enclosure:
         """Enclosures of the probabilities or numbers."""
         if self.kind == "regression":
@@ -95,7 +97,7 @@ class Head:
     def violation(self, one: Enclosure, other: Enclosure) -> Array:
         """The largest change (n,) between two whose margins are enclosed."""
         a, b = self.received(one), self.received(other)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             change = np.maximum(b.high - a.low, a.high - b.low).max(1)
             change = np.where(np.isnan(change), np.inf, change) * (1 + 4 * U) + 4 * U
         return np.asarray(np.clip(change, 0.0, self.largest))
@@ -103,7 +105,7 @@ class Head:
     def attained(self, one: Enclosure, other: Enclosure) -> Array:
         """A change (n,) that certainly happens between two enclosed individuals: 0 where the enclosures overlap."""
         a, b = self.received(one), self.received(other)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             change = np.maximum(b.low - a.high, a.low - b.high).max(1)
             change = np.nan_to_num(change, nan=0.0, posinf=0.0) * (1 - 4 * U) - 4 * U
         return np.asarray(np.clip(change, 0.0, self.largest))
@@ -134,7 +136,7 @@ class Head:
                 wins[:, j] &= low[:, i] > clear
         return np.where(wins.any(1), wins.argmax(1), nobody)
 
-
+    @np.errstate(all="ignore")
     def settled(self, margins: Enclosure, change: Array) -> NDArray[np.int64]:
         """The class of everybody whose outputs differ by at most ``change`` (n,) from those at enclosed margins; −1
         where that is not certain.

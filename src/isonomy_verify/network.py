@@ -126,6 +126,7 @@ class Network(NamedTuple):
         return len(self.layers) - 1
 
 
+@np.errstate(all="ignore")  # what overflows ends as an infinite bound
 def normal_form(nodes: Sequence[Node], rows: Array | None = None) -> Network:
     """The layers of a graph whose node 0 is the input and whose last node gives the outputs.
 

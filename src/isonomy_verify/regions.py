@@ -30,6 +30,9 @@ from numpy.typing import NDArray
 from isonomy_verify.arithmetic import TINY, Array, U, down, dual_order, gamma, norm_up, up
 
 Index = NDArray[np.int64]
+FEW = 16
+"""Columns up to which sets choose splits of their own also for the weights of a whole layer."""
+
 SIMPLEX_TOLERANCE = 1e-9
 """Shares of a block may add up to 1 within this."""
 
@@ -61,7 +64,7 @@ class Region(Protocol):
         """The largest ``|v|`` per coordinate, (rows, m); infinite where nothing bounds it."""
         ...
 
-    def __getitem__(self, rows: slice) -> Region:
+    def __getitem__(self, rows: Index | slice) -> Region:
         """Some of the sets."""
         ...
 
@@ -125,7 +128,7 @@ class Ball:
         """The box around the ball; without bounds where coordinates are free."""
         return np.where(self.free, np.inf, self._size)[None]
 
-    def __getitem__(self, rows: slice) -> Ball:
+    def __getitem__(self, rows: Index | slice) -> Ball:
         """The same for everybody."""
         return self
 
@@ -209,6 +212,7 @@ class BallBox:
         self._places = [place[block] for block in self._blocks]
         self._root, self._inverse = self.root[:, self.columns], self.inverse[self.columns]
         self._low, self._high = self.low[:, self.columns], self.high[:, self.columns]
+        self._extent = np.maximum(np.abs(self._low), np.abs(self._high))
         self._column_norms = norm_up(self._root, axis=0) if len(self.root) else np.zeros(len(self.columns))
 
     @property
@@ -216,7 +220,7 @@ class BallBox:
         """The box: the ball may hold back more."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
-    def __getitem__(self, rows: slice) -> BallBox:
+    def __getitem__(self, rows: Index | slice) -> BallBox:
         """Some of the sets."""
         low, high, radius, offset = (_rows(a, rows) for a in (self.low, self.high, self.radius, self.offset))
         shares = None if self.shares is None else _rows(self.shares, rows)
@@ -226,12 +230,8 @@ class BallBox:
         """The columns that move, exactly; ranges row by row."""
         matrix = np.ascontiguousarray(weight[:, self.columns])
         part = size[:, self.columns]
-        extent = self.extent[:, self.columns]
-        with np.errstate(invalid="ignore"):
-            reach = np.where(np.isinf(extent).any(), _zero_times(extent, part), extent @ part.T)
-        reach = reach * (1 + gamma(part.shape[1] + 4)) + TINY
-        high, low = self._shared(matrix), -self._shared(-matrix)
-        return Landing(matrix, np.zeros(len(weight)), low, high, reach)
+        reach = _zero_times(self._extent, part) * (1 + gamma(part.shape[1] + 4)) + TINY
+        return Landing(matrix, np.zeros(len(weight)), *self._ranges(matrix), reach)
 
     def support(self, t: Array, owner: Index | slice) -> Array:
         """The best of a few splits: all to the box, all to the ball, and by coordinate whichever reaches less far."""
@@ -269,16 +269,62 @@ class BallBox:
         second = np.clip(middle + (s * (radius[:, None] / size)) @ self._inverse.T, low, high)
         return np.asarray(np.where((np.vecdot(t, second) > np.vecdot(t, first))[:, None], second, first))
 
-    def _shared(self, weight: Array) -> Array:
-        """Support (rows, k) at weights (k, columns) that all rows share."""
-        n, k = self.rows, len(weight)
-        best = np.empty((n, k))
-        step = max(1, 2**21 // max(1, k * max(1, weight.shape[1])))
-        for start in range(0, n, step):
-            owner = np.repeat(np.arange(start, min(start + step, n)), k)
-            t = np.broadcast_to(weight, (len(owner) // k, *weight.shape)).reshape(len(owner), -1)
-            best[start : start + step] = self.support(t, owner).reshape(-1, k)
-        return best
+    def _ranges(self, weight: Array) -> tuple[Array, Array]:
+        """Both ends (rows, k) of ``W v`` for a weight (k, columns) that all rows share, by the same splits.
+
+        With few columns rows also choose splits of their own.
+        """
+        low, high = self._shared_dual(weight, None)
+        if len(self._root):
+            bottom, top = self._shared_dual(weight, weight @ self._inverse)
+            low, high = np.fmax(low, bottom), np.fmin(high, top)
+            if len(self.columns) <= FEW:
+                n, k = self.rows, len(weight)
+                step = max(1, 2**21 // max(1, k * max(1, weight.shape[1])))
+                for start in range(0, n, step):
+                    owner = np.repeat(np.arange(start, min(start + step, n)), k)
+                    t = np.broadcast_to(weight, (len(owner) // k, *weight.shape)).reshape(len(owner), -1)
+                    part = slice(start, start + step)
+                    high[part] = np.fmin(high[part], self.support(t, owner).reshape(-1, k))
+                    low[part] = np.fmax(low[part], -self.support(-t, owner).reshape(-1, k))
+        return low, high
+
+    def _shared_dual(self, weight: Array, s: Array | None) -> tuple[Array, Array]:
+        """The ends of ``ρ‖s‖_q − s·o + h_box(t − Rᵀs)`` in both directions, for one split of each weight."""
+        n, k = self.rows, weight.shape[1] + 8
+        error, ball, along, t = np.abs(weight) * gamma(4 * k), np.zeros((1, len(weight))), np.zeros((1, 1)), weight
+        if s is not None:
+            terms = sum(self._root.shape) + 8
+            error = error + (np.abs(weight) + np.abs(s) @ np.abs(self._root)) * gamma(4 * terms)
+            t = weight - s @ self._root
+            error = error + np.abs(t) * gamma(4 * k)
+            ball = self.radius[:, None] * norm_up(s, self.dual) * (1 + 8 * U)
+            if self.offset.any():
+                along = self.offset @ s.T
+                ball = ball + gamma(2 * terms) * (np.abs(self.offset) @ np.abs(s).T)
+        # The middle of the box and its half, so that both directions share the products.
+        unbounded = ~np.isfinite(self._extent)
+        first, last = np.where(unbounded, 0.0, self._low), np.where(unbounded, 0.0, self._high)
+        half = 0.5 * last - 0.5 * first
+        centre = last - half
+        middle, wide = centre @ t.T, half @ np.abs(t).T
+        cost = ball + _zero_times(self._extent, error) + TINY
+        low, high = np.broadcast_to(middle - wide, (n, len(weight))), np.broadcast_to(middle + wide, (n, len(weight)))
+        for (start, stop), block, place in zip(self.blocks, self._blocks, self._places, strict=True):
+            if len(block) != stop - start:
+                continue
+            assert self.shares is not None
+            part = t[:, place]
+            box, spread = centre[:, place] @ part.T, half[:, place] @ np.abs(part).T
+            here = self.shares[:, block] @ part.T
+            room = 2 * (error[:, place].sum(1) + np.abs(part).max(1) * (gamma(len(block) + 8) + SIMPLEX_TOLERANCE))
+            gain = np.minimum(part.max(1) - here + room - box - spread, 0.0)
+            loss = np.maximum(part.min(1) - here - room - box + spread, 0.0)
+            doubt = gamma(32) * (np.abs(box) + spread + np.abs(here) + np.abs(part).max(1))
+            low, high, cost = low + loss, high + gain, cost + doubt
+        cost = cost + gamma(16) * (np.abs(low) + np.abs(high) + np.abs(along) + cost)
+        low, high = low - along - cost, high - along + cost
+        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
     def _dual(
         self, t: Array, s: Array | None, low: Array, high: Array, radius: Array, offset: Array, owner: Index | slice
@@ -332,6 +378,8 @@ class BallBox:
 
 def _zero_times(extent: Array, part: Array) -> Array:
     """``extent @ partᵀ`` with 0 · ∞ = 0."""
+    if np.isfinite(extent).all():
+        return np.asarray(extent @ part.T)
     finite = np.where(np.isinf(extent), 0.0, extent) @ part.T
     hits = np.isinf(extent).astype(np.float64) @ (part != 0).astype(np.float64).T
     return np.asarray(np.where(hits > 0, np.inf, finite))

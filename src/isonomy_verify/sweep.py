@@ -72,6 +72,7 @@ class Prepared:
     the line to a value that is so much off.
     """
 
+    @np.errstate(all="ignore")  # what overflows ends as an infinite bound
     def __init__(self, network: Network, region: Ball | None = None, run_unit: bool = False, columns: int = 2) -> None:
         """``run_unit``: bounds besides cover a float32 run of the original operations."""
         self.network, self.region, self.run_unit = network, region, run_unit
@@ -246,7 +247,7 @@ class Sweep:
         if region is not None:
             self.top[0] += np.where(np.isfinite(region.extent), region.extent, 0.0)
         self.under: Array | float = TINY
-        self.slack: Array = np.zeros(self.n)
+        self.slack, self.dense_slack = np.zeros(self.n), np.zeros(self.n)
         self.start = [self._start(k) for k in range(len(layers))]
         self._linear: tuple[Array, Array, list[Array]] | None = (
             None  # middles, open halves, directions of the last dense layer
@@ -524,15 +525,13 @@ class Sweep:
                 )
                 carried[block.source] = carried[block.source] + c if block.source in carried else c
 
-    def open_share(self) -> float:
-        """The share of hidden neurons whose activation is not one straight line over its range."""
-        gaps = [lines.above if lines.below is None else lines.above - lines.below for lines in self.lines[:-1]]
-        return sum(int(np.count_nonzero(gap > 0)) for gap in gaps) / max(1, sum(gap.size for gap in gaps))
-
     # -- outputs -----------------------------------------------------------------------------------------------------
 
-    def side(self, output: int, sign: float, sides: list[Sides]) -> Array:
-        """At least ``sign`` times an output over the regions, by one backward pass with the given lines."""
+    def side(self, output: int, sign: float, sides: list[Sides], trace: dict[int, Array] | None = None) -> Array:
+        """At least ``sign`` times an output over the regions, by one backward pass with the given lines.
+
+        ``trace`` receives the coefficients of each layer's activations, and at −1 those of the region.
+        """
         layers, last, prepared = self.network.layers, len(self.network.layers) - 1, self.prepared
         carried = {
             block.source: sign * block.weight[output : output + 1] for block in layers[last].blocks if block.source
@@ -547,6 +546,8 @@ class Sweep:
             if c is None:
                 continue
             lines, width, landing, start = sides[k], layers[k].width, self.landings[k], self.start[k]
+            if trace is not None:
+                trace[k] = np.array(c)
             room = prepared.buffers("scratch", len(c), width)
             charged = np.abs(c, out=room) @ prepared.charge[k]
             cost += charged[:, 0] * (self.eta[k] * prepared.rounding[k])
@@ -569,7 +570,10 @@ class Sweep:
                 landed = product if landed is None else landed + product
         bound = total + cost * (1 + 1e-9) + size * ((4 * len(layers) + 32) * U) + self._slack()
         if landed is not None:
-            reach = self.region.support(landed if len(landed) == self.n else np.repeat(landed, self.n, 0), slice(None))
+            landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
+            if trace is not None:
+                trace[-1] = landed
+            reach = self.region.support(landed, slice(None))
             bound = bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U)
         return np.asarray(np.where(np.isnan(bound), np.inf, bound))
 
@@ -590,7 +594,7 @@ class Sweep:
         landing = landings[last]
         landed: Array | None = None if landing is None else landing[0][output : output + 1]
         slopes: list[Array] = []
-        slack: Array | float = 0.0
+        slack, dense = np.zeros(self.n), np.zeros(self.n)
         for k, layer in enumerate(layers[:-1]):
             slopes.append(self.prepared.buffers(f"slope32{k}", self.n, layer.width, np.float32))
             np.copyto(slopes[k], self.lines[k].slope, casting="same_kind")
@@ -598,9 +602,11 @@ class Sweep:
             c = carried.pop(k + 1, None)
             if c is None:
                 continue
-            if k and self.prepared.dense[k] is not None:
-                gap = lines.above if (lines := self.lines[k]).below is None else lines.above - lines.below
-                slack = slack + (np.abs(c[0]) @ gap.T if len(c) == 1 else np.vecdot(np.abs(c), gap))
+            gap = lines.above if (lines := self.lines[k]).below is None else lines.above - lines.below
+            part = gap @ np.abs(c[0]) if len(c) == 1 else np.vecdot(np.abs(c), gap)
+            slack += part
+            if self.shared and self.prepared.dense[k] is not None:
+                dense += part
             g = np.multiply(slopes[k], c, out=self.prepared.buffers(f"g32{k % 2}", self.n, layers[k].width, np.float32))
             for block, both in zip(layers[k].blocks, single.weights[k], strict=True):
                 if block.source:
@@ -614,7 +620,8 @@ class Sweep:
             return [np.zeros_like(slope) for slope in slopes]
         landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
         u = self.region.maximiser(landed, slice(None)).astype(np.float32)
-        self.slack = np.fmax(self.slack, 0.5 * slack / np.maximum(np.vecdot(landed, u), 1e-30))
+        moved = 2 * np.maximum(np.vecdot(landed, u), 1e-30)
+        self.slack, self.dense_slack = np.fmax(self.slack, slack / moved), np.fmax(self.dense_slack, dense / moved)
         moves: list[Array] = []
         for k, layer in enumerate(layers[:-1]):
             landing = landings[k]
@@ -630,6 +637,32 @@ class Sweep:
                     move += product
             moves.append(move)
         return moves
+
+    def turned(self, sides: list[Sides], trace: dict[int, Array], rate: float) -> list[Sides]:
+        """The lines below open ReLUs turned against the bound that was traced, by ``rate``.
+
+        The bound changes with the slope of such a line by its coefficient times the pre-activation where the region's
+        support is attained, in the network in which all activations are the lines that the pass used.
+        """
+        u = self.region.maximiser(trace[-1], slice(None)) if -1 in trace else None
+        found: list[Sides] = []
+        values: list[Array] = [self.x]
+        for k, layer in enumerate(self.network.layers[:-1]):
+            z, landing, lines = self.start[k], self.landings[k], sides[k]
+            if landing is not None and u is not None:
+                z = z + u @ landing.matrix.T
+            for block, weight in zip(layer.blocks, layer.transposed, strict=True):
+                if block.source:
+                    z = z + values[block.source] @ weight
+            z = np.broadcast_to(z, (self.n, layer.width))
+            c = trace.get(k, np.zeros((1, layer.width)))
+            low = lines.low_slope * z if lines.low is None else lines.low_slope * z + lines.low
+            values.append(np.where(c > 0, lines.slope * z + lines.above, low))
+            if lines.low is None:
+                moved = np.clip(lines.low_slope + rate * np.sign(z), 0.0, 1.0)
+                lines = lines._replace(low_slope=np.where(c < 0, moved, lines.low_slope))
+            found.append(lines)
+        return found
 
     def sides(
         self, run: Run | None = None, moves: list[Array] | None = None, sign: float = 1.0, lean: float | None = None

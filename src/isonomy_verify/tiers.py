@@ -24,15 +24,12 @@ Tier = Literal["interval", "quick", "tight"]
 COARSE = 1e-10
 """Enclosures of outputs at a point wider than this, relative to 1 and the output, are worth a backward pass."""
 
-WIDE = 0.2
-"""With a larger share of hidden neurons open, lines by the shape of the ranges are tried as well as lines that
-touch."""
+DENSE, OPEN, OWN = 0.03, 0.15, 0.005
+"""Where open neurons make up a larger share of a pass, a thorough second one pays: those whose ranges are a majorant's,
+all, and all where sets differ and passes are short. Each open neuron then gets a backward pass of its own, and lines below ReLUs are turned."""
 
-PAYS = 0.05
-"""Where open neurons that a majorant bounds make up a larger share of a pass, each gets a backward pass of its own."""
-
-LEANS = (None, 0.0, 1.0)
-"""Slopes of the lines below open ReLUs that are tried then: by the shape of the range, flat, steep."""
+RATES = (0.5, 0.4, 0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.04, 0.03)
+"""By how much such lines are turned at each step."""
 
 
 class Enclosure(NamedTuple):
@@ -53,6 +50,7 @@ class Bounds(NamedTuple):
     over: Enclosure
 
 
+@np.errstate(all="ignore")  # what overflows ends as an infinite bound
 def enclose(
     prepared: Prepared, x: Array, tier: Tier = "tight", region: Region | None = None, rows: float | None = None
 ) -> Bounds:
@@ -64,23 +62,21 @@ def enclose(
     x = checked(x, prepared.network.width)
     found = []
     size = -(-len(x) // max(1, -(-len(x) // BLOCK)))  # equal blocks
-    with np.errstate(all="ignore"):
-        for start in range(0, len(x), max(1, size)):
-            part = slice(start, start + size)
-            sweep = Sweep(prepared, x[part], None if region is None else region[part])
-            found.append(_block(sweep, tier, rows))
+    for start in range(0, len(x), max(1, size)):
+        part = slice(start, start + size)
+        sweep = Sweep(prepared, x[part], None if region is None else region[part])
+        found.append(_block(sweep, tier, rows))
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
     return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high))
 
 
+@np.errstate(all="ignore")
 def enclose_at(prepared: Prepared, x: Array) -> Enclosure:
     """Enclose the outputs at the rows of ``x`` themselves: by a run and its rounding, or a pass over a region of one
     point."""
     x = checked(x, prepared.network.width)
-    with np.errstate(all="ignore"):
-        found = enclose_run(prepared, Run.of(prepared.network, x))
-    return refined(prepared, x, Enclosure(*found))
+    return refined(prepared, x, Enclosure(*enclose_run(prepared, Run.of(prepared.network, x))))
 
 
 def refined(prepared: Prepared, x: Array, at: Enclosure) -> Enclosure:
@@ -90,8 +86,7 @@ def refined(prepared: Prepared, x: Array, at: Enclosure) -> Enclosure:
     if rough.any() and prepared.network.depth:
         still = np.zeros((int(rough.sum()), x.shape[1]))
         alone = Prepared(prepared.network, None, prepared.run_unit)
-        with np.errstate(all="ignore"):
-            first, last = _block(Sweep(alone, x[rough], BallBox(still, still)), "tight", 0.0)[2:]
+        first, last = _block(Sweep(alone, x[rough], BallBox(still, still)), "tight", 0.0, True)[2:]
         low[rough], high[rough] = np.fmax(low[rough], first), np.fmin(high[rough], last)
     return _known(low, high)
 
@@ -108,7 +103,9 @@ def checked(x: Array, width: int) -> Array:
     return x
 
 
-def _block(sweep: Sweep, tier: Tier, rows: float | None) -> tuple[Array, Array, Array, Array]:
+def _block(
+    sweep: Sweep, tier: Tier, rows: float | None, again: bool = False, turn: bool = False
+) -> tuple[Array, Array, Array, Array]:
     """Enclosures at the centres and over the regions of one batch."""
     network, last = sweep.network, sweep.network.depth
     run = sweep.run()
@@ -125,20 +122,34 @@ def _block(sweep: Sweep, tier: Tier, rows: float | None) -> tuple[Array, Array, 
     sweep.enclose(last)
     low, high = np.array(sweep.low[last]), np.array(sweep.high[last])
     if tier != "interval" and last:
-        wide = not sweep.shared or sweep.open_share() > WIDE  # one place then says little of where others are worst
+        bent = any(layer.activation is not None and layer.activation.kind == "relu" for layer in network.layers)
         for j in range(network.outputs.width):
             moves = sweep.steer(j) if tier == "tight" else None
             for sign in (1.0, -1.0):
                 bound = sweep.side(j, sign, sweep.sides(run, moves, sign))
-                for lean in LEANS if moves is not None and wide else ():
-                    bound = np.fmin(bound, sweep.side(j, sign, sweep.sides(lean=lean)))
+                if turn:
+                    bound = np.fmin(bound, _turned(sweep, j, sign) if bent else sweep.side(j, sign, sweep.sides()))
                 if sign > 0:
                     high[:, j] = np.fmin(high[:, j], bound)
                 else:
                     low[:, j] = np.fmax(low[:, j], -bound)
     at = enclose_run(sweep.prepared, run)
-    poor = np.flatnonzero(sweep.slack > PAYS) if tier == "tight" and rows is None and sweep.shared else ()
-    if len(poor):
-        found = _block(Sweep(sweep.prepared, sweep.x[poor]), tier, 0.0)
-        low[poor], high[poor] = np.fmax(low[poor], found[2]), np.fmin(high[poor], found[3])
+    if tier == "tight" and not again:
+        open_ = sweep.slack > (OPEN if sweep.shared else OWN)
+        for turn, some in ((True, open_), (False, (sweep.dense_slack > DENSE) & ~open_)):
+            if len(rows_ := np.flatnonzero(some)):
+                region = None if sweep.shared else sweep.region[rows_]
+                more = _block(Sweep(sweep.prepared, sweep.x[rows_], region), tier, 0.0, True, turn)
+                low[rows_], high[rows_] = np.fmax(low[rows_], more[2]), np.fmin(high[rows_], more[3])
     return (*at, low, high)
+
+
+def _turned(sweep: Sweep, output: int, sign: float) -> Array:
+    """The least bound of a side over a few slopes of the lines below ReLUs: flat, steep, and turned step by step from
+    those by the shape of the range."""
+    best = np.fmin(*(sweep.side(output, sign, sweep.sides(lean=lean)) for lean in (0.0, 1.0)))
+    sides, trace = sweep.sides(), dict[int, Array]()
+    for rate in RATES:
+        best = np.fmin(best, sweep.side(output, sign, sides, trace))
+        sides = sweep.turned(sides, trace, rate)
+    return np.fmin(best, sweep.side(output, sign, sides))

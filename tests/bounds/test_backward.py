@@ -13,7 +13,6 @@ from torch import Tensor
 
 from isonomy.bounds.backward import weakly
 from isonomy.bounds.linear import Linear
-from isonomy.bounds.optimised import Optimised
 from isonomy.bounds.relational import Relational
 from isonomy.networks.graph import Graph
 from isonomy.networks.network import Network
@@ -55,7 +54,6 @@ def pairs(graph: Graph, centre: Tensor, shape: Callable[[float], ConvexSets], ne
 BOUNDS: dict[str, Callable[[Graph, Tensor], object]] = {
     "linear": lambda graph, centre: Linear(graph).enclose(centre, box(0.2)),
     "in float64 again": lambda graph, centre: Linear(graph).enclose(centre, box(1e38)),
-    "optimised": lambda graph, centre: Optimised(graph, steps=2).enclose(centre, box(0.2)),
     "relational": lambda graph, centre: pairs(graph, centre, box, False),
     "nested": lambda graph, centre: pairs(graph, centre, box, True),
     "all together": lambda graph, centre: pairs(graph, centre, ball, False),

@@ -15,7 +15,6 @@ from isonomy.bounds.activations import CURVATURE, curvature, slopes
 from isonomy.bounds.ends import margins, margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
-from isonomy.bounds.optimised import Optimised
 from isonomy.bounds.relaxations import lean, lines
 from isonomy.errors import NotANumberError
 from isonomy.networks.graph import Activation
@@ -200,37 +199,3 @@ def test_a_straight_network_is_met_exactly() -> None:
     found = Linear(network.margins).enclose(torch.from_numpy(centre), piece.sets)
     row = (weights[1][1] - weights[1][0]) @ weights[0]
     assert found.high.numpy() == pytest.approx(delta * np.linalg.norm(row), rel=1e-9)
-
-
-@settings(steady, max_examples=25)
-@given(seed=seeds, radius=st.sampled_from([1e-3, 0.5, 5.0]))
-def test_the_optimised_tier_is_sound_and_never_worse(seed: int, radius: float) -> None:
-    rng = np.random.default_rng(seed)
-    width = int(rng.integers(1, 4))
-    network = random_network(rng, width, kinds=[("relu", ())] * 3 + [("tanh", ())])
-    centre = rng.normal(size=(2, width))
-    others = corners(centre, np.full((2, width), radius), rng, 4)
-    sets = box_around(centre, others)
-    plain = Linear(network.margins).enclose(torch.from_numpy(centre), sets)
-    found = Optimised(network.margins, steps=4).enclose(torch.from_numpy(centre), sets)
-    assert (found.high <= plain.high).all() and (found.low >= plain.low).all()
-    low, high = margins(found)
-    with mpmath.workprec(BITS):
-        for row in range(2):
-            for other in others[row]:
-                for i, value in enumerate(exact_margins(network, other)):
-                    assert enclosed(low[row, i], value, high[row, i]), (row, i, other)
-
-
-def test_the_optimised_tier_stops_when_its_time_is_up() -> None:
-    rng = np.random.default_rng(3)
-    weights = [rng.normal(size=(20, 4)), rng.normal(size=(20, 20)) / 4, rng.normal(size=(2, 20)) / 4]
-    network = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights])
-    centre = torch.from_numpy(rng.normal(size=(5, 4)))
-    sets = ConvexSets.of_ball(torch.ones(4, dtype=torch.float64), 2.0, 0.3)
-    plain, none, some = (
-        tier.enclose(centre, sets)
-        for tier in (Linear(network.margins), Optimised(network.margins, deadline=0.0), Optimised(network.margins))
-    )
-    assert torch.equal(none.high, plain.high) and torch.equal(none.low, plain.low)
-    assert (some.high < plain.high).any()

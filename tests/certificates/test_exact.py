@@ -325,7 +325,7 @@ def test_the_search_settles_decisions_that_the_tight_tier_leaves() -> None:
         certify_local(network, x, WeightedLp(np.ones(5), 2), 0.5, tier=tier, **options) for tier in ("tight", "exact")
     )
     settled = (tight.decision == "undecided") & (found.decision == "certified")
-    assert np.flatnonzero(settled).tolist() == [3, 5]
+    assert np.flatnonzero(settled).tolist() == [3] and tight.decision[5] == "certified"
     assert (found.upper[settled] < np.abs(found.prediction[settled, 1] - 0.5)).all()
 
 

@@ -452,19 +452,6 @@ def test_a_candidate_that_overflows_costs_the_find_only() -> None:
     assert (found.lower <= found.upper).all()
 
 
-def test_optimised_slopes_stop_when_the_time_is_over() -> None:
-    """Without time they are those of the tight tier, with time they are no worse."""
-    rng = np.random.default_rng(3)
-    weights = [rng.normal(size=(16, 4)), rng.normal(size=(16, 16)) / 3, rng.normal(size=(2, 16)) / 3]
-    network = Network.from_layers(weights, [np.zeros(16), np.zeros(16), np.zeros(2)])
-    x, metric = rng.normal(size=(8, 4)), WeightedLp(np.ones(4), 2)
-    plain, none, some = (
-        certify_local(network, x, metric, 0.4, attack=False, progress=None, **options).upper  # type: ignore[arg-type]
-        for options in ({}, {"tier": "optimised", "time_limit": 0.0}, {"tier": "optimised"})
-    )
-    assert (none == plain).all() and (some <= plain).all() and (some < plain - 1e-4).any()
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_mean_bounds_hold_for_rational_means(seed: int) -> None:
     """``mean_upper`` is proved, so it is at least the exact weighted mean of the bounds; ``mean_lower`` at most."""

@@ -467,7 +467,7 @@ def _public(rng: np.random.Generator, number: int, question: str, style: graphs.
     who = people.draw(rng, int(rng.choice([1, 2])) if question == "local" else 1, space)
     net = graphs.draw(rng, style, who.x[0])
     if question == "local":
-        tier = ("interval", "tight", "optimised", "exact", "paper")[int(rng.integers(5))]
+        tier = ("interval", "tight", "quick", "exact", "paper")[int(rng.integers(5))]
         float32 = bool(rng.random() < 0.2)
         two = (net.head == "softmax" and net.outputs == 2) or net.outputs == 1
         threshold = float(rng.choice([0.3, 0.5, 0.9])) if two and rng.random() < 0.4 else None

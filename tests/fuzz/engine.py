@@ -20,7 +20,6 @@ import isonomy
 from isonomy.bounds.ends import Ends, margins, margins_at
 from isonomy.bounds.interval import Interval
 from isonomy.bounds.linear import Linear
-from isonomy.bounds.optimised import Optimised
 from isonomy.bounds.relational import Relational
 from isonomy.errors import IsonomyError
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
@@ -32,9 +31,7 @@ from .networks import Array, Net, Step
 from .people import People
 from .regions import Region
 
-TIERS = ("interval", "tight", "optimised")
-STEPS = 3
-"""Gradient steps of the optimised tier: any number is sound."""
+TIERS = ("interval", "tight")
 
 
 EFFORT = isonomy.Effort(restarts=0, steps=4)
@@ -83,7 +80,6 @@ def enclose(
         over: Any = {
             "interval": lambda: Interval(graph, **options),
             "tight": lambda: Linear(graph, **options),
-            "optimised": lambda: Optimised(graph, steps=STEPS, **options),
         }[tier]()
         found = over.enclose(torch.from_numpy(centre), _sets(region))
         ends = Ends(network, None, float32)

@@ -51,7 +51,7 @@ def test_every_operation_and_activation_is_drawn() -> None:
     assert any(len(set(step.index)) < len(step.index) for step in steps)
 
 
-@pytest.mark.parametrize("tier", ["tight", "optimised", "exact"])
+@pytest.mark.parametrize("tier", ["interval", "quick", "tight", "exact"])
 def test_float32_runs_of_a_bare_input(tier: str) -> None:
     """A ReLU of the input itself: float32 has no 1.1, and takes what is 2e-8 above it."""
     net = Net((Step("input", width=1), Step("activation", (0,), kind="relu")), "regression")

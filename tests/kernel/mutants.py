@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = ("arithmetic", "activations", "network", "regions", "majorant", "sweep", "tiers", "heads")
 HINTS = {
-    "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "open_share", "__call__", "both", "taken",
+    "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "__call__", "both", "taken",
     "tighten", "_check", "check_width", "checked", "__getitem__",
 }  # fmt: skip
 """Functions that prove nothing, or that only refuse."""

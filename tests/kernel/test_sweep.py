@@ -322,7 +322,7 @@ def slopes_of_tangents(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> N
 
 @hint
 def where_lines_by_shape_are_tried(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    patch.setattr(tiers, "WIDE", -1.0)
+    patch.setattr(tiers, "OPEN", -1.0)
 
 
 @hint

@@ -278,26 +278,57 @@ class Bounds:
         at_x = enclose_at(self._alone, x) if branching else None
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
-                at, over = self._enclosed(piece)
-                # Without branches every region is centred at its owner, whose run is then already there.
-                at = at if at_x is None else at_x.of(piece.owner)
-                np.maximum.at(upper, piece.owner, self._violation(at, over))
-                decision = self.head.decision(at)
-                kept[piece.owner[(decision < 0) | (decision != self.head.decision(over))]] = False
+                bound, keeps = (
+                    self._laddered(piece, at_x) if at_x is not None else self._judged(piece, None, self.kernel)
+                )
+                np.maximum.at(upper, piece.owner, bound)
+                kept[piece.owner[~keeps]] = False
         return upper, kept
 
-    def _enclosed(self, piece: Regions) -> tiers.Bounds:
+    def _laddered(self, piece: Regions, at_x: Enclosure) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Bounds of regions of which everybody has several: only the worst one of each counts.
+
+        All are bounded quickly, then the worst of each tightly, and at last those that are still above it, or that
+        alone leave a decision open.
+        """
+        if self.kernel != "tight":
+            return self._judged(piece, at_x, self.kernel)
+        bound, keeps = self._judged(piece, at_x, "quick")
+        order = np.lexsort((bound, piece.owner))
+        last = np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)
+        floor = np.zeros(len(at_x.low))
+        rows = order[last]
+        for _ in range(2):
+            tight, sure = self._judged(piece[rows], at_x, "tight")
+            bound[rows], keeps[rows] = np.minimum(bound[rows], tight), keeps[rows] | sure
+            np.maximum.at(floor, piece.owner[rows], bound[rows])
+            left = (bound > floor[piece.owner]) | ~keeps
+            left[rows] = False
+            rows = np.flatnonzero(left)
+            if not len(rows):
+                break
+        return bound, keeps
+
+    def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """The largest violation in each region, and whether nobody there is decided otherwise than its owner."""
+        at, over = self._enclosed(piece, tier)
+        # Without branches every region is centred at its owner, whose run is then already there.
+        at = at if at_x is None else at_x.of(piece.owner)
+        decision = self.head.decision(at)
+        return self._violation(at, over), (decision >= 0) & (decision == self.head.decision(over))
+
+    def _enclosed(self, piece: Regions, tier: tiers.Tier) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
         sets, centre = piece.sets, piece.centre.numpy()
         if self.tier == "paper":
             sets = _boxed(sets, len(piece))
         if not sets.folds:
-            return enclose(self._alone, centre, self.kernel, region_of(sets))
+            return enclose(self._alone, centre, tier, region_of(sets))
         if self._shared is None or self._shared[0] is not sets:
             ball = region_of(sets)
             assert isinstance(ball, Ball)
             self._shared = sets, prepared_for(self.question.network, ball, self.float32_run)
-        return enclose(self._shared[1], centre, self.kernel)
+        return enclose(self._shared[1], centre, tier)
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
@@ -312,7 +343,9 @@ class Bounds:
         parts = ("lower", "counterpart", "flips", "flip_counterpart")
         for part in parts:
             getattr(judge, part)[:] = getattr(finds, part)[rows]
-        interval = Interval(self.graph, float32_run=self.float32_run, working=torch.float64, original=self.question.network.graph)
+        interval = Interval(
+            self.graph, float32_run=self.float32_run, working=torch.float64, original=self.question.network.graph
+        )
         done = len(upper) - len(rows)
         upper = upper.copy()
         upper[rows] = improve(interval, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
