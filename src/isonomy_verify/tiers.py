@@ -25,8 +25,9 @@ COARSE = 1e-10
 """Enclosures of outputs at a point wider than this, relative to 1 and the output, are worth a backward pass."""
 
 DENSE, OPEN, OWN = 0.03, 0.15, 0.005
-"""Where open neurons make up a larger share of a pass, a thorough second one pays: those whose ranges are a majorant's,
-all, and all where sets differ and passes are short. Each open neuron then gets a backward pass of its own, and lines below ReLUs are turned."""
+"""Where open neurons make up a larger share of a pass, a second one pays. Where it is neurons whose ranges are a
+majorant's (``DENSE``), each open one gets a backward pass of its own; where it is all (``OPEN``, or ``OWN`` where sets
+differ and passes are short), lines below ReLUs are turned besides."""
 
 RATES = (0.5, 0.4, 0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.04, 0.03)
 """By how much such lines are turned at each step."""

@@ -5,11 +5,9 @@ What is the same for all individuals is prepared once for a network and a ball, 
 
 from __future__ import annotations
 
-import hashlib
+import threading
 from collections import OrderedDict
 from weakref import WeakKeyDictionary
-
-import numpy as np
 
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.networks.network import Network
@@ -24,7 +22,9 @@ KEPT = 8
 """Preparations that are kept for each network: radii and metrics that are asked for again and again."""
 
 _layers: WeakKeyDictionary[Network, network.Network] = WeakKeyDictionary()
-_prepared: WeakKeyDictionary[Network, OrderedDict[bytes, Prepared]] = WeakKeyDictionary()
+_Kept = OrderedDict[tuple[int, bool], tuple[ConvexSets | None, Prepared]]
+_prepared: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
+_lock = threading.Lock()
 
 
 def head_of(given: Network, threshold: float | None = None, float32_run: bool = False) -> Head:
@@ -71,20 +71,19 @@ def region_of(sets: ConvexSets) -> Ball | BallBox:
     )  # fmt: skip
 
 
-def prepared_for(given: Network, ball: Ball | None = None, float32_run: bool = False) -> Prepared:
+def prepared_for(given: Network, sets: ConvexSets | None = None, float32_run: bool = False) -> Prepared:
     """The network's margins made ready for a ball that everybody shares, or for sets of their own."""
-    kept = _prepared.setdefault(given, OrderedDict())
-    digest = hashlib.sha256(f"{float32_run}".encode())
-    if ball is not None:
-        digest.update(f"{ball.order} {ball.radius.hex()} {ball.root.shape}".encode())
-        for part in (ball.root, ball.inverse, ball.free):
-            digest.update(np.ascontiguousarray(part).tobytes())
-    key = digest.digest()
-    if (found := kept.pop(key, None)) is None:
-        if given not in _layers:
-            _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
-        found = Prepared(_layers[given], ball, float32_run)
-    kept[key] = found
-    while len(kept) > KEPT:
-        kept.popitem(last=False)
-    return found
+    with _lock:
+        kept = _prepared.setdefault(given, OrderedDict())
+        key = id(sets), float32_run
+        found = kept.pop(key, None)
+        if found is None:
+            if given not in _layers:
+                _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
+            ball = None if sets is None else region_of(sets)
+            assert ball is None or isinstance(ball, Ball)
+            found = sets, Prepared(_layers[given], ball, float32_run)  # the sets are kept so that their id stays theirs
+        kept[key] = found
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+        return found[1]

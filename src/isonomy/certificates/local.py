@@ -42,8 +42,6 @@ from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES, Regions
 from isonomy_verify import tiers
-from isonomy_verify.regions import Ball
-from isonomy_verify.sweep import Prepared
 from isonomy_verify.tiers import Enclosure, enclose, enclose_at
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]
@@ -176,9 +174,10 @@ def certify_local(
     """Bound the local violation of every individual from above and from below.
 
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
-    without one means all of ``R^m``. ``tier="interval"`` is the fastest, ``"quick"`` adds one backward pass
-    for each output, ``"tight"`` bounds hidden neurons by backward passes too, ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded
-    domain, whatever domain a population has, for comparison; a bounded ``domain=`` beside it is refused.
+    without one means all of ``R^m``. ``tier="interval"`` is the fastest, ``"quick"`` adds one backward pass for each
+    output, ``"tight"`` bounds hidden neurons by majorants or backward passes too, ``"paper"`` goes through the box of
+    the paper's Theorem 5.1 on the unbounded domain, whatever domain a population has, for comparison; a bounded
+    ``domain=`` beside it is refused.
     ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without it the largest output
     decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
 
@@ -269,7 +268,6 @@ class Bounds:
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
         self._alone = prepared_for(question.network, None, float32_run)
-        self._shared: tuple[ConvexSets, Prepared] | None = None
 
     def chunk(self, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Upper bounds of some individuals, and whose decision cannot change."""
@@ -324,11 +322,7 @@ class Bounds:
             sets = _boxed(sets, len(piece))
         if not sets.folds:
             return enclose(self._alone, centre, tier, region_of(sets))
-        if self._shared is None or self._shared[0] is not sets:
-            ball = region_of(sets)
-            assert isinstance(ball, Ball)
-            self._shared = sets, prepared_for(self.question.network, ball, self.float32_run)
-        return enclose(self._shared[1], centre, tier)
+        return enclose(prepared_for(self.question.network, sets, self.float32_run), centre, tier)
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
@@ -372,7 +366,7 @@ class Bounds:
 
 def _boxed(sets: ConvexSets, rows: int) -> ConvexSets:
     """The axis-aligned box around each set, in which the paper loses most of its tightness."""
-    return ConvexSets.of_box(*(side.expand(rows, -1) for side in (sets.low, sets.high)))
+    return ConvexSets.of_box(sets.low.expand(rows, -1), sets.high.expand(rows, -1))
 
 
 def _refuse_free_reading(question: Question, graph: Graph) -> None:

@@ -20,9 +20,12 @@ points inside it, with a margin far above rounding.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -47,6 +50,13 @@ MAX_BRANCHES = 1024
 
 LATTICE_MARGIN = 1e-9
 """Whole numbers this close outside an interval still count as inside; far above any rounding error."""
+
+
+KEPT = 8
+"""Balls of each metric that are kept, for whoever asks again."""
+
+_balls: WeakKeyDictionary[Metric, OrderedDict[tuple[float, bytes], ConvexSets]] = WeakKeyDictionary()
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -161,6 +171,12 @@ class Similarity:
             return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
         ruled = self.root.any(axis=0) & ~self.domain.immutable
         root = np.where(ruled, self.root, 0.0)
+        key = self.delta, self.domain.immutable.tobytes()
+        with _lock:
+            known = _balls.setdefault(self.metric, OrderedDict()).get(key)
+        if not self.boxed and known is not None and np.array_equal(known.root.numpy(), root):
+            self._shared = known
+            return known
         inverse, axis = axis_reach(root[:, ruled], self.order, self.delta)
         if not np.isfinite(axis).all():
             if np.isfinite(axis_reach(root[:, ruled], self.order, 1.0)[1]).all():
@@ -185,7 +201,11 @@ class Similarity:
             clipped=self.boxed,
         )
         if not self.boxed:
-            self._shared = sets
+            with _lock:
+                kept = _balls[self.metric]
+                self._shared = kept[key] = sets
+                while len(kept) > KEPT:
+                    kept.popitem(last=False)
         return sets
 
     def _relaxed(
