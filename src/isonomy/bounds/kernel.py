@@ -9,6 +9,8 @@ import threading
 from collections import OrderedDict
 from weakref import WeakKeyDictionary
 
+from torch import Tensor
+
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
@@ -22,7 +24,7 @@ KEPT = 8
 """Preparations that are kept for each network: radii and metrics that are asked for again and again."""
 
 _layers: WeakKeyDictionary[Network, network.Network] = WeakKeyDictionary()
-_Kept = OrderedDict[tuple[int, bool], tuple[ConvexSets | None, Prepared]]
+_Kept = OrderedDict[tuple[int, float, bool], tuple[Tensor | None, Prepared]]
 _prepared: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -75,14 +77,16 @@ def prepared_for(given: Network, sets: ConvexSets | None = None, float32_run: bo
     """The network's margins made ready for a ball that everybody shares, or for sets of their own."""
     with _lock:
         kept = _prepared.setdefault(given, OrderedDict())
-        key = id(sets), float32_run
+        # The ball is known by its root, which is kept so that its id stays its own.
+        root = None if sets is None else sets.root
+        key = id(root), 0.0 if sets is None else float(sets.radius[0]), float32_run
         found = kept.pop(key, None)
         if found is None:
             if given not in _layers:
                 _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
             ball = None if sets is None else region_of(sets)
             assert ball is None or isinstance(ball, Ball)
-            found = sets, Prepared(_layers[given], ball, float32_run)  # the sets are kept so that their id stays theirs
+            found = root, Prepared(_layers[given], ball, float32_run)
         kept[key] = found
         while len(kept) > KEPT:
             kept.popitem(last=False)

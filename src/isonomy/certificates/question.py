@@ -85,7 +85,7 @@ class Question:
     @cached_property
     def similarity(self) -> Similarity:
         """The similar sets of everybody."""
-        return Similarity(self.metric, self.delta, self.domain, self.max_branches)
+        return Similarity(self.metric, self.delta, self.domain, self.max_branches, keep=True)
 
     def raw(self, x: FloatArray) -> pd.DataFrame:
         """Individuals in raw units, or in coordinates where there is no schema."""

@@ -94,13 +94,16 @@ def take(sets: ConvexSets, rows: slice | IntArray | BoolArray) -> ConvexSets:
 class Similarity:
     """A metric, a δ and a domain, made ready to give the regions of any individuals."""
 
-    def __init__(self, metric: Metric, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES) -> None:
+    def __init__(
+        self, metric: Metric, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
+    ) -> None:
+        """``keep``: the ball is kept with the metric, for whoever asks the same again."""
         if metric.width != domain.width:
             raise MetricError(f"The metric has {metric.width} coordinates but the individuals have {domain.width}.")
         self.metric, self.delta, self.domain = metric, checked_delta(delta), domain
         self.max_branches = max_branches
         self.root, self.order = metric.gauge()
-        self.boxed = metric.boxed
+        self.boxed, self.keep = metric.boxed, keep and not metric.boxed
         self._shared: ConvexSets | None = None
         self._branches: Branches | None = None
         if domain.kind != "unbounded":
@@ -173,10 +176,10 @@ class Similarity:
         root = np.where(ruled, self.root, 0.0)
         key = self.delta, self.domain.immutable.tobytes()
         with _lock:
-            known = _balls.setdefault(self.metric, OrderedDict()).get(key)
-        if not self.boxed and known is not None and np.array_equal(known.root.numpy(), root):
-            self._shared = known
-            return known
+            known = _balls.setdefault(self.metric, OrderedDict()).get(key) if self.keep else None
+        if known is not None and np.array_equal(known.root.numpy(), root):
+            self._shared = replace(known, _memo={})  # the root stays the same object, by which others know the ball
+            return self._shared
         inverse, axis = axis_reach(root[:, ruled], self.order, self.delta)
         if not np.isfinite(axis).all():
             if np.isfinite(axis_reach(root[:, ruled], self.order, 1.0)[1]).all():
@@ -201,9 +204,11 @@ class Similarity:
             clipped=self.boxed,
         )
         if not self.boxed:
+            self._shared = sets
+        if self.keep:
             with _lock:
                 kept = _balls[self.metric]
-                self._shared = kept[key] = sets
+                kept[key] = replace(sets, _memo={})
                 while len(kept) > KEPT:
                     kept.popitem(last=False)
         return sets
