@@ -73,7 +73,7 @@ class Prepared:
     """
 
     @np.errstate(all="ignore")  # what overflows ends as an infinite bound
-    def __init__(self, network: Network, region: Ball | None = None, run_unit: bool = False, columns: int = 2) -> None:
+    def __init__(self, network: Network, region: Ball | None = None, run_unit: bool = False, columns: int = 3) -> None:
         """``run_unit``: bounds besides cover a float32 run of the original operations."""
         self.network, self.region, self.run_unit = network, region, run_unit
         self.unit32 = U32 if run_unit else 0.0
