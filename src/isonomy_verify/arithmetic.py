@@ -14,7 +14,7 @@ into "nothing is known" (an infinite bound) where a bound is read off, never int
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,46 @@ def gamma(n: int, unit: float = U) -> float:
     if n * unit > 0.25:
         raise ValueError(f"{n} roundings are too many for a unit of {unit}.")
     return n * unit / (1 - n * unit) * (1 + 1e-9)
+
+
+WIDE = 64
+"""From this many rows on, products with a matrix are worth float32."""
+
+
+class Above(NamedTuple):
+    """A non-negative matrix ``B`` (k, m) for products ``A B`` from above, in float32 where that pays.
+
+    ``single ≥ B`` entry by entry. Rounding ``A`` and summing ``k`` products loses a factor ``1 + γ_k`` of float32, and
+    what underflows there at most ``rest``, for sums and for entries of ``A``.
+    """
+
+    exact: Array
+    single: Float32 | None
+    grow: float
+    rest: float
+
+    @classmethod
+    def of(cls, b: Array) -> Above:
+        """Made ready once; a matrix with entries beyond 1e10 stays in float64."""
+        k, largest = len(b), float(np.max(b, initial=0.0))
+        if k < WIDE or not largest < 1e10:
+            return cls(b, None, 1.0, 0.0)
+        single = np.where(b > 0, up(b.astype(np.float32)), np.float32(0))
+        return cls(b, np.ascontiguousarray(single), 1 + 2 * gamma(k + 8, U32), 2 * k * 2.0**-148 * (1 + largest))
+
+    def product(self, a: Array, out: Array, room: tuple[Float32, Float32]) -> Array:
+        """At least ``a B`` for ``a ≥ 0``; ``room`` holds float32 arrays of the shapes of ``a`` and ``out``."""
+        if self.single is not None:
+            first, product = room
+            np.copyto(first, a, casting="same_kind")
+            np.multiply(np.matmul(first, self.single, out=product), self.grow, out=out)
+            if np.isfinite(np.max(out, initial=0.0)):
+                out += self.rest
+                return out
+        np.matmul(a, self.exact, out=out)
+        out *= 1 + 2 * gamma(len(self.exact) + 4)
+        out += TINY
+        return out
 
 
 def up(a: Any) -> Any:

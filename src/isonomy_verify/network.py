@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import TINY, U32, Array, gamma, norm_up
+from isonomy_verify.arithmetic import TINY, U32, Above, Array, gamma, norm_up
 
 LARGEST = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
@@ -94,8 +94,8 @@ class Layer:
         self.lost = 2.0**-500 * (1 + sum(float(norm_up(scale)) for scale in self.scale) + self.bias_norm)
         self.underflow = TINY * (4 + 4 * float(self.rho.sum()) + 4 * sum(float(inv.sum()) for inv in inverse))
         self.transposed = [np.ascontiguousarray(block.weight.T) for block in self.blocks]
-        self.transposed_size = [
-            np.ascontiguousarray(np.abs(block.weight).T) * (1 + 2 * self.unit) for block in self.blocks
+        self.above = [
+            Above.of(np.ascontiguousarray(np.abs(block.weight).T) * (1 + 2 * self.unit)) for block in self.blocks
         ]
         self.reads_input_only = [block.source for block in self.blocks] == [0] and activation is not None
 

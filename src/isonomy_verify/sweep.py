@@ -26,7 +26,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isonomy_verify.activations import Activation, Curve
-from isonomy_verify.arithmetic import ELEMENTARY, SMALL, TINY, U32, Array, U, norm_up, spectral_up
+from isonomy_verify.arithmetic import (
+    ELEMENTARY,
+    SMALL,
+    TINY,
+    U32,
+    WIDE,
+    Above,
+    Array,
+    Float32,
+    U,
+    gamma,
+    norm_up,
+    spectral_up,
+)  # fmt: skip
 from isonomy_verify.majorant import majorant
 from isonomy_verify.network import Layer, Network
 from isonomy_verify.regions import Ball, Index, Landing, Region
@@ -42,10 +55,17 @@ class Buffers(threading.local):
     """Arrays that are used again under the same name; each thread has its own."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, type], Array] = {}
+        self._kept: dict[tuple[str, type], Any] = {}
 
-    def __call__(self, name: str, rows: int, width: int, dtype: type = np.float64) -> Array:
+    def __call__(self, name: str, rows: int, width: int) -> Array:
         """An array (rows, width) with any content."""
+        return np.asarray(self._room(name, rows, width, np.float64))
+
+    def single(self, name: str, rows: int, width: int) -> Float32:
+        """The same in float32."""
+        return np.asarray(self._room(name, rows, width, np.float32))
+
+    def _room(self, name: str, rows: int, width: int, dtype: type) -> Any:
         kept = self._kept.get((name, dtype))
         if kept is None or kept.size < rows * width:
             kept = self._kept[name, dtype] = np.empty(max(rows * width, 1), dtype)
@@ -55,8 +75,8 @@ class Buffers(threading.local):
 class _Dense(NamedTuple):
     """The products that bound all neurons of a layer by a majorant."""
 
-    squares: Array  # (in, out): W² d
-    directions: Array  # (in, columns · out): W ∘ F_r, side by side
+    squares: Above  # (in, out): W² d
+    directions: Array | Float32  # (in, columns · out): W ∘ F_r, side by side
     columns: int
     rest: Array  # (out,): rounding of directions
 
@@ -144,8 +164,17 @@ class Prepared:
             size = absolute @ (steepest * (size + np.abs(found.directions).sum(1))) * (1 + layer.unit)
             error = (absolute @ (np.zeros(absolute.shape[1]) + steepest * error) + 2 * layer.unit * size) * 1.01 + SMALL
             rest = error + SMALL * (1 + size + steepest * np.sqrt(squares.sum(1)) + absolute.sum(1))
-            directions = np.concatenate([(weight * f).T for f in found.directions.T], axis=1) * grow
-            self.dense[k] = _Dense(np.ascontiguousarray(squares.T), directions, found.directions.shape[1], rest)
+            directions: Array | Float32 = np.concatenate([(weight * f).T for f in found.directions.T], axis=1) * grow
+            terms, largest = len(directions), float(np.max(np.abs(directions), initial=0.0))
+            if terms >= WIDE and largest < 1e10:
+                # In float32: slopes and entries are rounded, and the sums of their products.
+                each = np.abs(directions).sum(0).reshape(-1, len(weight)) * (gamma(terms + 8, U32) * steepest * 1.01)
+                lost = norm_up(each, axis=0) + terms * 2.0**-140 * (1 + largest) * (1 + steepest)
+                directions, rest = directions.astype(np.float32), rest + lost
+                error = error + lost
+            self.dense[k] = _Dense(
+                Above.of(np.ascontiguousarray(squares.T)), directions, found.directions.shape[1], rest
+            )
 
 
 class _Open(NamedTuple):
@@ -322,9 +351,7 @@ class Sweep:
         half, room = self._room("half", layer.width), self._room("noise", layer.width)
         np.matmul(weights, self.prepared.open[k].vectors, out=half)
         middle: Array = self.start[k]
-        for number, (block, weight, size) in enumerate(
-            zip(layer.blocks, layer.transposed, layer.transposed_size, strict=True)
-        ):
+        for number, (block, weight, size) in enumerate(zip(layer.blocks, layer.transposed, layer.above, strict=True)):
             if block.source:
                 first, last = self.values(block.source)
                 radius = np.subtract(last, first, out=self._room("radius", first.shape[1]))
@@ -333,7 +360,7 @@ class Sweep:
                 product = np.matmul(centre, weight, out=self._room(f"middle{number % 2}", layer.width))
                 product += middle
                 middle = product
-                half += np.matmul(radius, size, out=room)
+                half += self._product_up(radius, size, room)
         self._store(k, middle, half)
 
     def enclose_densely(self, k: int) -> None:
@@ -362,10 +389,18 @@ class Sweep:
         if base is not None or lines.below is not None:
             half += np.multiply(np.abs(middle), 4 * layer.unit, out=scratch)
         open_ = np.matmul(weights, self.prepared.open[k].vectors, out=self._room(f"open{k % 2}", width))
-        open_ += np.matmul(half, layer.transposed_size[0], out=self._room("noise", width))
+        open_ += self._product_up(half, layer.above[0], self._room("noise", width))
         open_ += dense.rest
-        squares = np.matmul(np.multiply(slope, slope, out=scratch), dense.squares, out=self._room("squares", width))
-        fresh = np.matmul(slope, dense.directions, out=self._room(f"fresh{k}", dense.columns * width))
+        squares = self._product_up(np.multiply(slope, slope, out=scratch), dense.squares, self._room("squares", width))
+        fresh = self._room(f"fresh{k}", dense.columns * width)
+        if dense.directions.dtype == np.float32:
+            rounded = self.prepared.buffers.single("rounded", self.n, slope.shape[1])
+            np.copyto(rounded, slope, casting="same_kind")
+            fresh[:] = np.matmul(
+                rounded, dense.directions, out=self.prepared.buffers.single("fresh", self.n, fresh.shape[1])
+            )
+        else:
+            np.matmul(slope, dense.directions, out=fresh)
         carried = [fresh[:, r * width : (r + 1) * width] for r in range(dense.columns)]
         for i, each in enumerate(directions):
             carried.append(
@@ -379,6 +414,12 @@ class Sweep:
         centre += layer.bias
         self._linear = centre, open_, carried
         self._store(k, centre, np.add(squares, open_, out=squares))
+
+    def _product_up(self, a: Array, b: Above, out: Array) -> Array:
+        """At least ``a B``, both non-negative."""
+        buffers = self.prepared.buffers
+        room = buffers.single("factor32", len(a), a.shape[1]), buffers.single("product32", len(a), out.shape[1])
+        return b.product(a, out, room)
 
     def _store(self, k: int, middle: Array, half: Array) -> None:
         """Keep a layer's range, no wider than the sizes that rounding is weighed with, and the size of its
@@ -577,7 +618,7 @@ class Sweep:
             bound = bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U)
         return np.asarray(np.where(np.isnan(bound), np.inf, bound))
 
-    def steer(self, output: int) -> list[Array]:
+    def steer(self, output: int) -> list[Float32]:
         """Moves of every layer (float32) at the place where the pass with parallel lines is largest.
 
         A hint: nothing here needs to be right. ``self.slack`` (n,) is how much of the pass the open neurons behind the
@@ -593,10 +634,10 @@ class Sweep:
             landings = [None if each is None else (m := each.matrix.astype(np.float32), m.T) for each in self.landings]
         landing = landings[last]
         landed: Array | None = None if landing is None else landing[0][output : output + 1]
-        slopes: list[Array] = []
+        slopes: list[Float32] = []
         slack, dense = np.zeros(self.n), np.zeros(self.n)
         for k, layer in enumerate(layers[:-1]):
-            slopes.append(self.prepared.buffers(f"slope32{k}", self.n, layer.width, np.float32))
+            slopes.append(self.prepared.buffers.single(f"slope32{k}", self.n, layer.width))
             np.copyto(slopes[k], self.lines[k].slope, casting="same_kind")
         for k in range(last - 1, -1, -1):
             c = carried.pop(k + 1, None)
@@ -607,7 +648,7 @@ class Sweep:
             slack += part
             if self.shared and self.prepared.dense[k] is not None:
                 dense += part
-            g = np.multiply(slopes[k], c, out=self.prepared.buffers(f"g32{k % 2}", self.n, layers[k].width, np.float32))
+            g = np.multiply(slopes[k], c, out=self.prepared.buffers.single(f"g32{k % 2}", self.n, layers[k].width))
             for block, both in zip(layers[k].blocks, single.weights[k], strict=True):
                 if block.source:
                     c = g @ both[0]
@@ -622,10 +663,10 @@ class Sweep:
         u = self.region.maximiser(landed, slice(None)).astype(np.float32)
         moved = 2 * np.maximum(np.vecdot(landed, u), 1e-30)
         self.slack, self.dense_slack = np.fmax(self.slack, slack / moved), np.fmax(self.dense_slack, dense / moved)
-        moves: list[Array] = []
+        moves: list[Float32] = []
         for k, layer in enumerate(layers[:-1]):
             landing = landings[k]
-            move = self.prepared.buffers(f"move{k}", self.n, layer.width, np.float32)
+            move = self.prepared.buffers.single(f"move{k}", self.n, layer.width)
             if landing is None:
                 move[:] = 0.0
             else:
@@ -665,7 +706,7 @@ class Sweep:
         return found
 
     def sides(
-        self, run: Run | None = None, moves: list[Array] | None = None, sign: float = 1.0, lean: float | None = None
+        self, run: Run | None = None, moves: list[Float32] | None = None, sign: float = 1.0, lean: float | None = None
     ) -> list[Sides]:
         """Lines of different slopes, touching at the run plus or minus the moves; without these by the shape of the
         range, or below an open ReLU with the slope ``lean``."""
@@ -674,7 +715,7 @@ class Sweep:
             assert layer.activation is not None
             width, lines, at = layer.width, self.lines[k], None
             if run is not None and moves is not None:
-                at = self.prepared.buffers("at", self.n, width, np.float32)
+                at = self.prepared.buffers.single("at", self.n, width)
                 np.copyto(at, run.z[k], casting="same_kind")
                 (np.add if sign > 0 else np.subtract)(at, moves[k], out=at)
             if layer.activation.kind == "relu":
@@ -710,7 +751,9 @@ def _most(activation: Activation, low: Array, high: Array) -> Array:
     return np.asarray(2 * shape.steepest * np.maximum(np.abs(low), np.abs(high)) * (1 + 8 * U) + shape.at_zero)
 
 
-def touching(activation: Activation, lines: Lines, low: Array, high: Array, at: Array | None, unit32: float) -> Sides:
+def touching(
+    activation: Activation, lines: Lines, low: Array, high: Array, at: Array | Float32 | None, unit32: float
+) -> Sides:
     """Lines that touch the activation near ``at``, as far as lines over the whole range can."""
     below = np.zeros_like(lines.above) if lines.below is None else lines.below
     if at is None:

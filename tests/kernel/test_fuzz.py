@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("tests.fuzz.cases", reason="the fuzzer (tests.fuzz) is not here")
 
+from isonomy_verify import arithmetic, sweep
+
 from .engine import outcome
 
 
@@ -20,6 +22,14 @@ def run(numbers: range) -> list[str]:
 def test_every_bound_holds(start: int) -> None:
     found = run(range(start, start + 32))
     assert found.count("refused") <= found.count("held")
+
+
+@pytest.mark.parametrize("start", range(96, 192, 48))
+def test_every_bound_holds_in_float32_products(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which only wide networks have otherwise."""
+    monkeypatch.setattr(arithmetic, "WIDE", 1)
+    monkeypatch.setattr(sweep, "WIDE", 1)
+    run(range(start, start + 48))
 
 
 @pytest.mark.slow
