@@ -391,4 +391,4 @@ def test_buffers_are_used_again_and_belong_to_one_name() -> None:
     first = buffers("a", 4, 3)
     first[:] = 1.0
     assert np.shares_memory(buffers("a", 2, 5), first) and not np.shares_memory(buffers("b", 4, 3), first)
-    assert buffers("a", 9, 9).shape == (9, 9) and buffers("a", 1, 2, np.float32).dtype == np.float32
+    assert buffers("a", 9, 9).shape == (9, 9) and buffers.single("a", 1, 2).dtype == np.float32
