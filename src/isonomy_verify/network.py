@@ -226,6 +226,8 @@ class _Expression(NamedTuple):
             size = _grown(size + error, 2)
         n, whole, pieces = self.width, self.roundings, []
         own = n + 1 if node.roundings is None else node.roundings
+        # Nothing is merged into an operation that reads sources themselves: its weights are those of the layer.
+        bare = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and node.size is None
         for piece in self.pieces:
             part, part_size = weight[:, piece.start : piece.stop], size[:, piece.start : piece.stop]
             part_error = None if error is None else error[:, piece.start : piece.stop]
@@ -248,7 +250,7 @@ class _Expression(NamedTuple):
             bias_error = bias_error + node.bias_error
         return _Expression(
             len(weight), tuple(pieces), weight @ self.bias + bias, _grown(bias_size, 4), _grown(bias_error, 4),
-            whole + (0 if exact else n + 4 + own), self.run + (0 if exact else own),
+            whole + (0 if exact or bare else n + 4 + own), self.run + (0 if exact else own),
         )  # fmt: skip
 
     def layer(self, activation: Activation | None) -> Layer:

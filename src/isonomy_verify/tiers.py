@@ -24,6 +24,9 @@ Tier = Literal["interval", "quick", "tight"]
 COARSE = 1e-10
 """Enclosures of outputs at a point wider than this, relative to 1 and the output, are worth a backward pass."""
 
+BURIED = 1e-4
+"""The same where float32 runs are covered, whose rounding alone is wider."""
+
 DENSE, OPEN, OWN = 0.03, 0.15, 0.005
 """Where open neurons make up a larger share of a pass, a second one pays. Where it is neurons whose ranges are a
 majorant's (``DENSE``), each open one gets a backward pass of its own; where it is all (``OPEN``, or ``OWN`` where sets
@@ -69,6 +72,12 @@ def enclose(
         found.append(_block(sweep, tier, rows))
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
+    rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE))
+    if tier != "tight" and len(rough):  # ranges from ranges are then nothing but rounding
+        for some in np.array_split(rough, -(-len(rough) // BLOCK)):
+            sweep = Sweep(prepared, x[some], None if region is None else region[some])
+            first, last = _block(sweep, "tight", rows, True)[2:]
+            low[some], high[some] = np.fmax(low[some], first), np.fmin(high[some], last)
     return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high))
 
 
@@ -83,13 +92,17 @@ def enclose_at(prepared: Prepared, x: Array) -> Enclosure:
 def refined(prepared: Prepared, x: Array, at: Enclosure) -> Enclosure:
     """Enclosures at points, by backward passes where products of norms are too coarse."""
     low, high = at
-    rough = ~(high - low <= COARSE * (1 + np.abs(low))).all(1)
+    rough = _rough(low, high, COARSE)
     if rough.any() and prepared.network.depth:
         still = np.zeros((int(rough.sum()), x.shape[1]))
         alone = Prepared(prepared.network, None, prepared.run_unit)
         first, last = _block(Sweep(alone, x[rough], BallBox(still, still)), "tight", 0.0, True)[2:]
         low[rough], high[rough] = np.fmax(low[rough], first), np.fmin(high[rough], last)
     return _known(low, high)
+
+
+def _rough(low: Array, high: Array, most: float) -> NDArray[np.bool_]:
+    return np.asarray(~(high - low <= most * (1 + np.abs(low))).all(1))
 
 
 def _known(low: Array, high: Array) -> Enclosure:
