@@ -42,12 +42,12 @@ def nodes_of(graph: Graph) -> list[Node]:
             case Input(width=width):
                 nodes.append(Node("input", width=width))
             case Affine() as op:
-                size, bias_size = op.magnitude, op.magnitude_bias
+                sizes = [None if part is None else part.numpy() for part in (op.magnitude, op.magnitude_bias)]
                 nodes.append(
                     Node(
                         "affine", node.inputs, weight=op.weight.numpy(), bias=op.bias.numpy(),
-                        weight_error=op.weight_slack.numpy(), bias_error=op.bias_slack.numpy(), size=None if size is None else size.numpy(),
-                        bias_size=None if bias_size is None else bias_size.numpy(), roundings=op.roundings,
+                        weight_error=op.weight_slack.numpy(), bias_error=op.bias_slack.numpy(), size=sizes[0],
+                        bias_size=sizes[1], roundings=op.roundings,
                     )
                 )  # fmt: skip
             case Activation(kind=kind, parameters=parameters):
