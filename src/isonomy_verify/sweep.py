@@ -47,6 +47,9 @@ from isonomy_verify.regions import Ball, Index, Landing, Region
 BLOCK = 256
 """Regions that are bounded together: enough for full speed of products, few enough to stay in cache."""
 
+NARROW = 64
+"""Networks of narrower layers have no majorants: a backward pass for each open neuron is tighter and costs little."""
+
 PASS = 512
 """Single neurons that are bounded by backward passes together."""
 
@@ -122,7 +125,8 @@ class Prepared:
         self.open = [_Open.of(self, layer) for layer in network.layers]
         self.buffers = Buffers()
         self.dense: list[_Dense | None] = [None] * len(network.layers)
-        if region is not None and region.order == 2 and region.radius > 0 and columns:
+        self.narrow = max(layer.width for layer in network.layers) < NARROW  # a pass for each open neuron costs little
+        if region is not None and region.order == 2 and region.radius > 0 and columns and not self.narrow:
             self._majorants(region, columns)
         self._norms: list[list[float]] | None = None
         self.column_weights = [_column_weights(network, k + 1) for k in range(network.depth)]

@@ -30,7 +30,7 @@ BURIED = 1e-4
 DENSE, OPEN, OWN = 0.03, 0.15, 0.005
 """Where open neurons make up a larger share of a pass, a second one pays. Where it is neurons whose ranges are a
 majorant's (``DENSE``), each open one gets a backward pass of its own; where it is all (``OPEN``, or ``OWN`` where sets
-differ and passes are short), lines below ReLUs are turned besides."""
+differ or layers are narrow and passes are short), lines below ReLUs are turned besides."""
 
 RATES = (0.5, 0.4, 0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.04, 0.03)
 """By how much such lines are turned at each step."""
@@ -149,7 +149,7 @@ def _block(
                     low[:, j] = np.fmax(low[:, j], -bound)
     at = enclose_run(sweep.prepared, run)
     if tier == "tight" and not again:
-        open_ = sweep.slack > (OPEN if sweep.shared else OWN)
+        open_ = sweep.slack > (OPEN if sweep.shared and not sweep.prepared.narrow else OWN)
         for turn, some in ((True, open_), (False, (sweep.dense_slack > DENSE) & ~open_)):
             if len(rows_ := np.flatnonzero(some)):
                 region = None if sweep.shared else sweep.region[rows_]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flint import ctx
 
+from isonomy_verify import sweep
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Node, normal_form
@@ -378,3 +379,14 @@ def test_activations_of_single_elements() -> None:
 def test_any_activation_can_be_drawn() -> None:
     rng = np.random.default_rng(76)
     assert len({activation(rng, 2).kind for _ in range(400)}) == len({a.kind for a in ACTIVATIONS})
+
+
+def test_narrow_networks_have_no_majorants_and_are_bounded_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    network, ball, x = normal_form(chain(rng, [6, 20, 20, 1])), Ball(np.eye(6), 2.0, 0.4), rng.normal(size=(20, 6))
+    before = enclose(Prepared(network, ball), x).over
+    monkeypatch.setattr(sweep, "NARROW", 21)
+    narrow = Prepared(network, ball)
+    assert narrow.narrow and not any(narrow.dense)
+    after = enclose(narrow, x).over
+    assert (after.high - after.low).mean() <= (before.high - before.low).mean() * (1 + 1e-9)
