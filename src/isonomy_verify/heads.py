@@ -125,7 +125,8 @@ class Head:
             return np.where(low[:, 0] > self.threshold, 1, np.where(high[:, 0] < self.threshold, 0, nobody))
         if self.outputs <= 2 and not (self.kind == "sigmoid" and self.outputs == 2):
             return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, nobody))
-        if self.kind == "sigmoid":  # independent outputs: the clearly largest one wins
+        if self.kind == "sigmoid":  # independent outputs: the clearly largest one wins, also where they saturate
+            low, high, clear = *self.received(margins), 0.0
             wins = np.stack(
                 [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
             )

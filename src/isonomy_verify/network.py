@@ -26,12 +26,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import TINY, U32, Above, Array, gamma, norm_up
 
 LARGEST = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
+
+
+LARGEST32 = 2.0**126
+"""Half the largest power of 2 in float32: what is larger may overflow."""
+
+LEAST32 = 2.0**-126
+"""The smallest normal number of float32: a product, a sum or a weight that is smaller may become 0."""
 
 
 class Node(NamedTuple):
@@ -78,6 +86,8 @@ class Layer:
         activation: Activation | None,
         roundings: int,
         run_roundings: int,
+        lost: Array,
+        peak: float,
     ) -> None:
         self.blocks, self.bias, self.activation = tuple(blocks), bias, activation
         self.width = len(bias)
@@ -85,6 +95,7 @@ class Layer:
         self.unit = gamma(3 * sum(block.weight.shape[1] for block in blocks) + 3 * widest + roundings + 64)
         self.run_unit = gamma(sum(block.weight.shape[1] for block in blocks) + roundings + 64)
         self.unit32 = gamma(run_roundings + 8, U32)  # the input is rounded, too
+        self.lost32, self.peak = lost * (LEAST32 * 1.01), peak
         self.scale = [_column_scale(block.size) for block in self.blocks]
         self.scale_squared = [scale * scale for scale in self.scale]
         inverse = [np.divide(1.0, s, out=np.zeros_like(s), where=s > 0) for s in self.scale]
@@ -98,6 +109,11 @@ class Layer:
             Above.of(np.ascontiguousarray(np.abs(block.weight).T) * (1 + 2 * self.unit)) for block in self.blocks
         ]
         self.reads_input_only = [block.source for block in self.blocks] == [0] and activation is not None
+
+    def bursts(self, tops: Sequence[Array]) -> NDArray[np.bool_]:
+        """Where (n,) a float32 run may overflow, for sizes of the layer's sources."""
+        most = np.max([top.max(1, initial=0.0) for top in tops], 0) if len(tops) else np.zeros(1)
+        return np.asarray(~(self.peak * (1 + most) < LARGEST32))
 
     def eta(self, tops: Sequence[Array], room: Array | None = None) -> Array:
         """``eta`` (n,) for sizes (n, width) of the layer's sources, in the order of its blocks; from above."""
@@ -189,11 +205,13 @@ class _Expression(NamedTuple):
     bias_error: Array
     roundings: int  # on the longest path, of merging and of running the original operations
     run: int  # of running them alone
+    lost: Array  # (width,): what underflow of a float32 run can take, in units of LEAST32
+    peak: float  # no number on the way is larger than this times 1 + the largest number of a source
 
     @classmethod
     def source(cls, number: int, width: int) -> _Expression:
         none = np.zeros(width)
-        return cls(width, (_Piece(0, width, number, None, None, None),), none, none, none, 0, 0)
+        return cls(width, (_Piece(0, width, number, None, None, None),), none, none, none, 0, 0, np.ones(width), 1.0)
 
     @classmethod
     def sum(cls, parts: Sequence[_Expression]) -> _Expression:
@@ -203,7 +221,8 @@ class _Expression(NamedTuple):
             parts[0].width, pieces, np.sum([p.bias for p in parts], 0),
             _grown(np.sum([p.bias_size for p in parts], 0), more),
             _grown(np.sum([p.bias_error for p in parts], 0), more), max(p.roundings for p in parts) + more,
-            max(p.run for p in parts) + more,
+            max(p.run for p in parts) + more, _grown(np.sum([p.lost for p in parts], 0) + more, more),
+            sum(p.peak for p in parts) * 1.01,
         )  # fmt: skip
 
     @classmethod
@@ -212,8 +231,11 @@ class _Expression(NamedTuple):
         for part in parts:
             pieces += [piece._replace(start=piece.start + start, stop=piece.stop + start) for piece in part.pieces]
             start += part.width
-        bias, size, error = (np.concatenate([p[i] for p in parts]) for i in (2, 3, 4))
-        return cls(start, tuple(pieces), bias, size, error, max(p.roundings for p in parts), max(p.run for p in parts))
+        bias, size, error, lost = (np.concatenate([p[i] for p in parts]) for i in (2, 3, 4, 7))
+        return cls(
+            start, tuple(pieces), bias, size, error, max(p.roundings for p in parts), max(p.run for p in parts), lost,
+            max(p.peak for p in parts),
+        )  # fmt: skip
 
     def mapped(self, node: Node, exact: bool = False) -> _Expression:
         """Behind one more affine operation; ``exact``: its rows hold a single 1, so nothing is rounded."""
@@ -224,8 +246,13 @@ class _Expression(NamedTuple):
         error = _error(node)
         if error is not None:
             size = _grown(size + error, 2)
+        # Weights that float32 has no number for, not even a small one: their unit of size is then LEAST32 at least.
+        size = np.where(size > 0, np.maximum(size, LEAST32 / U32), 0.0)
+        own_bias = np.where(own_bias > 0, np.maximum(own_bias, LEAST32 / U32), 0.0)
         n, whole, pieces = self.width, self.roundings, []
+        # A float32 run besides rounds each weight, once in every operation that the node stands for.
         own = n + 1 if node.roundings is None else node.roundings
+        own = own + 2 if node.size is None else 3 * own // 2 + 4
         # Nothing is merged into an operation that reads sources themselves: its weights are those of the layer.
         bare = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and node.size is None
         for piece in self.pieces:
@@ -251,6 +278,8 @@ class _Expression(NamedTuple):
         return _Expression(
             len(weight), tuple(pieces), weight @ self.bias + bias, _grown(bias_size, 4), _grown(bias_error, 4),
             whole + (0 if exact or bare else n + 4 + own), self.run + (0 if exact else own),
+            _grown((size @ self.lost) + (0 if exact else 2 * n + 8), n + 4),
+            max(self.peak, float((size.sum(1) * self.peak + own_bias).max()) * 1.01),
         )  # fmt: skip
 
     def layer(self, activation: Activation | None) -> Layer:
@@ -280,7 +309,9 @@ class _Expression(NamedTuple):
                 size = _grown(size + error / unit, len(mine) + 4)
             blocks.append(Block(source, np.ascontiguousarray(weight), size))
         bias_size = _grown(self.bias_size + self.bias_error / unit, 4)
-        return Layer(blocks, self.bias, bias_size, activation, roundings, self.run + len(self.pieces))
+        run = self.run + len(self.pieces)
+        lost = self.lost + len(self.pieces)
+        return Layer(blocks, self.bias, bias_size, activation, roundings, run, lost, self.peak)
 
 
 def _grown(a: Array, roundings: int) -> Array:

@@ -37,6 +37,10 @@ SIMPLEX_TOLERANCE = 1e-9
 """Shares of a block may add up to 1 within this."""
 
 
+class SingularError(ValueError):
+    """The root of a ball has no inverse that is good enough to bound it."""
+
+
 class Landing(NamedTuple):
     """How a layer's weight (width, m) meets a set: ``c·(W v) ≤ support(c matrix) + |c|·loss``.
 
@@ -119,7 +123,7 @@ class Ball:
         left = np.where(moving, left.sum(1) * (1 + gamma(m + 4)) + TINY, 0.0)
         reach = norm_up(inverse, self.dual) * (1 + 8 * U)
         if not (left <= 0.5).all():
-            raise ValueError("A ball whose root is singular has no bounds of its own.")
+            raise SingularError("A ball whose root is singular has no bounds of its own.")
         reach = reach + left * 2 * reach.max(initial=0.0)
         self._size = np.where(moving, self.radius * reach * (1 + 16 * U) + TINY, 0.0)
 
@@ -233,6 +237,7 @@ class BallBox:
         reach = _zero_times(self._extent, part) * (1 + gamma(part.shape[1] + 4)) + TINY
         return Landing(matrix, np.zeros(len(weight)), *self._ranges(matrix), reach)
 
+    @np.errstate(all="ignore")
     def support(self, t: Array, owner: Index | slice) -> Array:
         """The best of a few splits: all to the box, all to the ball, and by coordinate whichever reaches less far."""
         low, high, radius, offset = (_rows(a, owner) for a in (self._low, self._high, self.radius, self.offset))
@@ -302,6 +307,9 @@ class BallBox:
             if self.offset.any():
                 along = self.offset @ s.T
                 ball = ball + gamma(2 * terms) * (np.abs(self.offset) @ np.abs(s).T)
+        # Only an exact 0 may meet a coordinate without bounds, not what underflows to it.
+        touched = (weight != 0) | (t != 0) | (False if s is None else (self._root != 0).any(0))
+        error = np.where(touched, np.maximum(error, 2.0**-1074), error)
         # The middle of the box and its half, so that both directions share the products.
         unbounded = ~np.isfinite(self._extent)
         first, last = np.where(unbounded, 0.0, self._low), np.where(unbounded, 0.0, self._high)

@@ -119,6 +119,8 @@ class Prepared:
                 if landing is None
                 else (landing.loss + (layer.unit + coarse) * landing.reach) * 1.01
             )
+            if run_unit:
+                loose = loose + layer.lost32
             self.loose.append(loose + TINY)
             zero = 0.0 if shape is None else 2 * layer.unit * shape.at_zero
             self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY], axis=1))
@@ -281,6 +283,7 @@ class Sweep:
             self.top[0] += np.where(np.isfinite(region.extent), region.extent, 0.0)
         self.under: Array | float = TINY
         self.slack, self.dense_slack = np.zeros(self.n), np.zeros(self.n)
+        self.burst = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
         self.start = [self._start(k) for k in range(len(layers))]
         self._linear: tuple[Array, Array, list[Array]] | None = (
             None  # middles, open halves, directions of the last dense layer
@@ -334,6 +337,8 @@ class Sweep:
         for source, grow in zip(open_.sources, open_.grow, strict=True):
             eta = eta + self.eta[source] * grow
         self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
+        if self.prepared.run_unit:
+            self.burst |= layer.bursts([self.top[block.source] for block in layer.blocks])
         self.under = self.under + layer.underflow * (1 + self.eta[k])
         return np.stack([self.eta[k], *(self.eta[source] for source in open_.sources), np.ones(self.n)], axis=1)
 
@@ -432,6 +437,7 @@ class Sweep:
         low = np.subtract(middle, half, out=self._room(f"low{k}", layer.width))
         high = np.add(middle, half, out=self._room(f"high{k}", layer.width))
         most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
+        most += self.prepared.loose[k] * 1.01
         if landing is not None:
             low += landing.low
             high += landing.high
@@ -821,11 +827,14 @@ def enclose_run(prepared: Prepared, run: Run) -> tuple[Array, Array]:
             eta = eta + errors[block.source] * float(scale.max(initial=0.0))
         under = under + layer.underflow * (1 + eta)
         noise = eta * (layer.run_unit + (layer.unit32 if prepared.run_unit else 0.0))
+        if prepared.run_unit:
+            noise = np.where(layer.bursts([np.abs(run.h[block.source]) for block in layer.blocks]), np.inf, noise)
+        lost = layer.lost32 if prepared.run_unit else np.zeros(layer.width)
         if layer.activation is None:
-            room = (error[:, None] + noise[:, None] * layer.rho) * (1 + 1e-9) + np.asarray(under)[:, None]
+            room = (error[:, None] + noise[:, None] * layer.rho + lost) * (1 + 1e-9) + np.asarray(under)[:, None]
             return run.z[k] - room, run.z[k] + room
         shape, size = layer.activation.shape, float(norm_up(layer.rho))
-        error = shape.steepest * (error + noise * size)
+        error = shape.steepest * (error + noise * size + float(norm_up(lost)))
         largest = max([abs(p) for p in layer.activation.parameters if np.isfinite(p)], default=0.0)
         if layer.activation.kind not in ("relu", "clip"):
             unit = ELEMENTARY + 32 * prepared.unit32

@@ -5,7 +5,8 @@
 - ``tight``: ranges of hidden neurons by majorants or backward passes; slopes of the last pass touch where it is
 largest.
 
-Every tier is sound on its own, and each takes the minimum with what came before it.
+Every tier is sound on its own. A higher one is nearly always tighter, not always: ranges by majorants replace those by
+intervals, and lines that touch at one place those by the shape of a range.
 """
 
 from __future__ import annotations
@@ -136,13 +137,17 @@ def _block(
     sweep.enclose(last)
     low, high = np.array(sweep.low[last]), np.array(sweep.high[last])
     if tier != "interval" and last:
-        bent = any(layer.activation is not None and layer.activation.kind == "relu" for layer in network.layers)
+        kinds = {layer.activation.kind for layer in network.layers if layer.activation is not None}
+        # Lines that touch at one place are nearly always better for ReLUs, and not so often for others.
+        both = tier == "tight" and (sweep.prepared.narrow or kinds != {"relu"})
         for j in range(network.outputs.width):
             moves = sweep.steer(j) if tier == "tight" else None
             for sign in (1.0, -1.0):
                 bound = sweep.side(j, sign, sweep.sides(run, moves, sign))
-                if turn:
-                    bound = np.fmin(bound, _turned(sweep, j, sign) if bent else sweep.side(j, sign, sweep.sides()))
+                if turn and "relu" in kinds:
+                    bound = np.fmin(bound, _turned(sweep, j, sign))
+                elif both:
+                    bound = np.fmin(bound, sweep.side(j, sign, sweep.sides()))
                 if sign > 0:
                     high[:, j] = np.fmin(high[:, j], bound)
                 else:
@@ -155,6 +160,7 @@ def _block(
                 region = None if sweep.shared else sweep.region[rows_]
                 more = _block(Sweep(sweep.prepared, sweep.x[rows_], region), tier, 0.0, True, turn)
                 low[rows_], high[rows_] = np.fmax(low[rows_], more[2]), np.fmin(high[rows_], more[3])
+    low[sweep.burst], high[sweep.burst] = -np.inf, np.inf
     return (*at, low, high)
 
 

@@ -17,7 +17,7 @@ from isonomy.sets import ConvexSets
 from isonomy_verify import activations, network
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
-from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.regions import Ball, BallBox, SingularError
 from isonomy_verify.sweep import Prepared
 
 KEPT = 8
@@ -61,15 +61,23 @@ def nodes_of(graph: Graph) -> list[Node]:
     return nodes
 
 
-def region_of(sets: ConvexSets) -> Ball | BallBox:
-    """One ball where everybody shares it, else a set for each row."""
-    root, inverse = sets.root.numpy(), sets.inverse.numpy()
-    if sets.folds and len(root):
-        still = (sets.extent[0].numpy() == 0) & ~root.any(0)
-        return Ball(root, sets.order, float(sets.radius[0]), inverse, still)
+def ball_of(sets: ConvexSets) -> Ball | None:
+    """The ball that everybody shares; None where there is none, or where its root is all but singular."""
+    root = sets.root.numpy()
+    if not sets.folds or not len(root):
+        return None
+    still = (sets.extent[0].numpy() == 0) & ~root.any(0)
+    try:
+        return Ball(root, sets.order, float(sets.radius[0]), sets.inverse.numpy(), still)
+    except SingularError:
+        return None
+
+
+def region_of(sets: ConvexSets) -> BallBox:
+    """A set for each row, or one for all."""
     return BallBox(
-        sets.low.numpy(), sets.high.numpy(), root, sets.order, sets.radius.numpy(), sets.offset.numpy(), inverse,
-        sets.blocks, sets.base.numpy(),
+        sets.low.numpy(), sets.high.numpy(), sets.root.numpy(), sets.order, sets.radius.numpy(), sets.offset.numpy(),
+        sets.inverse.numpy(), sets.blocks, sets.base.numpy(),
     )  # fmt: skip
 
 
@@ -84,8 +92,7 @@ def prepared_for(given: Network, sets: ConvexSets | None = None, float32_run: bo
         if found is None:
             if given not in _layers:
                 _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
-            ball = None if sets is None else region_of(sets)
-            assert ball is None or isinstance(ball, Ball)
+            ball = None if sets is None else ball_of(sets)
             found = root, Prepared(_layers[given], ball, float32_run)
         kept[key] = found
         while len(kept) > KEPT:

@@ -320,9 +320,11 @@ class Bounds:
         sets, centre = piece.sets, piece.centre.numpy()
         if self.tier == "paper":
             sets = _boxed(sets, len(piece))
-        if not sets.folds:
-            return enclose(self._alone, centre, tier, region_of(sets))
-        return enclose(prepared_for(self.question.network, sets, self.float32_run), centre, tier)
+        if sets.folds:
+            prepared = prepared_for(self.question.network, sets, self.float32_run)
+            if prepared.region is not None:
+                return enclose(prepared, centre, tier)
+        return enclose(self._alone, centre, tier, region_of(sets))
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
@@ -371,7 +373,7 @@ def _boxed(sets: ConvexSets, rows: int) -> ConvexSets:
 
 def _refuse_free_reading(question: Question, graph: Graph) -> None:
     """On the unbounded domain a coordinate that the metric ignores must not be one that the network reads."""
-    reads = np.zeros(question.domain.width, dtype=bool)
+    reads = np.full(question.domain.width, len(graph.nodes) == 1)
     for node in graph.nodes:
         if 0 in node.inputs:
             reads |= node.op.magnitudes()[0].any(0).numpy() if isinstance(node.op, Affine) else True
