@@ -38,8 +38,8 @@ def test_what_underflows_in_float32_counts(tier: str) -> None:
 @TIERS
 def test_what_overflows_in_float32_has_no_bound(tier: str) -> None:
     """2^53 times 2^89 is no number of float32, whatever makes it small again."""
-    weights = [np.array([[2.0**power]]) for power in (53, 89, -142)]
-    network = Network.from_layers(weights, [np.zeros(1)] * 3, head="regression")
+    weights = [np.array([[2.0**power]]) for power in (53, 89, -71, -71)]
+    network = Network.from_layers(weights, [np.zeros(1)] * 4, head="regression")
     assert asked(network, [1.0], 0.3, tier, arithmetic="float32", attack=False).upper[0] == np.inf  # type: ignore[attr-defined]
     assert asked(network, [1.0], 0.3, tier, attack=False).upper[0] < 0.31  # type: ignore[attr-defined]
 
