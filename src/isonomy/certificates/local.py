@@ -331,6 +331,8 @@ class Bounds:
         enough = finds.lower + limits.gap
         if limits.epsilon is not None:
             enough = np.where(finds.lower > limits.epsilon, np.inf, np.maximum(enough, limits.epsilon))
+        if self.float32_run:  # where such a run may overflow nothing is known, and no search can tell
+            enough = np.where(np.isfinite(upper), enough, np.inf)
         rows = np.flatnonzero(upper > enough)
         left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
         if not len(rows) or left.seconds <= 0:
