@@ -214,6 +214,7 @@ def _missing(name: str) -> Any:
     raise ImportError(name)
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_contradiction_is_written_beside_the_result_and_never_redacted(

@@ -106,6 +106,7 @@ def test_torchscript_exporter(name: str, tmp_path: Path) -> None:
 FIRST = ("mlp_gelu", "reshaped")
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in DYNAMO]

@@ -15,6 +15,8 @@ from isonomy.reproduce import Setting, Store, convergence, write
 from isonomy.reproduce.convergence import GAMMA, LAST, Grid, answers, iterations
 from isonomy.reproduce.models import GERMAN, Size, Way
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=150, epochs=2, hidden=(8, 8))
 GRID = Grid(people=6, radii=20, iterations=30)
 WAYS = (Way("sgd"), Way("u-dif", box=True))

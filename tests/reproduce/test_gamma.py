@@ -14,6 +14,8 @@ from isonomy.networks import Network
 from isonomy.reproduce import Setting, Store, gamma, write
 from isonomy.reproduce.models import GERMAN, Size, Way
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=6)
 LITTLE = Effort(steps=5, restarts=0)
 

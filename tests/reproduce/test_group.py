@@ -13,6 +13,8 @@ from isonomy.reproduce import Setting, Store, group, measures, paper, uci, write
 from isonomy.reproduce.models import ADULT, GERMAN, SURVEYS, UCI, WAYS, Case, Dataset, Size, Way
 from isonomy.training import FairClassifier
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=300, epochs=1, hidden=(4, 4), people=40, ways=(Way("sgd"), Way("sensr"), Way("f-ibp", box=True)))
 
 

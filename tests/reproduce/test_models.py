@@ -11,6 +11,8 @@ import pytest
 from isonomy.reproduce.models import GERMAN, SURVEYS, UCI, WAYS, Case, Size, Way
 from isonomy.training import FairClassifier
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=10)
 
 

@@ -11,6 +11,8 @@ from isonomy.datasets.moons import make_moons
 from isonomy.reproduce import Setting, Store, moons, write
 from isonomy.reproduce.moons import DELTA, GAMMA, METRIC, Scale, places, shares
 
+pytestmark = pytest.mark.slow
+
 SMALL = Scale(people=12, epochs=20, map_width=16, map_height=12, seconds=0.0, radii=8)
 
 

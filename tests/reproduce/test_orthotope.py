@@ -15,6 +15,8 @@ from isonomy.reproduce.models import GERMAN, Size
 from isonomy.reproduce.orthotope import box_metric, half_widths, log10_filled, volumes
 from isonomy.similarity import Mahalanobis
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=8)
 seeds = st.integers(0, 2**32 - 1)
 

@@ -11,6 +11,8 @@ from isonomy.reproduce import Setting, Store, scalability, write
 from isonomy.reproduce.models import BOUNDED, GERMAN, Way
 from isonomy.reproduce.scalability import Sizes
 
+pytestmark = pytest.mark.slow
+
 TINY = Sizes(widths=(8,), depths=(1, 2), deep=8, epochs=1, rows=60, people=4)
 
 

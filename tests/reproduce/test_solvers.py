@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from isonomy.reproduce import solvers as paper
 
+pytestmark = pytest.mark.slow
+
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 

@@ -26,6 +26,8 @@ from isonomy.reproduce.shifts import Shift, constructed, costs_between
 from isonomy.similarity import WeightedLp
 from isonomy.similarity.ground import ground_metric
 
+pytestmark = pytest.mark.slow
+
 LITTLE = Effort(steps=8, restarts=0)
 TINY = Size(rows=300, epochs=2, hidden=(8, 8), people=12, others=2)
 

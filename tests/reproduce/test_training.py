@@ -17,6 +17,8 @@ from isonomy.reproduce import Setting, Store, measures, paper, training, write
 from isonomy.reproduce.models import GERMAN, SURVEYS, WAYS, Dataset, Size, Way
 from isonomy.reproduce.page import as_markdown
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=12, ways=(Way("sgd"), Way("ftu"), Way("u-dif")))
 
 

@@ -10,6 +10,8 @@ import pytest
 from isonomy.reproduce import Setting, Store, paper, uci, write
 from isonomy.reproduce.models import GERMAN, UCI, Size, Way
 
+pytestmark = pytest.mark.slow
+
 TINY = Size(rows=60, epochs=1, hidden=(4, 4), people=4, ways=(Way("sgd"), Way("l-dif", box=True)))
 
 

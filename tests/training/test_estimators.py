@@ -229,6 +229,7 @@ def test_bad_data_is_named(german: isonomy.Population) -> None:
 EXACT = "equal up to float32 rounding, the check asks for seven digits"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("estimator", [FairClassifier, pytest.param(FairRegressor, marks=pytest.mark.slow)])
 def test_scikit_learn_accepts_it(estimator: type) -> None:
