@@ -133,6 +133,16 @@ class Prepared:
         self._norms: list[list[float]] | None = None
         self.column_weights = [_column_weights(network, k + 1) for k in range(network.depth)]
         self._single: _Single | None = None
+        self._alone: Prepared | None = None
+
+    @property
+    def alone(self) -> Prepared:
+        """The same without the region that all share."""
+        if self.region is None:
+            return self
+        if self._alone is None:
+            self._alone = Prepared(self.network, None, self.run_unit)
+        return self._alone
 
     @property
     def norms(self) -> list[list[float]]:

@@ -57,12 +57,18 @@ class Bounds(NamedTuple):
 
 @np.errstate(all="ignore")  # what overflows ends as an infinite bound
 def enclose(
-    prepared: Prepared, x: Array, tier: Tier = "tight", region: Region | None = None, rows: float | None = None
+    prepared: Prepared,
+    x: Array,
+    tier: Tier = "tight",
+    region: Region | None = None,
+    rows: float | None = None,
+    once: bool = False,
 ) -> Bounds:
     """Enclose the outputs over ``x + v``, ``v`` in the region of the same row, or in the prepared one that all share;
     and at ``x``.
 
-    ``rows`` is the share of a person's weighted slack above which a hidden neuron gets a backward pass of its own.
+    ``rows`` is the share of a person's weighted slack above which a hidden neuron gets a backward pass of its own;
+    ``once`` leaves out second passes, for whoever wants to choose what is worth them.
     """
     x = checked(x, prepared.network.width)
     found = []
@@ -70,7 +76,7 @@ def enclose(
     for start in range(0, len(x), max(1, size)):
         part = slice(start, start + size)
         sweep = Sweep(prepared, x[part], None if region is None else region[part])
-        found.append(_block(sweep, tier, rows))
+        found.append(_block(sweep, tier, rows, once))
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
     rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE))
@@ -96,8 +102,7 @@ def refined(prepared: Prepared, x: Array, at: Enclosure) -> Enclosure:
     rough = _rough(low, high, COARSE)
     if rough.any() and prepared.network.depth:
         still = np.zeros((int(rough.sum()), x.shape[1]))
-        alone = Prepared(prepared.network, None, prepared.run_unit)
-        first, last = _block(Sweep(alone, x[rough], BallBox(still, still)), "tight", 0.0, True)[2:]
+        first, last = _block(Sweep(prepared.alone, x[rough], BallBox(still, still)), "tight", 0.0, True)[2:]
         low[rough], high[rough] = np.fmax(low[rough], first), np.fmin(high[rough], last)
     return _known(low, high)
 

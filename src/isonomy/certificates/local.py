@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -255,6 +255,15 @@ def chunk_rows(graph: Graph, tier: str) -> int:
     return max(64, min(4096, NUMBERS.get(tier, 2**17) // max(graph.widths)))
 
 
+class _Judged(NamedTuple):
+    """For each region: the largest violation, whether nobody there is decided otherwise than its owner, and whether
+    that can never be shown."""
+
+    bound: FloatArray
+    keeps: NDArray[np.bool_]
+    turns: NDArray[np.bool_]
+
+
 class Bounds:
     """Upper bounds and certain decisions, chunk by chunk: the kernel's, over every region of a similar set."""
 
@@ -276,46 +285,46 @@ class Bounds:
         at_x = enclose_at(self._alone, x) if branching else None
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
-                bound, keeps = (
-                    self._laddered(piece, at_x) if at_x is not None else self._judged(piece, None, self.kernel)
-                )
+                judged = self._judged(piece, None, self.kernel) if at_x is None else self._laddered(piece, at_x)
+                bound, keeps = judged.bound, judged.keeps
                 np.maximum.at(upper, piece.owner, bound)
                 kept[piece.owner[~keeps]] = False
         return upper, kept
 
-    def _laddered(self, piece: Regions, at_x: Enclosure) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
         """Bounds of regions of which everybody has several: only the worst one of each counts.
 
-        All are bounded quickly, then the worst of each tightly, and at last those that are still above it, or that
-        alone leave a decision open.
+        All are bounded quickly; then, rung by rung, the worst of each more tightly, and those that are still above it
+        or that alone leave a decision open.
         """
         if self.kernel != "tight":
             return self._judged(piece, at_x, self.kernel)
-        bound, keeps = self._judged(piece, at_x, "quick")
-        order = np.lexsort((bound, piece.owner))
-        last = np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)
-        floor = np.zeros(len(at_x.low))
-        rows = order[last]
-        for _ in range(2):
-            tight, sure = self._judged(piece[rows], at_x, "tight")
-            bound[rows], keeps[rows] = np.minimum(bound[rows], tight), keeps[rows] | sure
-            np.maximum.at(floor, piece.owner[rows], bound[rows])
-            left = (bound > floor[piece.owner]) | ~keeps
-            left[rows] = False
-            rows = np.flatnonzero(left)
-            if not len(rows):
-                break
-        return bound, keeps
+        bound, keeps, turns = self._judged(piece, at_x, "quick")
+        for once in (True, False):
+            order = np.lexsort((bound, piece.owner))
+            rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
+            floor, done = np.zeros(len(at_x.low)), np.zeros(len(bound), dtype=bool)
+            while len(rows):
+                found = self._judged(piece[rows], at_x, "tight", once)
+                bound[rows], keeps[rows] = np.minimum(bound[rows], found.bound), keeps[rows] | found.keeps
+                turns[rows] |= found.turns
+                np.maximum.at(floor, piece.owner[rows], bound[rows])
+                done[rows] = True
+                lost = np.zeros(len(at_x.low), dtype=bool)
+                lost[piece.owner[turns]] = True
+                rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
+        return _Judged(bound, keeps, turns)
 
-    def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """The largest violation in each region, and whether nobody there is decided otherwise than its owner."""
-        at, over = self._enclosed(piece, tier)
+    def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier, once: bool = False) -> _Judged:
+        """What a tier says of regions."""
+        at, over = self._enclosed(piece, tier, once)
         # Without branches every region is centred at its owner, whose run is then already there.
         at = at if at_x is None else at_x.of(piece.owner)
-        decision = self.head.decision(at)
-        return self._violation(at, over), (decision >= 0) & (decision == self.head.decision(over))
+        mine, theirs = self.head.decision(at), self.head.decision(over)
+        keeps = (mine >= 0) & (mine == theirs)
+        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps))
 
-    def _enclosed(self, piece: Regions, tier: tiers.Tier) -> tiers.Bounds:
+    def _enclosed(self, piece: Regions, tier: tiers.Tier, once: bool) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
         sets, centre = piece.sets, piece.centre.numpy()
         if self.tier == "paper":
@@ -323,8 +332,8 @@ class Bounds:
         if sets.folds:
             prepared = prepared_for(self.question.network, sets, self.float32_run)
             if prepared.region is not None:
-                return enclose(prepared, centre, tier)
-        return enclose(self._alone, centre, tier, region_of(sets))
+                return enclose(prepared, centre, tier, once=once)
+        return enclose(self._alone, centre, tier, region_of(sets), once=once)
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
