@@ -252,7 +252,7 @@ class _Expression(NamedTuple):
         n, whole, pieces = self.width, self.roundings, []
         # A float32 run besides rounds each weight, once in every operation that the node stands for.
         own = n + 1 if node.roundings is None else node.roundings
-        own = own + 2 if node.size is None else 3 * own // 2 + 4
+        own = 3 * own // 2 + 4
         # Nothing is merged into an operation that reads sources themselves: its weights are those of the layer.
         bare = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and node.size is None
         for piece in self.pieces:

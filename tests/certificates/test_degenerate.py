@@ -334,7 +334,7 @@ def test_huge_biases_and_tiny_moves(seed: int, tier: str, delta: float, kind: st
     metric, x = true_metrics(rng, 3)[seed % 4], rng.normal(size=(2, 3))
     found = certified(network, x, metric, delta, tier)
     sound(network, x, found, metric, drawn(rng, metric, x, delta))
-    assert (found.upper <= 1e3 * delta + 1e-4).all()  # rounding of 1e8, not 1e8
+    assert (found.upper <= 1e3 * delta + 1e-3).all()  # rounding of 1e8, not 1e8
 
 
 # -- far too small ----------------------------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ def nodes_of(graph: Graph) -> list[Node]:
             case Input(width=width):
                 nodes.append(Node("input", width=width))
             case Affine() as op:
-                sizes = [None if part is None else part.numpy() for part in (op.magnitude, op.magnitude_bias)]
+                # A file says of every layer how large it is, also where that is nothing but its weights.
+                parts = ((op.magnitude, op.weight), (op.magnitude_bias, op.bias))
+                sizes = [None if of is None or of.equal(by.abs()) else of.numpy() for of, by in parts]
                 nodes.append(
                     Node(
                         "affine", node.inputs, weight=op.weight.numpy(), bias=op.bias.numpy(),
