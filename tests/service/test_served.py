@@ -157,7 +157,8 @@ def test_a_large_audit_answers_and_watches(large: Path, tmp_path: Path) -> None:
     assert answer.status_code == 200, answer.text
     people = Population.from_frame(frame.assign(w=1.0, part="new"), SCHEMA, domain="unbounded")
     expected = isonomy.certify_local(network(), people, METRIC, 0.1, tier="interval", attack=False, progress=None)
-    assert [each["upper"] for each in answer.json()["predictions"]] == expected.upper.tolist()
+    # The same function through a file: what rounding may change depends on how its layers are written down.
+    assert [each["upper"] for each in answer.json()["predictions"]] == pytest.approx(expected.upper.tolist(), rel=1e-10)
     assert told["upper"] == served.upper and told["gamma"] == 0.05
     far = np.add(people.x, [3.0, 3.0, 0.0, 0.0])
     for x, expired in ((people.x, False), (far, True)):
