@@ -144,6 +144,7 @@ def test_parts_of_another_question_are_computed_again(folder: Path, copied: tupl
     assert all((out / part["file"]).exists() for part in first["parts"])
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_while_writing_it_goes_on(
     folder: Path, quick: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -351,6 +351,7 @@ def test_verdicts() -> None:
     assert float(table["mass"] @ table["violation"]) == pytest.approx(plain.lower)
 
 
+@pytest.mark.slow
 def test_float32_runs_are_covered_too() -> None:
     rng = np.random.default_rng(8)
     network, some = perceptron(rng, WIDTH, 2), people(3, 8)

@@ -217,6 +217,7 @@ def test_the_same_parts_give_the_same_bits(nodes: int) -> None:
     assert first == found(2) and nodes <= first[3] <= max(1, nodes + 1)
 
 
+@pytest.mark.slow
 def test_epsilon_ends_in_a_verdict() -> None:
     network, _ = moons()
     domain, metric = box_domain([-1.5, -1.0], [2.5, 1.5]), WeightedLp(np.ones(2), math.inf)

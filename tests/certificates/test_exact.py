@@ -72,6 +72,7 @@ def test_bounds_come_in_order_and_hold_for_anybody(
             assert change <= exact.upper[row] + ROUNDING
 
 
+@pytest.mark.slow
 @settings(steady, max_examples=6)
 @given(seed=seeds, which=st.integers(0, 5), domain=st.sampled_from(["relaxed", "realizable"]))
 def test_mixed_people_in_every_domain(seed: int, which: int, domain: str) -> None:

@@ -127,6 +127,7 @@ def test_what_stands_on_the_terminal_and_the_status(run: Run, folder: Path, tmp_
     assert status == 2 and err.count("\n") == 1 and "run the same 'isonomy audit' again with the same --out" in err
 
 
+@pytest.mark.slow
 def test_compare_reads_large_audits(run: Run, answered: Answered, alone: Path, folder: Path, tmp_path: Path) -> None:
     status, found = answered("compare", alone, alone / "certificate.json")
     assert status == 0 and found["comparable"] and not any(found["changed"].values()) and not found["question"]

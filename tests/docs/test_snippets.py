@@ -65,6 +65,7 @@ def allowed(words: list[str]) -> tuple[int, ...]:
     return (0, 1, 3) if "--epsilon" in words else (0,)
 
 
+@pytest.mark.slow
 def test_the_certificate_of_the_quickstart_is_accepted(
     reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

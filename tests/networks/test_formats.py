@@ -357,6 +357,7 @@ def head_of(module: nn.Module) -> Any:
 # -- skops
 
 
+@pytest.mark.slow
 def test_skops_files(tmp_path: Path) -> None:
     skops = pytest.importorskip("skops.io", reason="skops files are read with skops")
     schema = Schema.from_toml("[features.a]\nlow = 0\nhigh = 10\n[features.b]\nlow = -5\nhigh = 5\n")
