@@ -17,7 +17,8 @@ further on needs to know which one it was.
     + |b|),
 
 with the layer's own ``γ``. One number per layer thus pays for the rounding of merging, of running and of every backward
-step through the layer. A matrix that was not merged has ``size = |W|``.
+step through the layer. A matrix that was not merged has ``size = |W|``, though at least 2^-102 wherever it is not 0: a
+float32 run has no smaller numbers to multiply with.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from isonomy_verify.arithmetic import TINY, U32, Above, Array, gamma, norm_up
 
 LARGEST = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
-
 
 LARGEST32 = 2.0**126
 """Half the largest power of 2 in float32: what is larger may overflow."""

@@ -45,6 +45,15 @@ def test_what_overflows_in_float32_has_no_bound(tier: str) -> None:
 
 
 @TIERS
+def test_what_overflows_in_float32_has_no_bound_as_a_probability_either(tier: str) -> None:
+    weights = [np.array([[2.0**power]]) for power in (53, 89, -71, -71)]
+    network = Network.from_layers(weights, [np.zeros(1)] * 4, head="sigmoid")
+    found = asked(network, [0.01], 0.3, tier, arithmetic="float32", attack=False)
+    assert found.upper[0] > 0.49 and found.decision[0] == "undecided"  # type: ignore[attr-defined]
+    assert asked(network, [0.01], 0.3, tier, attack=False).upper[0] < 0.08  # type: ignore[attr-defined]
+
+
+@TIERS
 def test_weights_that_float32_rounds_count_in_every_layer(tier: str) -> None:
     """A chain of affine operations whose weights and products all round upward."""
     rng, single = np.random.default_rng(0), np.float32

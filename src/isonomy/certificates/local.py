@@ -340,8 +340,8 @@ class Bounds:
         enough = finds.lower + limits.gap
         if limits.epsilon is not None:
             enough = np.where(finds.lower > limits.epsilon, np.inf, np.maximum(enough, limits.epsilon))
-        if self.float32_run:  # where such a run may overflow nothing is known, and no search can tell
-            enough = np.where(np.isfinite(upper), enough, np.inf)
+        if self.float32_run:  # where such a run may overflow nothing is known, and this search does not look
+            enough = np.where(self._finite(), enough, np.inf)
         rows = np.flatnonzero(upper > enough)
         left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
         if not len(rows) or left.seconds <= 0:
@@ -359,6 +359,18 @@ class Bounds:
         for part in parts:
             getattr(finds, part)[rows] = getattr(judge, part)
         return upper
+
+    def _finite(self) -> NDArray[np.bool_]:
+        """Whose similar individuals all have margins of which something is known."""
+        x = self.question.x
+        finite, size = np.ones(len(x), dtype=bool), chunk_rows(self.graph, self.tier)
+        for start in range(0, len(x), size):
+            for regions in self.question.similarity.regions(x[start : start + size]):
+                for piece in regions.pieces(size):
+                    over = self._enclosed(piece, "interval", True).over
+                    known = np.isfinite(over.low) & np.isfinite(over.high)
+                    finite[start + piece.owner[~known.all(1)]] = False
+        return finite
 
     def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whose decision cannot change because nobody similar is treated so differently, beyond those ``kept``."""
