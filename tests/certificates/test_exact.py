@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isonomy import Effort, Mahalanobis, WeightedLp, certify_local
-from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import head_of
 from isonomy.errors import ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Domain
+from isonomy_verify.heads import Head
+from isonomy_verify.tiers import Enclosure
 
 from .judge import WIDTH, is_similar, is_somebody, metrics, people, perceptron
 
@@ -334,12 +336,12 @@ def test_the_search_settles_decisions_that_the_tight_tier_leaves() -> None:
 @pytest.mark.parametrize("threshold", [None, 0.5, 0.3])
 def test_a_tie_is_not_settled(off: float, threshold: float | None) -> None:
     """Whoever stands at the cut-off, or could get there, is not certified."""
-    ends = Ends(Network.from_layers([np.eye(1)], [np.zeros(1)], head="sigmoid"), threshold)
+    head = Head("sigmoid", 1, threshold)
     cut = 0.5 if threshold is None else threshold
     for p in (cut + 0.1, cut - 0.1):
-        t = torch.tensor([[math.log(p / (1 - p))]], dtype=torch.float64)
-        assert ends.settled(t, t, torch.tensor([0.1 + off], dtype=torch.float64)).tolist() == [-1]
-        assert ends.settled(t, t, torch.tensor([0.1 - 1e-9], dtype=torch.float64)).tolist() == [int(p > cut)]
+        t = np.array([[math.log(p / (1 - p))]])
+        assert head.settled(Enclosure(t, t), np.array([0.1 + off])).tolist() == [-1]
+        assert head.settled(Enclosure(t, t), np.array([0.1 - 1e-9])).tolist() == [int(p > cut)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -354,13 +356,12 @@ def test_whoever_is_within_the_change_decides_the_same(seed: int, head: tuple[st
     threshold = float(rng.uniform(0.1, 0.9)) if head[1] == 1 or (head[1] == 2 and rng.random() < 0.5) else None
     if head[0] == "regression":
         threshold = float(rng.normal())
-    ends = Ends(network, threshold)
-    z = torch.from_numpy(rng.normal(size=(200, head[1])) * rng.choice([1e-3, 1.0, 5.0]))
-    margins = network.margins.evaluate(z)
-    p = network.probabilities(z).numpy()
+    read = head_of(network, threshold)
+    z = rng.normal(size=(200, head[1])) * rng.choice([1e-3, 1.0, 5.0])
+    found = z if read.rows is None else z @ read.rows.T
+    margins, p = Enclosure(found, found), network.probabilities(torch.from_numpy(z)).numpy()
     change = float(rng.uniform(0, 0.5))
-    same = ends.settled(margins, margins, torch.full((len(z),), change, dtype=torch.float64)).numpy()
-    decided = ends.decision(margins, margins).numpy()
+    same, decided = read.settled(margins, np.full(len(z), change)), read.decision(margins)
     for i in np.flatnonzero(same >= 0):
         near = np.abs(p - p[i]).max(axis=1) <= change
         assert (decided[near] == same[i]).all()

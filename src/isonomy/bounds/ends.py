@@ -114,28 +114,6 @@ class Ends:
         low, high = self.values(low, high)
         return torch.where(low[:, 0] > self.threshold, 1, torch.where(high[:, 0] < self.threshold, 0, rows))
 
-    def settled(self, low: Tensor, high: Tensor, change: Tensor) -> Tensor:
-        """The class of everybody whose outputs differ by at most ``change`` (rows,) from those at enclosed margins.
-
-        −1 where that is not certain. **Soundness.** With outputs this far apart the margins are further apart than
-        :meth:`decision` asks for: ``σ`` and the exponential are no steeper than 1.
-        """
-        rows = torch.full((len(low),), -1, dtype=torch.long)
-        if not self.decides:
-            return rows
-        low, high = self.values(low, high)
-        room = change[:, None] * (1 + 4 * UNIT) + self.doubt
-        low, high = low - room, high + room
-        if self.head == "regression":  # numbers of any size: what the sum rounds away
-            low, high = (side + sign * (8 * UNIT) * (side.abs() + room) for side, sign in ((low, -1.0), (high, 1.0)))
-        clear = 8 * self.doubt
-        if low.shape[1] > 1:
-            others = [high[:, torch.arange(self.classes) != c].amax(1) for c in range(self.classes)]
-            wins = low > torch.stack(others, 1) + clear
-            return torch.where(wins.any(1), wins.long().argmax(1), rows)
-        cut, clear = (0.5, clear) if self.threshold is None else (self.threshold, 0.0)
-        return torch.where(low[:, 0] > cut + clear, 1, torch.where(high[:, 0] < cut - clear, 0, rows))
-
     def _logits(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Enclosures of ``t`` with ``p = σ(t)``, one per class."""
         if self.head != "softmax" or self.classes == 2:
@@ -156,13 +134,8 @@ def margins(found: Enclosure) -> tuple[Tensor, Tensor]:
 
 def margins_at(found: Enclosure) -> tuple[Tensor, Tensor]:
     """Enclosures of the margins at the centre: the run and its rounding error."""
-    return margins_of_run(found.point, found.error)
-
-
-def margins_of_run(point: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """Enclosures of the margins from a run (rows, margins) and the norms of its error (rows,)."""
-    doubt = error[:, None] + (4 * UNIT) * point.abs()
-    return point - doubt, point + doubt
+    doubt = found.error[:, None] + (4 * UNIT) * found.point.abs()
+    return found.point - doubt, found.point + doubt
 
 
 def _checked(network: Network, threshold: float | None) -> float | None:
