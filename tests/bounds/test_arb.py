@@ -19,6 +19,7 @@ import torch
 from flint import arb, arb_mat, ctx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.ball_activations import apply, sigma
 
 from isonomy import Mahalanobis, Metric, WeightedLp, certify_local
 from isonomy.bounds.ends import Ends, margins
@@ -79,42 +80,6 @@ def smallest(values: list[Any]) -> Any:
 
 def dot(left: list[Any], right: list[Any]) -> Any:
     return sum((a * b for a, b in zip(left, right, strict=True)), arb(0))
-
-
-def apply(kind: str, parameters: tuple[float, ...], x: Any) -> Any:
-    """An activation by its mathematical definition."""
-    zero, one = arb(0), arb(1)
-    match kind:
-        case "relu":
-            return x.max(zero)
-        case "leaky_relu" | "prelu":
-            return x.max(zero) + arb(parameters[0]) * x.min(zero)
-        case "clip":
-            low, high = parameters
-            x = x if low == -math.inf else x.max(arb(low))
-            return x if high == math.inf else x.min(arb(high))
-        case "sigmoid":
-            return sigma(x)
-        case "tanh":
-            return x.tanh()
-        case "erf":
-            return x.erf()
-        case "softplus":
-            t = arb(parameters[0]) * x
-            return (t.max(zero) + (-abs(t)).exp().log1p()) / arb(parameters[0])
-        case "elu":
-            return x.max(zero) + arb(parameters[0]) * x.min(zero).expm1()
-        case "silu":
-            return x * sigma(x)
-        case "gelu":
-            return x * (-x / arb(2).sqrt()).erfc() / 2
-        case "gelu_tanh":
-            return x * sigma(2 * (2 / arb.pi()).sqrt() * (x + arb("0.044715") * x**3))
-    raise AssertionError((kind, one))
-
-
-def sigma(x: Any) -> Any:
-    return 1 / (1 + (-x).exp())
 
 
 def image(kind: str, parameters: tuple[float, ...], low: Any, high: Any) -> Interval2:

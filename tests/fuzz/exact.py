@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from flint import arb, arb_mat, ctx
+from tests.ball_activations import apply, sigma
 
 from .networks import Array, Net, Step
 
@@ -105,46 +106,6 @@ def _exact(step: Step) -> tuple[Any, Any]:
         numbers = [arb(v) for v in step.weight.ravel().tolist()]
         _WEIGHTS[step] = arb_mat(*step.weight.shape, numbers), [arb(v) for v in step.bias.tolist()]
     return _WEIGHTS[step]
-
-
-def apply(kind: str, parameters: tuple[float, ...], x: Any) -> Any:
-    """An activation by its mathematical definition."""
-    zero = arb(0)
-    match kind:
-        case "relu":
-            return x.max(zero)
-        case "leaky_relu" | "prelu":
-            return x.max(zero) + arb(parameters[0]) * x.min(zero)
-        case "clip":
-            low, high = parameters
-            x = x if low == -math.inf else x.max(arb(low))
-            return x if high == math.inf else x.min(arb(high))
-        case "sigmoid":
-            return sigma(x)
-        case "tanh":
-            return x.tanh()
-        case "erf":
-            return x.erf()
-        case "softplus":
-            t = arb(parameters[0]) * x
-            return (t.max(zero) + (-abs(t)).exp().log1p()) / arb(parameters[0])
-        case "elu":
-            return x.max(zero) + arb(parameters[0]) * x.min(zero).expm1()
-        case "silu":
-            return x * sigma(x)
-        case "gelu":
-            return x * (-x / arb(2).sqrt()).erfc() / 2
-        case "gelu_tanh":
-            return x * sigma(2 * (2 / arb.pi()).sqrt() * (x + arb("0.044715") * x**3))
-    raise AssertionError(kind)
-
-
-def sigma(x: Any) -> Any:
-    """The logistic function, without overflow on either side."""
-    if x < 0:
-        t = x.exp()
-        return t / (1 + t)
-    return 1 / (1 + (-x).exp())
 
 
 def log_sum_exp(values: list[Any]) -> Any:

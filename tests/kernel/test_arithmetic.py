@@ -13,6 +13,7 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.ball_activations import sigma
 
 from isonomy_verify.activations import erf, sigmoid
 from isonomy_verify.arithmetic import (
@@ -31,7 +32,7 @@ from isonomy_verify.arithmetic import (
     up,
 )
 
-from .truth import exact, norm_exceeds, sigma
+from .truth import exact, norm_exceeds
 
 ANY = st.floats(-1e300, 1e300, allow_nan=False, width=64)
 ROWS = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(0, 7)), elements=ANY)

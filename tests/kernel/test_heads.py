@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import arb, ctx
+from tests.ball_activations import sigma
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.heads import Head, Kind
 from isonomy_verify.tiers import Enclosure
-
-from .truth import sigma
 
 HEADS: list[tuple[Kind, int]] = [
     ("softmax", 2), ("softmax", 3), ("softmax", 5), ("sigmoid", 1), ("sigmoid", 2), ("sigmoid", 3),

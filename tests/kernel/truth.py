@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from flint import arb, ctx, fmpq, fmpq_mat
+from tests.ball_activations import apply as by_definition
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
@@ -46,48 +47,9 @@ ACTIVATIONS = [
 """Every kind, with legal parameters of several sizes and signs; three elements where each has its own."""
 
 
-def sigma(x: Any) -> Any:
-    """The logistic function, without overflow on either side."""
-    if x < 0:
-        t = x.exp()
-        return t / (1 + t)
-    return 1 / (1 + (-x).exp())
-
-
 def apply(activation: Activation, x: Any, element: int = 0) -> Any:
     """An activation by its mathematical definition."""
-    zero, parameters = arb(0), activation.parameters
-    match activation.kind:
-        case "relu":
-            return x.max(zero)
-        case "leaky_relu":
-            return x.max(zero) + arb(parameters[0]) * x.min(zero)
-        case "prelu":
-            return x.max(zero) + arb(parameters[element]) * x.min(zero)
-        case "clip":
-            low, high = parameters
-            x = x if low == -math.inf else x.max(arb(low))
-            return x if high == math.inf else x.min(arb(high))
-        case "sigmoid":
-            return sigma(x)
-        case "tanh":
-            return x.tanh()
-        case "erf":
-            return x.erf()
-        case "softplus":
-            t = arb(parameters[0]) * x
-            return (t.max(zero) + (-abs(t)).exp().log1p()) / arb(parameters[0])
-        case "elu":
-            return x.max(zero) + arb(parameters[0]) * x.min(zero).expm1()
-        case "silu":
-            return x * sigma(x)
-        case "gelu":
-            return x * (-x / arb(2).sqrt()).erfc() / 2
-        case "gelu_tanh":
-            return x * sigma(2 * (2 / arb.pi()).sqrt() * (x + arb("0.044715") * x**3))
-        case "hardswish":
-            return x * (x / 6 + arb(1) / 2).max(zero).min(arb(1))
-    raise AssertionError(activation.kind)
+    return by_definition(activation.kind, activation.parameters, x, element)
 
 
 def run(nodes: Sequence[Node], *point: Array) -> list[Any]:
