@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Compiled once and not by each of the many processes that tests start, also where the environment asks otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: audit test test-all test-long lint bench docs clean
+.PHONY: audit test test-all test-long lint bench studies docs clean
 .DEFAULT_GOAL := audit
 
 $(STAMP): pyproject.toml constraints.txt
@@ -35,6 +35,10 @@ lint: $(STAMP)  ## Style and types.
 
 bench: $(STAMP)  ## Speed and tightness, as ratios.
 	$(RUN)python benchmarks/bounds.py
+
+STUDIES ?= all --quick
+studies: $(STAMP)  ## The studies, in their quick form; one of them whole: make studies STUDIES="uci --seeds 3".
+	$(RUN)python -m studies $(STUDIES)
 
 docs: $(STAMP)  ## The documentation, as pages: docs/_build/html/index.html.
 	$(RUN)python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -1,11 +1,11 @@
-"""The paper's experiments, each one command: ``isonomy reproduce NAME``.
+"""The paper's experiments and others about the library, each one command: ``python -m studies NAME``.
 
-An experiment is a module with ``run(setting, store)``. It asks the store for every number that takes time, seeds
-outermost, and makes a :class:`Result` of whatever is there; :func:`write` puts that on paper.
+A study is a module with ``run(setting, store)``. It asks the store for every number that takes time, seeds outermost,
+and makes a :class:`Result` of whatever is there; :func:`write` puts that on paper.
 """
 
-from isonomy.reproduce.page import Result, write
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.store import Store
+from studies.page import Result, write
+from studies.setting import Setting
+from studies.store import Store
 
 __all__ = ["Result", "Setting", "Store", "write"]

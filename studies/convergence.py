@@ -25,13 +25,13 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
-from isonomy.reproduce import paper, style
-from isonomy.reproduce.models import GERMAN, SURVEYS, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.solvers import Ascent, interpolated, knapsack_even, quasi_subgradient, rescaled_gradient
-from isonomy.reproduce.steps import Step, known, taken
-from isonomy.reproduce.store import Store
+from studies import paper, style
+from studies.models import GERMAN, SURVEYS, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.setting import Setting
+from studies.solvers import Ascent, interpolated, knapsack_even, quasi_subgradient, rescaled_gradient
+from studies.steps import Step, known, taken
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,14 +27,14 @@ from isonomy.certificates.moving import WIDE, Moving
 from isonomy.certificates.worst_case import Points, search
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
-from isonomy.reproduce import style
-from isonomy.reproduce.models import ADULT, GERMAN, INCOME, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.steps import Step, known, taken
-from isonomy.reproduce.store import Store
 from isonomy.similarity import Metric
 from isonomy.training.penalties import Method
+from studies import style
+from studies.models import ADULT, GERMAN, INCOME, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.setting import Setting
+from studies.steps import Step, known, taken
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

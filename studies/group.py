@@ -11,13 +11,13 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most
 from isonomy.certificates import certify_local
 from isonomy.fairness import group_fairness
-from isonomy.reproduce import paper, style
-from isonomy.reproduce.measures import EFFORT, row_key, row_of
-from isonomy.reproduce.models import SURVEYS, UCI, WAYS, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.steps import Step, taken
-from isonomy.reproduce.store import Store
+from studies import paper, style
+from studies.measures import EFFORT, row_key, row_of
+from studies.models import SURVEYS, UCI, WAYS, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.setting import Setting
+from studies.steps import Step, taken
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

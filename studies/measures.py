@@ -15,11 +15,11 @@ from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
 from isonomy.population import Population
-from isonomy.reproduce.models import Case, Way
-from isonomy.reproduce.paper import Trained, printed
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.steps import Found, Step, taken
-from isonomy.reproduce.store import Store
+from studies.models import Case, Way
+from studies.paper import Trained, printed
+from studies.setting import Setting
+from studies.steps import Found, Step, taken
+from studies.store import Store
 
 EFFORT = Effort(steps=20, restarts=0)
 """The search for a worst population: half of the default, which finds nearly as much."""

@@ -22,13 +22,13 @@ import numpy as np
 from isonomy.datasets import describe, load_population
 from isonomy.networks import Network, load_network
 from isonomy.population import Population
-from isonomy.reproduce import paper
-from isonomy.reproduce.page import write_whole
-from isonomy.reproduce.setting import Setting
 from isonomy.similarity import SensitiveSubspace
 from isonomy.training import FairClassifier
 from isonomy.training.frontier import scores
 from isonomy.training.penalties import Method
+from studies import paper
+from studies.page import write_whole
+from studies.setting import Setting
 
 RIDGE = 1.0
 """The published code adds the identity to the metric of the sensitive subspace."""

@@ -23,15 +23,15 @@ from isonomy.certificates.worst_case import WorstCase
 from isonomy.datasets.moons import make_moons
 from isonomy.networks import Network
 from isonomy.population import Population
-from isonomy.reproduce import style
-from isonomy.reproduce.gamma import refined, searched
-from isonomy.reproduce.models import Way
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.steps import Line, Step, known, taken
-from isonomy.reproduce.store import Store
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
+from studies import style
+from studies.gamma import refined, searched
+from studies.models import Way
+from studies.page import Result
+from studies.setting import Setting
+from studies.steps import Line, Step, known, taken
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

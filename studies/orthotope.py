@@ -21,14 +21,14 @@ from isonomy.certificates import certify_local
 from isonomy.certificates.local import Tier
 from isonomy.networks import Network
 from isonomy.population import Population
-from isonomy.reproduce import style
-from isonomy.reproduce.models import ADULT, GERMAN, INCOME, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.steps import Line, Step, known, taken
-from isonomy.reproduce.store import Store
 from isonomy.similarity import Metric, WeightedLp
 from isonomy.training.penalties import Method
+from studies import style
+from studies.models import ADULT, GERMAN, INCOME, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.setting import Setting
+from studies.steps import Line, Step, known, taken
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,7 @@
 """An experiment on paper: a page of Markdown, its numbers as CSV, its picture as PNG.
 
 A page is made from results alone: every number on it was computed by the run that is named at its end, or stands in
-:mod:`isonomy.reproduce.paper` as printed elsewhere.
+:mod:`studies.paper` as printed elsewhere.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from isonomy.reproduce.origin import Origin
-from isonomy.reproduce.style import figure
+from studies.origin import Origin
+from studies.style import figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

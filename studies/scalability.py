@@ -13,13 +13,13 @@ import pandas as pd
 
 from isonomy.arithmetic import at_most
 from isonomy.certificates import certify
-from isonomy.reproduce import paper, style
-from isonomy.reproduce.models import ADULT, BOUNDED, UCI, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.steps import Step, taken
-from isonomy.reproduce.store import Store
 from isonomy.training import FairClassifier
+from studies import paper, style
+from studies.models import ADULT, BOUNDED, UCI, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.setting import Setting
+from studies.steps import Step, taken
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,14 +21,14 @@ from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.datasets import describe
 from isonomy.population import Population
-from isonomy.reproduce import paper
-from isonomy.reproduce.models import Case, Dataset, Size, Way, cases
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.shifts import constructed, costs_between
-from isonomy.reproduce.steps import Found, Line, Step, known, taken
-from isonomy.reproduce.store import Store
 from isonomy.shift import wasserstein
 from isonomy.similarity.ground import ground_metric
+from studies import paper
+from studies.models import Case, Dataset, Size, Way, cases
+from studies.setting import Setting
+from studies.shifts import constructed, costs_between
+from studies.steps import Found, Line, Step, known, taken
+from studies.store import Store
 
 WAYS = (Way("sgd"), Way("f-ibp"), Way("l-dif"), Way("u-dif"))
 EFFORT = Effort(steps=15, restarts=0)

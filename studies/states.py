@@ -1,6 +1,6 @@
 """Real shifts: are other states within reach of a certificate for California, and does it hold there?
 
-What is measured is in :mod:`isonomy.reproduce.shifted`, shared with :mod:`isonomy.reproduce.years`; here it is told.
+What is measured is in :mod:`studies.shifted`, shared with :mod:`studies.years`; here it is told.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.reproduce import paper, style
-from isonomy.reproduce.models import COVERAGE, INCOME, Dataset, Size, Way
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.shifted import Places, Shifted, gamma_of, measured, name_of, sized, ways_of
-from isonomy.reproduce.steps import Line
-from isonomy.reproduce.store import Store
 from isonomy.training.penalties import Method
+from studies import paper, style
+from studies.models import COVERAGE, INCOME, Dataset, Size, Way
+from studies.page import Result
+from studies.setting import Setting
+from studies.shifted import Places, Shifted, gamma_of, measured, name_of, sized, ways_of
+from studies.steps import Line
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from isonomy.errors import FileError
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.store import Store
+from studies.setting import Setting
+from studies.store import Store
 
 Line = dict[str, Any]
 

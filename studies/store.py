@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from isonomy.errors import FileError
-from isonomy.reproduce.origin import Origin, together
+from studies.origin import Origin, together
 
 
 class Store:

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_most
-from isonomy.reproduce import paper, style
-from isonomy.reproduce.measures import PLACE, averaged, measured, ours, places_of, row_of, table
-from isonomy.reproduce.models import ALPHA, BOUNDED, PLAIN, RIDGE, SURVEYS, WAYS, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.paper import printed
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.store import Store
+from studies import paper, style
+from studies.measures import PLACE, averaged, measured, ours, places_of, row_of, table
+from studies.models import ALPHA, BOUNDED, PLAIN, RIDGE, SURVEYS, WAYS, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.paper import printed
+from studies.setting import Setting
+from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +152,7 @@ def tuning(tried: Sequence[Case]) -> str:
     names = ", ".join(way.name.replace(", ", " in ") for way in never)
     return (
         "An alpha with a star, the weight of the bound, was chosen on people set aside "
-        f"([training results](../results_training.md)). All others are {ALPHA:g} without any choice, and so is every "
+        f"([training results](targets.md)). All others are {ALPHA:g} without any choice, and so is every "
         f"alpha of {names}: a comparison of these with a way that has a star favours the latter. The paper "
         "does not print its own."
     )

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_most
-from isonomy.reproduce.measures import averaged, measured, row_of, table
-from isonomy.reproduce.models import RIDGE, UCI, Case, Dataset, Size, Way, cases
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.store import Store
-from isonomy.reproduce.training import SEEDS, draw, forms, tuning
+from studies.measures import averaged, measured, row_of, table
+from studies.models import RIDGE, UCI, Case, Dataset, Size, Way, cases
+from studies.page import Result
+from studies.setting import Setting
+from studies.store import Store
+from studies.training import SEEDS, draw, forms, tuning
 
 
 def run(setting: Setting, store: Store, *, datasets: Sequence[Dataset] = UCI, size: Size | None = None) -> Result:

@@ -1,17 +1,17 @@
-"""Real shifts in time: the same state some years earlier. The code is that of :mod:`isonomy.reproduce.states`."""
+"""Real shifts in time: the same state some years earlier. The code is that of :mod:`studies.states`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from isonomy.reproduce import paper
-from isonomy.reproduce.models import COVERAGE, EMPLOY, INCOME, Dataset, Size, Way
-from isonomy.reproduce.page import Result
-from isonomy.reproduce.setting import Setting
-from isonomy.reproduce.shifted import Places, measured, sized, ways_of
-from isonomy.reproduce.states import draw, story, tables
-from isonomy.reproduce.store import Store
+from studies import paper
+from studies.models import COVERAGE, EMPLOY, INCOME, Dataset, Size, Way
+from studies.page import Result
+from studies.setting import Setting
+from studies.shifted import Places, measured, sized, ways_of
+from studies.states import draw, story, tables
+from studies.store import Store
 
 HAWAII = tuple(
     replace(dataset, load={**dataset.load, "states": ["HI"]}, words="Hawaii 2018")

@@ -1,4 +1,5 @@
-"""Data flows one way: a part imports only from the parts before it, and ``import isonomy`` alone stays light."""
+"""Data flows one way: a part imports only from the parts before it, the studies from all of them and nothing from the
+studies; and ``import isonomy`` alone stays light."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ ORDER = [
     "records",
     "report",
     "audit",
-    "reproduce",
     "monitor",
     "service",
     "cli",
 ]
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+ROOT = SOURCE.parents[1]
+STUDIES = sorted((ROOT / "studies").glob("*.py"))
 
 
 def part_of(module: str) -> str:
@@ -51,7 +53,7 @@ def part_of(module: str) -> str:
 
 def imports(path: Path, text: str | None = None) -> Iterator[tuple[int, str]]:
     """Every module of the package that a file imports, also inside functions and for types only."""
-    package = ["isonomy", *path.relative_to(SOURCE).with_suffix("").parts]
+    package = path.relative_to(SOURCE.parent if path.is_relative_to(SOURCE) else ROOT).with_suffix("").parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8") if text is None else text)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "isonomy")
@@ -78,6 +80,21 @@ def test_imports_point_one_way(path: Path) -> None:
         assert ORDER.index(part) <= own, f"{path.name}:{line} imports {module}, which comes later"
 
 
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.name)
+def test_the_studies_name_the_parts_that_they_import(path: Path) -> None:
+    for line, module in imports(path):
+        assert part_of(module) in ORDER, f"{path.name}:{line} imports {module}"
+
+
+def test_nothing_in_the_wheel_imports_what_is_not() -> None:
+    outside = {"studies", "benchmarks", "tests"}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            assert not outside & {name.split(".")[0] for name in names}, f"{path.name}:{getattr(node, 'lineno', 0)}"
+
+
 def test_the_check_sees_imports_of_every_form() -> None:
     """Relative, inside a function, for types only."""
     text = "def f():\n    from isonomy.audit import x\nif TYPE_CHECKING:\n    import isonomy.certificates\n"
@@ -102,7 +119,7 @@ def test_every_public_name_exists() -> None:
         _ = isonomy.nothing
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+@pytest.mark.parametrize("path", [*MODULES, *STUDIES], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_module_changes_settings_when_imported(path: Path) -> None:
     """No call at the top level that sets global state of torch or numpy."""
     forbidden = {

@@ -23,8 +23,8 @@ from isonomy.certificates.distributional import DistributionalCertificate, certi
 from isonomy.errors import DataError, IsonomyError, ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema, Split
-from isonomy.reproduce import solvers
 from isonomy.similarity import Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp
+from studies import solvers
 
 from .judge import SCHEMA, WIDTH, is_similar, is_somebody, metrics, people, perceptron, predicted
 from .neighbours import mlp, neighbours, possible, slope, worst_pair

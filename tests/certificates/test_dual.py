@@ -25,7 +25,7 @@ from isonomy.certificates.dual import (
     price_upper,
 )
 from isonomy.errors import ParameterError
-from isonomy.reproduce import solvers
+from studies import solvers
 
 quick = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)

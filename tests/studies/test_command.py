@@ -1,4 +1,4 @@
-"""``isonomy reproduce`` from the outside, with an experiment that costs nothing."""
+"""``python -m studies`` from the outside, with an experiment that costs nothing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import ModuleType
 import pandas as pd
 import pytest
 
-from isonomy.cli.app import main
 from isonomy.errors import FileError
-from isonomy.reproduce import Result, Setting, Store
-from isonomy.reproduce import command as reproducing
+from studies import Result, Setting, Store
+from studies import __main__ as command
+from studies.__main__ import main
 
 
 class Experiment(ModuleType):
@@ -40,44 +40,44 @@ class Experiment(ModuleType):
 @pytest.fixture
 def experiment(monkeypatch: pytest.MonkeyPatch) -> Experiment:
     found = Experiment()
-    monkeypatch.setitem(sys.modules, "isonomy.reproduce.moons", found)
+    monkeypatch.setitem(sys.modules, "studies.moons", found)
     return found
 
 
 def test_a_run_and_its_resumption(tmp_path: Path, experiment: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results"
-    assert main(["reproduce", "moons", "--out", str(out)]) == 0
+    assert main(["moons", "--out", str(out)]) == 0
     assert capsys.readouterr().out.split() == [str(out / "moons.csv"), str(out / "moons.md")]
     assert experiment.computed == [0, 1, 2]
-    assert main(["reproduce", "moons", "--out", str(out)]) == 0
+    assert main(["moons", "--out", str(out)]) == 0
     assert experiment.computed == [0, 1, 2]
-    assert "`isonomy reproduce moons`" in (out / "moons.md").read_text(encoding="utf-8")
-    assert main(["reproduce", "moons", "--out", str(out), "--seeds", "4"]) == 0
+    assert "`python -m studies moons`" in (out / "moons.md").read_text(encoding="utf-8")
+    assert main(["moons", "--out", str(out), "--seeds", "4"]) == 0
     assert experiment.computed == [0, 1, 2, 3]
-    assert "`isonomy reproduce moons --seeds 4`" in (out / "moons.md").read_text(encoding="utf-8")
+    assert "`python -m studies moons --seeds 4`" in (out / "moons.md").read_text(encoding="utf-8")
 
 
 def test_the_quick_form_leaves_the_whole_one_alone(tmp_path: Path, experiment: Experiment) -> None:
-    assert main(["reproduce", "moons", "--quick", "--out", str(tmp_path)]) == 0
+    assert main(["moons", "--quick", "--out", str(tmp_path)]) == 0
     assert experiment.computed == [0]
     text = (tmp_path / "quick/moons.md").read_text(encoding="utf-8")
-    assert "# Quick True" in text and "`isonomy reproduce moons --quick`" in text
+    assert "# Quick True" in text and "`python -m studies moons --quick`" in text
     assert not (tmp_path / "moons.md").exists()
 
 
 def test_stopped_it_leaves_a_page_of_what_was_found(tmp_path: Path, experiment: Experiment) -> None:
     experiment.stop_at = 1
-    assert main(["reproduce", "moons", "--out", str(tmp_path)]) == 130
+    assert main(["moons", "--out", str(tmp_path)]) == 130
     text = (tmp_path / "moons.md").read_text(encoding="utf-8")
     assert "| 0 | 0.0 |\n| 1 | not run |\n| 2 | not run |" in text
     experiment.stop_at = None
-    assert main(["reproduce", "moons", "--out", str(tmp_path)]) == 0
+    assert main(["moons", "--out", str(tmp_path)]) == 0
     assert experiment.computed == [0, 1, 2]
     assert "not run" not in (tmp_path / "moons.md").read_text(encoding="utf-8")
 
 
 def test_pages_alone_compute_nothing(tmp_path: Path, experiment: Experiment) -> None:
-    assert main(["reproduce", "moons", "--pages", "--out", str(tmp_path)]) == 0
+    assert main(["moons", "--pages", "--out", str(tmp_path)]) == 0
     assert experiment.computed == []
     assert "| 0 | not run |" in (tmp_path / "moons.md").read_text(encoding="utf-8")
     assert not (tmp_path / "moons.work").exists()
@@ -92,7 +92,7 @@ def test_pages_alone_compute_nothing(tmp_path: Path, experiment: Experiment) -> 
     ],
 )
 def test_bad_words_are_one_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", *words]) == 2
+    assert main([*words]) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1
 
@@ -101,7 +101,7 @@ def test_missing_data_is_one_sentence(
     tmp_path: Path, experiment: Experiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     experiment.stop_at, experiment.fault = 0, FileError("There is no such table.")
-    assert main(["reproduce", "moons", "--out", str(tmp_path)]) == 2
+    assert main(["moons", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "Error: There is no such table.\n"
     assert not (tmp_path / "moons.md").exists()
 
@@ -111,8 +111,8 @@ def test_of_many_the_others_go_on(
 ) -> None:
     other = Experiment()
     other.stop_at, other.fault = 0, FileError("There is no such table.")
-    monkeypatch.setitem(sys.modules, "isonomy.reproduce.gamma", other)
-    monkeypatch.setattr(reproducing, "EXPERIMENTS", {n: f"isonomy.reproduce.{n}" for n in ("gamma", "moons")})
-    assert main(["reproduce", "all", "--out", str(tmp_path)]) == 2
+    monkeypatch.setitem(sys.modules, "studies.gamma", other)
+    monkeypatch.setattr(command, "STUDIES", ("gamma", "moons"))
+    assert main(["all", "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == "gamma: There is no such table.\n"
     assert experiment.computed == [0, 1, 2] and (tmp_path / "moons.md").exists()

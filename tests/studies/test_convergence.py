@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.reproduce import Setting, Store, convergence, write
-from isonomy.reproduce.convergence import GAMMA, LAST, Grid, answers, iterations
-from isonomy.reproduce.models import GERMAN, Size, Way
+from studies import Setting, Store, convergence, write
+from studies.convergence import GAMMA, LAST, Grid, answers, iterations
+from studies.models import GERMAN, Size, Way
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,7 @@ def test_our_error_is_never_negative(setting: Setting) -> None:
 @pytest.mark.slow
 def test_the_page_is_written_again_from_what_was_found(setting: Setting, tmp_path: Path) -> None:
     store = Store(setting.work / "lines.jsonl")
-    written = write(run(setting, store), tmp_path, "isonomy reproduce convergence --quick")
+    written = write(run(setting, store), tmp_path, "python -m studies convergence --quick")
     assert store.computed == 0
     page = written[-1].read_text(encoding="utf-8")
     assert "| German | U-DIF, box form |" in page and "| German | SGD |" in page and "+0.0" in page
@@ -109,7 +109,7 @@ def test_the_page_is_written_again_from_what_was_found(setting: Setting, tmp_pat
 
 def test_a_page_of_nothing(tmp_path: Path) -> None:
     nothing = run(Setting(True, tmp_path, None, 1), Store(tmp_path / "lines.jsonl", only_known=True))
-    write(nothing, tmp_path, "isonomy reproduce convergence")
+    write(nothing, tmp_path, "python -m studies convergence")
     assert (tmp_path / "convergence.md").exists()
 
 

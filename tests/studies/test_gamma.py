@@ -11,8 +11,8 @@ import pytest
 from isonomy import SensitiveSubspace, certify, certify_local, load_population
 from isonomy.attacks import Effort
 from isonomy.networks import Network
-from isonomy.reproduce import Setting, Store, gamma, write
-from isonomy.reproduce.models import GERMAN, Size, Way
+from studies import Setting, Store, gamma, write
+from studies.models import GERMAN, Size, Way
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert (data["lower"] <= data["upper"]).all() and (data["upper"] <= data["box"] + 1e-9).all()
     for _, group in data.groupby("method"):
         assert group["upper"].is_monotonic_increasing and group["lower"].is_monotonic_increasing
-    page = write(result, tmp_path, "isonomy reproduce gamma --quick")[-1].read_text(encoding="utf-8")
+    page = write(result, tmp_path, "python -m studies gamma --quick")[-1].read_text(encoding="utf-8")
     assert "| German | SGD |" in page and "at gamma 0.2**" in page
     nothing = Store(tmp_path / "none.jsonl", only_known=True)
     write(gamma.run(setting, nothing, datasets=[GERMAN], size=TINY), tmp_path, "")

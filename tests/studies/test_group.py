@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import isonomy
-from isonomy.reproduce import Setting, Store, group, measures, paper, uci, write
-from isonomy.reproduce.models import ADULT, GERMAN, SURVEYS, UCI, WAYS, Case, Dataset, Size, Way
 from isonomy.training import FairClassifier
+from studies import Setting, Store, group, measures, paper, uci, write
+from studies.models import ADULT, GERMAN, SURVEYS, UCI, WAYS, Case, Dataset, Size, Way
 
 pytestmark = pytest.mark.slow
 

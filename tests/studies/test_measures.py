@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.reproduce import measures, training, uci
-from isonomy.reproduce.models import ADULT, CREDIT, GERMAN, INCOME, WAYS, Case, Dataset, Size, Way
-from isonomy.reproduce.style import figure
+from studies import measures, training, uci
+from studies.models import ADULT, CREDIT, GERMAN, INCOME, WAYS, Case, Dataset, Size, Way
+from studies.style import figure
 
 ROW = {
     "accuracy": 0.8, "balanced_accuracy": 0.7, "lfc": 0.01, "lfc_lower": 0.005, "lfc_by_box": 0.2, "a_dfc_upper": 0.04,

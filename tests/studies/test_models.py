@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isonomy.reproduce.models import GERMAN, SURVEYS, UCI, WAYS, Case, Size, Way
 from isonomy.training import FairClassifier
+from studies.models import GERMAN, SURVEYS, UCI, WAYS, Case, Size, Way
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from isonomy.datasets.moons import make_moons
-from isonomy.reproduce import Setting, Store, moons, write
-from isonomy.reproduce.moons import DELTA, GAMMA, METRIC, Scale, places, shares
+from studies import Setting, Store, moons, write
+from studies.moons import DELTA, GAMMA, METRIC, Scale, places, shares
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_shares_of_people_who_can_be_there() -> None:
 
 def test_a_page_and_a_page_of_nothing(store: Store, tmp_path: Path) -> None:
     before = len(store.known)
-    page = write(run(store, tmp_path), tmp_path, "isonomy reproduce moons --quick")[-1].read_text(encoding="utf-8")
+    page = write(run(store, tmp_path), tmp_path, "python -m studies moons --quick")[-1].read_text(encoding="utf-8")
     assert "| U-DIF |" in page and "distributional" in page
     assert "counts 0.32 of one along" in page and "the 24 people whom the network was trained on" in page
     assert before in (0, 2)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.reproduce import Setting, Store, orthotope, write
-from isonomy.reproduce.models import GERMAN, Size
-from isonomy.reproduce.orthotope import box_metric, half_widths, log10_filled, volumes
 from isonomy.similarity import Mahalanobis
+from studies import Setting, Store, orthotope, write
+from studies.models import GERMAN, Size
+from studies.orthotope import box_metric, half_widths, log10_filled, volumes
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert len(found) == 4
     order = found[["lower", "tight", "interval", "box_change", "paper"]].to_numpy(dtype=float)
     assert (np.diff(order, axis=1) >= -1e-9).all()
-    page = write(result, tmp_path, "isonomy reproduce orthotope --quick")[-1].read_text(encoding="utf-8")
+    page = write(result, tmp_path, "python -m studies orthotope --quick")[-1].read_text(encoding="utf-8")
     assert "| German | U-DIF | 0.05 |" in page and "58 coordinates" in page
     nothing = orthotope.run(setting, Store(tmp_path / "none", only_known=True), datasets=[GERMAN], size=TINY)
     page = write(nothing, tmp_path, "")[-1].read_text(encoding="utf-8")

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.reproduce import Result, page, write
-from isonomy.reproduce.origin import Origin
-from isonomy.reproduce.style import COLOURS, DASHES, MARKERS, figure, line
+from studies import Result, page, write
+from studies.origin import Origin
+from studies.style import COLOURS, DASHES, MARKERS, figure, line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,13 +37,13 @@ RESULT = Result(
 
 
 def test_the_three_files(tmp_path: Path) -> None:
-    written = write(RESULT, tmp_path / "results", "isonomy reproduce example", [Origin.here()])
+    written = write(RESULT, tmp_path / "results", "python -m studies example", [Origin.here()])
     assert sorted(path.name for path in written) == ["example.csv", "example.md", "example.png"]
     assert sorted((tmp_path / "results").iterdir()) == sorted(written)  # nothing half written is left
     text = (tmp_path / "results/example.md").read_text(encoding="utf-8")
     assert text.startswith("# An example\n\nIt shows this.\n\nIt does not show that.\n\n![A rising line.](example.png)")
     assert "| method | upper \\| lower |\n|---|---|\n| sgd | 0.1 |\n| ftu | not run |\n" in text
-    assert "`isonomy reproduce example`" in text
+    assert "`python -m studies example`" in text
     assert "torch" in text.split("Written by")[1] and "core" in text.split("Written by")[1]
     table = pd.read_csv(io.BytesIO((tmp_path / "results/example.csv").read_bytes()))
     pd.testing.assert_frame_equal(table, RESULT.data)

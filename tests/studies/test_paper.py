@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isonomy.reproduce import paper
+from studies import paper
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isonomy.reproduce import Setting, Store, scalability, write
-from isonomy.reproduce.models import BOUNDED, GERMAN, Way
-from isonomy.reproduce.scalability import Sizes
+from studies import Setting, Store, scalability, write
+from studies.models import BOUNDED, GERMAN, Way
+from studies.scalability import Sizes
 
 pytestmark = pytest.mark.slow
 

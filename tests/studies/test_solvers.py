@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.reproduce import solvers as paper
+from studies import solvers as paper
 
 pytestmark = pytest.mark.slow
 

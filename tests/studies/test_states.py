@@ -19,12 +19,12 @@ from isonomy.attacks import Effort
 from isonomy.datasets.moons import make_moons
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
-from isonomy.reproduce import Result, Setting, Store, models, paper, shifted, states, write, years
-from isonomy.reproduce.models import COVERAGE, EMPLOY, INCOME, Case, Dataset, Size, Way
-from isonomy.reproduce.shifted import Places, Shifted, gamma_of, samples
-from isonomy.reproduce.shifts import Shift, constructed, costs_between
 from isonomy.similarity import WeightedLp
 from isonomy.similarity.ground import ground_metric
+from studies import Result, Setting, Store, models, paper, shifted, states, write, years
+from studies.models import COVERAGE, EMPLOY, INCOME, Case, Dataset, Size, Way
+from studies.shifted import Places, Shifted, gamma_of, samples
+from studies.shifts import Shift, constructed, costs_between
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +99,7 @@ def test_a_run_on_a_survey_with_weights(survey: Dataset, tmp_path: Path, monkeyp
         assert told == pytest.approx(cost[rows, columns].mean())
     for some in (places, made):
         assert (some["observed"] <= some["upper"]).all() and (some["observed"] > 0).all()
-    page = write(result, tmp_path, "isonomy reproduce")[-1].read_text(encoding="utf-8")
+    page = write(result, tmp_path, "python -m studies")[-1].read_text(encoding="utf-8")
     assert "2 of 2 cases" in page and "10 of 10 shifts" in page and "not run" not in page
     assert run(Store(store.path, only_known=True)).data.equals(data)
 
@@ -189,7 +189,7 @@ def test_a_run_on_the_survey(
     assert (built["cost"] <= built["gamma"]).all() and (built["observed"] <= built["upper"]).all()
     places = result.data[result.data["shift"].isna()]
     assert (places["observed"] <= places["upper"]).all() and (places["observed"] <= places["lfc"]).all()
-    page = write(result, tmp_path, "isonomy reproduce")[-1].read_text(encoding="utf-8")
+    page = write(result, tmp_path, "python -m studies")[-1].read_text(encoding="utf-8")
     assert "within gamma by construction" in page
     again = Store(tmp_path / "lines.jsonl", only_known=True)
     assert len(module.run(setting, again, datasets=[dataset], size=TINY, ways=(Way("sgd"),)).data) == len(result.data)

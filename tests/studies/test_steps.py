@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from isonomy.errors import FileError
-from isonomy.reproduce import Setting, Store
-from isonomy.reproduce.steps import Step, known, taken
+from studies import Setting, Store
+from studies.steps import Step, known, taken
 
 
 def absent() -> dict[str, int]:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isonomy.errors import FileError
-from isonomy.reproduce import Store
-from isonomy.reproduce.origin import Origin
+from studies import Store
+from studies.origin import Origin
 
 
 def fail() -> dict[str, Any]:

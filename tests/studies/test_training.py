@@ -13,9 +13,9 @@ import pytest
 import isonomy
 from isonomy.datasets import available
 from isonomy.population import Population
-from isonomy.reproduce import Setting, Store, measures, paper, training, write
-from isonomy.reproduce.models import GERMAN, SURVEYS, WAYS, Dataset, Size, Way
-from isonomy.reproduce.page import as_markdown
+from studies import Setting, Store, measures, paper, training, write
+from studies.models import GERMAN, SURVEYS, WAYS, Dataset, Size, Way
+from studies.page import as_markdown
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +151,7 @@ def test_without_any_data_the_reason_is_raised(tmp_path: Path, monkeypatch: pyte
     def nothing(*_: object, **__: object) -> Population:
         raise isonomy.errors.FileError("No such survey is here.")
 
-    monkeypatch.setattr("isonomy.reproduce.models.load_population", nothing)
+    monkeypatch.setattr("studies.models.load_population", nothing)
     setting = Setting(True, tmp_path / "training.work", None, 1)
     with pytest.raises(isonomy.IsonomyError, match="No such survey is here"):
         training.run(setting, Store(setting.work / "lines.jsonl"), size=TINY)

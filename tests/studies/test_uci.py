@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isonomy.reproduce import Setting, Store, paper, uci, write
-from isonomy.reproduce.models import GERMAN, UCI, Size, Way
+from studies import Setting, Store, paper, uci, write
+from studies.models import GERMAN, UCI, Size, Way
 
 pytestmark = pytest.mark.slow
 

@@ -36,7 +36,6 @@ app.command("repair")(repair.repair)
 app.add_typer(datasets.app, name="datasets")
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("serve", context_settings=passed_on)(others.serve)
-app.command("reproduce", context_settings=passed_on)(others.reproduce)
 
 
 def _version(wanted: bool) -> None:
@@ -63,11 +62,11 @@ def about(
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     """Run a command and give its exit status; every fault that a user can cause is one sentence."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = app(words, standalone_mode=False)
+        status = commands(words, standalone_mode=False)
         return int(status or 0)
     except IsonomyError as error:
         return fail(str(error), code=error.code, status=error.exit_status, machine="--json" in words)
