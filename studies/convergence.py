@@ -26,12 +26,14 @@ from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
 from studies import paper, style
-from studies.models import GERMAN, SURVEYS, Case, Dataset, Size, Way, cases
+from studies.methods import Way
+from studies.models import Case, Size, cases
 from studies.page import Result
 from studies.setting import Setting
 from studies.solvers import Ascent, interpolated, knapsack_even, quasi_subgradient, rescaled_gradient
 from studies.steps import Step, known, taken
 from studies.store import Store
+from studies.tables import GERMAN, SURVEYS, Dataset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

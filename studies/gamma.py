@@ -30,11 +30,13 @@ from isonomy.population import DomainKind, Population
 from isonomy.similarity import Metric
 from isonomy.training.penalties import Method
 from studies import style
-from studies.models import ADULT, GERMAN, INCOME, Case, Dataset, Size, Way, cases
+from studies.methods import Way
+from studies.models import Case, Size, cases
 from studies.page import Result
 from studies.setting import Setting
 from studies.steps import Step, known, taken
 from studies.store import Store
+from studies.tables import ADULT, GERMAN, INCOME, Dataset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,11 +13,13 @@ from isonomy.certificates import certify_local
 from isonomy.fairness import group_fairness
 from studies import paper, style
 from studies.measures import EFFORT, row_key, row_of
-from studies.models import SURVEYS, UCI, WAYS, Case, Dataset, Size, Way, cases
+from studies.methods import WAYS, Way
+from studies.models import Case, Size, cases
 from studies.page import Result
 from studies.setting import Setting
 from studies.steps import Step, taken
 from studies.store import Store
+from studies.tables import SURVEYS, UCI, Dataset
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,8 @@ from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
 from isonomy.population import Population
-from studies.models import Case, Way
+from studies.methods import Way
+from studies.models import Case
 from studies.paper import Trained, printed
 from studies.setting import Setting
 from studies.steps import Found, Step, taken

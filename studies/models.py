@@ -1,8 +1,8 @@
-"""The people and the networks of the experiments: each network is trained once and kept as a file.
+"""The networks of the studies: each is trained once and kept as a file.
 
-A network is known by everything that it depends on (people, method, parameters, seed), so that an experiment that is
-run again, or another experiment, goes on with the very same weights. What is used is always what the file holds, also
-right after the training.
+A network is known by everything that it depends on (people, method, parameters, seed), so that a study that is run
+again, or another study, goes on with the very same weights. What is used is always what the file holds, also right
+after the training.
 """
 
 from __future__ import annotations
@@ -11,129 +11,22 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from isonomy.datasets import describe, load_population
 from isonomy.networks import Network, load_network
 from isonomy.population import Population
 from isonomy.similarity import SensitiveSubspace
 from isonomy.training import FairClassifier
 from isonomy.training.frontier import scores
-from isonomy.training.penalties import Method
 from studies import paper
+from studies.methods import RIDGE, WAYS, Way
 from studies.page import write_whole
 from studies.setting import Setting
-
-RIDGE = 1.0
-"""The published code adds the identity to the metric of the sensitive subspace."""
-ALPHA = 0.5
-"""The weight of the bound where no choice was made on people set aside (docs/results_training.md)."""
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to train: a method, with our bound in the loss or the paper's box form of it."""
-
-    method: Method
-    box: bool = False
-
-    @property
-    def name(self) -> str:
-        """As it is called in tables."""
-        written = "SenSR" if self.method == "sensr" else self.method.upper()
-        return f"{written}{', box form' if self.box else ''}"
-
-    @property
-    def bounded(self) -> bool:
-        """Whether a bound is part of the loss."""
-        return self.method in ("f-ibp", "l-dif", "u-dif")
-
-
-PLAIN = (Way("sgd"), Way("ftu"), Way("sensr"))
-BOUNDED = (Way("f-ibp"), Way("l-dif"), Way("u-dif"))
-WAYS = (*PLAIN, *BOUNDED, *(replace(way, box=True) for way in BOUNDED))
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A table, who of it is trained on, and with which parameters.
-
-    ``blind`` says that no network of this encoding sees the protected attribute, so that FTU is SGD. ``others`` are
-    populations that the network was not trained on; ``favourable`` is the class that people hope for.
-    """
-
-    name: str
-    title: str
-    source: str
-    load: Mapping[str, Any]
-    words: str
-    delta: float = paper.DELTA
-    gamma: float = paper.GAMMA
-    epochs: int = 10
-    learning_rate: float = 1e-3
-    alphas: Mapping[Way, float] = field(default_factory=dict)
-    blind: bool = False
-    sex: str = "SEX"
-    favourable: str = "1"
-    shifted: bool = False
-
-    def alpha(self, way: Way) -> float | None:
-        """The weight of the bound; None where there is none."""
-        return self.alphas.get(way, ALPHA) if way.bounded else None
-
-    def people(self) -> Population:
-        """Everybody of the table, in the domain of the paper; as there, everybody counts the same."""
-        people = load_population(self.source, **self.load, domain="unbounded")
-        return replace(people, weights=np.ones(len(people)))
-
-    def others(self) -> Iterator[tuple[str, Callable[[], Population]]]:
-        """The other states and years on this machine, by name."""
-        own = {f"{state} {year}" for state in self.load["states"] for year in self.load["years"]}
-        for place in describe(self.source).here if self.shifted else ():
-            if place not in own:
-                state, year = place.split()
-                load = {**self.load, "states": [state], "years": [int(year)]}
-                yield place, replace(self, load=load).people
-
-
-def _survey(source: str, state: str) -> dict[str, Any]:
-    return {"source": source, "load": {"states": [state], "years": [2018], "encoding": "paper"}}
-
-
-INCOME = Dataset(
-    "income", "Income", **_survey("acs-income", "CA"), words="California 2018", epochs=12, blind=True, shifted=True,
-    alphas={Way("f-ibp"): 1.8, Way("u-dif"): 0.8, Way("f-ibp", box=True): 0.3},
-)  # fmt: skip
-EMPLOY = Dataset(
-    "employ", "Employ", **_survey("acs-employment", "MA"), words="Massachusetts 2018", blind=True, shifted=True
-)
-COVERAGE = Dataset(
-    "coverage", "Coverage", **_survey("acs-coverage", "CA"), words="California 2018", blind=True, shifted=True
-)
-SURVEYS = (INCOME, EMPLOY, COVERAGE)
-
-
-def _small(name: str, **options: Any) -> Dataset:
-    told = paper.PARAMETERS[name]
-    return Dataset(
-        name, name.capitalize(), name, delta=told.delta, gamma=told.gamma, epochs=told.epochs,
-        learning_rate=told.learning_rate, **options,
-    )  # fmt: skip
-
-
-ADULT = _small("adult", load={}, words="the UCI table's own split", sex="sex", favourable=">50K")
-CREDIT = _small("credit", load={"encoding": "paper"}, words="clients of a bank, 2005", blind=True, favourable="0")
-GERMAN = _small(
-    "german", load={}, words="loan applicants", sex="personal_status",
-    alphas={Way("f-ibp"): 2.0, Way("u-dif"): 2.0, Way("f-ibp", box=True): 0.5},
-)  # fmt: skip
-UCI = (GERMAN, CREDIT, ADULT)  # the smallest first
+from studies.tables import Dataset
 
 
 @dataclass(frozen=True)

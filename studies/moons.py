@@ -27,7 +27,7 @@ from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
 from studies import style
 from studies.gamma import refined, searched
-from studies.models import Way
+from studies.methods import Way
 from studies.page import Result
 from studies.setting import Setting
 from studies.steps import Line, Step, known, taken

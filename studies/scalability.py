@@ -15,11 +15,13 @@ from isonomy.arithmetic import at_most
 from isonomy.certificates import certify
 from isonomy.training import FairClassifier
 from studies import paper, style
-from studies.models import ADULT, BOUNDED, UCI, Case, Dataset, Size, Way, cases
+from studies.methods import BOUNDED, Way
+from studies.models import Case, Size, cases
 from studies.page import Result
 from studies.setting import Setting
 from studies.steps import Step, taken
 from studies.store import Store
+from studies.tables import ADULT, UCI, Dataset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,11 +24,13 @@ from isonomy.population import Population
 from isonomy.shift import wasserstein
 from isonomy.similarity.ground import ground_metric
 from studies import paper
-from studies.models import Case, Dataset, Size, Way, cases
+from studies.methods import Way
+from studies.models import Case, Size, cases
 from studies.setting import Setting
 from studies.shifts import constructed, costs_between
 from studies.steps import Found, Line, Step, known, taken
 from studies.store import Store
+from studies.tables import Dataset
 
 WAYS = (Way("sgd"), Way("f-ibp"), Way("l-dif"), Way("u-dif"))
 EFFORT = Effort(steps=15, restarts=0)

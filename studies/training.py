@@ -12,11 +12,13 @@ import pandas as pd
 from isonomy.arithmetic import at_most
 from studies import paper, style
 from studies.measures import PLACE, averaged, measured, ours, places_of, row_of, table
-from studies.models import ALPHA, BOUNDED, PLAIN, RIDGE, SURVEYS, WAYS, Case, Dataset, Size, Way, cases
+from studies.methods import ALPHA, BOUNDED, PLAIN, RIDGE, WAYS, Way
+from studies.models import Case, Size, cases
 from studies.page import Result
 from studies.paper import printed
 from studies.setting import Setting
 from studies.store import Store
+from studies.tables import SURVEYS, Dataset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,10 +9,12 @@ import pandas as pd
 
 from isonomy.arithmetic import at_most
 from studies.measures import averaged, measured, row_of, table
-from studies.models import RIDGE, UCI, Case, Dataset, Size, Way, cases
+from studies.methods import RIDGE, Way
+from studies.models import Case, Size, cases
 from studies.page import Result
 from studies.setting import Setting
 from studies.store import Store
+from studies.tables import UCI, Dataset
 from studies.training import SEEDS, draw, forms, tuning
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from studies import paper
-from studies.models import COVERAGE, EMPLOY, INCOME, Dataset, Size, Way
+from studies.methods import Way
+from studies.models import Size
 from studies.page import Result
 from studies.setting import Setting
 from studies.shifted import Places, measured, sized, ways_of
 from studies.states import draw, story, tables
 from studies.store import Store
+from studies.tables import COVERAGE, EMPLOY, INCOME, Dataset
 
 HAWAII = tuple(
     replace(dataset, load={**dataset.load, "states": ["HI"]}, words="Hawaii 2018")

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from studies import Setting, Store, convergence, write
 from studies.convergence import GAMMA, LAST, Grid, answers, iterations
-from studies.models import GERMAN, Size, Way
+from studies.methods import Way
+from studies.models import Size
+from studies.tables import GERMAN
 
 pytestmark = pytest.mark.slow
 

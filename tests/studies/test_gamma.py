@@ -12,7 +12,9 @@ from isonomy import SensitiveSubspace, certify, certify_local, load_population
 from isonomy.attacks import Effort
 from isonomy.networks import Network
 from studies import Setting, Store, gamma, write
-from studies.models import GERMAN, Size, Way
+from studies.methods import Way
+from studies.models import Size
+from studies.tables import GERMAN
 
 pytestmark = pytest.mark.slow
 

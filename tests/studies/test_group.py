@@ -11,7 +11,9 @@ import pytest
 import isonomy
 from isonomy.training import FairClassifier
 from studies import Setting, Store, group, measures, paper, uci, write
-from studies.models import ADULT, GERMAN, SURVEYS, UCI, WAYS, Case, Dataset, Size, Way
+from studies.methods import WAYS, Way
+from studies.models import Case, Size
+from studies.tables import ADULT, GERMAN, SURVEYS, UCI, Dataset
 
 pytestmark = pytest.mark.slow
 

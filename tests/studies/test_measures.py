@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 from studies import measures, training, uci
-from studies.models import ADULT, CREDIT, GERMAN, INCOME, WAYS, Case, Dataset, Size, Way
+from studies.methods import WAYS, Way
+from studies.models import Case, Size
 from studies.style import figure
+from studies.tables import ADULT, CREDIT, GERMAN, INCOME, Dataset
 
 ROW = {
     "accuracy": 0.8, "balanced_accuracy": 0.7, "lfc": 0.01, "lfc_lower": 0.005, "lfc_by_box": 0.2, "a_dfc_upper": 0.04,

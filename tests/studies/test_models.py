@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from isonomy.training import FairClassifier
-from studies.models import GERMAN, SURVEYS, UCI, WAYS, Case, Size, Way
+from studies.methods import WAYS, Way
+from studies.models import Case, Size
+from studies.tables import GERMAN, SURVEYS, UCI
 
 pytestmark = pytest.mark.slow
 

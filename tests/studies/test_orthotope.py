@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from isonomy.similarity import Mahalanobis
 from studies import Setting, Store, orthotope, write
-from studies.models import GERMAN, Size
+from studies.models import Size
 from studies.orthotope import box_metric, half_widths, log10_filled, volumes
+from studies.tables import GERMAN
 
 pytestmark = pytest.mark.slow
 

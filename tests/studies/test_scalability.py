@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from studies import Setting, Store, scalability, write
-from studies.models import BOUNDED, GERMAN, Way
+from studies.methods import BOUNDED, Way
 from studies.scalability import Sizes
+from studies.tables import GERMAN
 
 pytestmark = pytest.mark.slow
 

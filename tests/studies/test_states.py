@@ -21,10 +21,12 @@ from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
 from isonomy.similarity import WeightedLp
 from isonomy.similarity.ground import ground_metric
-from studies import Result, Setting, Store, models, paper, shifted, states, write, years
-from studies.models import COVERAGE, EMPLOY, INCOME, Case, Dataset, Size, Way
+from studies import Result, Setting, Store, paper, shifted, states, tables, write, years
+from studies.methods import Way
+from studies.models import Case, Size
 from studies.shifted import Places, Shifted, gamma_of, samples
 from studies.shifts import Shift, constructed, costs_between
+from studies.tables import COVERAGE, EMPLOY, INCOME, Dataset
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +59,7 @@ def survey(monkeypatch: pytest.MonkeyPatch) -> Dataset:
         some = people[people.frame["age"].between(low, high, inclusive="left").to_numpy()]
         return replace(some, weights=np.random.default_rng(0).exponential(size=len(some)) ** 3 + 0.01)
 
-    monkeypatch.setattr(models, "load_population", load)
+    monkeypatch.setattr(tables, "load_population", load)
     monkeypatch.setattr(shifted, "describe", lambda _: SimpleNamespace(here=[f"{state} 2018" for state in ages]))
     return replace(COVERAGE, load={"states": ["MI"], "years": [2018]}, words="the middle-aged")
 

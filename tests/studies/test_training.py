@@ -14,8 +14,10 @@ import isonomy
 from isonomy.datasets import available
 from isonomy.population import Population
 from studies import Setting, Store, measures, paper, training, write
-from studies.models import GERMAN, SURVEYS, WAYS, Dataset, Size, Way
+from studies.methods import WAYS, Way
+from studies.models import Size
 from studies.page import as_markdown
+from studies.tables import GERMAN, SURVEYS, Dataset
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +153,7 @@ def test_without_any_data_the_reason_is_raised(tmp_path: Path, monkeypatch: pyte
     def nothing(*_: object, **__: object) -> Population:
         raise isonomy.errors.FileError("No such survey is here.")
 
-    monkeypatch.setattr("studies.models.load_population", nothing)
+    monkeypatch.setattr("studies.tables.load_population", nothing)
     setting = Setting(True, tmp_path / "training.work", None, 1)
     with pytest.raises(isonomy.IsonomyError, match="No such survey is here"):
         training.run(setting, Store(setting.work / "lines.jsonl"), size=TINY)

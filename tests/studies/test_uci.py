@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from studies import Setting, Store, paper, uci, write
-from studies.models import GERMAN, UCI, Size, Way
+from studies.methods import Way
+from studies.models import Size
+from studies.tables import GERMAN, UCI
 
 pytestmark = pytest.mark.slow
 
