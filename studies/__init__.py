@@ -5,7 +5,7 @@ and makes a :class:`Result` of whatever is there; :func:`write` puts that on pap
 """
 
 from studies.page import Result, write
-from studies.setting import Setting
+from studies.steps import Setting
 from studies.store import Store
 
 __all__ = ["Result", "Setting", "Store", "write"]

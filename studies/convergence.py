@@ -25,14 +25,11 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
-from studies import paper, style
+from studies import Result, Setting, Store, paper, style
 from studies.methods import Way
 from studies.models import Case, Size, cases
-from studies.page import Result
-from studies.setting import Setting
 from studies.solvers import Ascent, interpolated, knapsack_even, quasi_subgradient, rescaled_gradient
-from studies.steps import Step, known, taken
-from studies.store import Store
+from studies.steps import known, taken
 from studies.tables import GERMAN, SURVEYS, Dataset
 
 if TYPE_CHECKING:
@@ -73,13 +70,14 @@ def run(
     grid = grid or (Grid(12, 60, 100) if setting.quick else Grid())
     if datasets is None:
         datasets = (SURVEYS[0], GERMAN) if setting.quick else (*SURVEYS, GERMAN)
-    tried = cases(tuple(datasets), replace(size, people=grid.people), setting)
+    tried = cases(datasets, replace(size, people=grid.people), setting)
     steps = [
-        Step(case.dataset.title, _key(case, way, seed, grid), partial(compared, case, way, seed, grid))
+        case.step("ascents", way, seed, partial(compared, case, way, seed, grid), radii=grid.radii,
+                  iterations=grid.iterations)
         for seed in range(setting.seeds)
         for case in tried
         for way in ways
-    ]
+    ]  # fmt: skip
     found = taken(steps, setting, store)
     lines = [line for line in found.lines if known(line, "optimum")]
     return Result(
@@ -122,11 +120,6 @@ def run(
         "optimum over the grid and the dual bound as horizontal lines: ascents stay at or below the optimum, the dual "
         "just above.",
     )  # fmt: skip
-
-
-def _key(case: Case, way: Way, seed: int, grid: Grid) -> dict[str, Any]:
-    return {"what": "ascents", **case.key(way, seed), "people": grid.people, "radii": grid.radii,
-            "iterations": grid.iterations}  # fmt: skip
 
 
 def compared(case: Case, way: Way, seed: int, grid: Grid) -> dict[str, Any]:

@@ -29,13 +29,10 @@ from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
 from isonomy.similarity import Metric
 from isonomy.training.penalties import Method
-from studies import style
+from studies import Result, Setting, Store, style
 from studies.methods import Way
 from studies.models import Case, Size, cases
-from studies.page import Result
-from studies.setting import Setting
-from studies.steps import Step, known, taken
-from studies.store import Store
+from studies.steps import known, taken
 from studies.tables import ADULT, GERMAN, INCOME, Dataset
 
 if TYPE_CHECKING:
@@ -81,11 +78,11 @@ def run(
     small = Size.of(setting)
     size = size or replace(small, hidden=HIDDEN, people=16 if setting.quick else PEOPLE)
     radii = radii or (10 if setting.quick else RADII)
-    tried = cases(tuple(datasets), size, setting)
+    tried = cases(datasets, size, setting)
     deltas = (DELTA,) if setting.quick else (DELTA, *(delta for delta in DELTAS if delta != DELTA))
     steps = [
-        Step(case.dataset.title, _key(case, way, seed, sense, delta, radii),
-             partial(bracketed, case, way, seed, sense, delta, radii))
+        case.step("bracket", way, seed, partial(bracketed, case, way, seed, sense, delta, radii), radii=radii,
+                  sense=sense.name, judged_at=delta)
         for seed in range(setting.seeds)
         for delta in deltas
         for case in tried
@@ -142,11 +139,6 @@ def run(
         alt="Upper and lower bounds by gamma for each table: they part slowly, far below the bound through the box; "
         "on the right their ratio.",
     )
-
-
-def _key(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii: int) -> dict[str, Any]:
-    key = {"what": "bracket", **case.key(way, seed), "people": case.size.people, "radii": radii}
-    return key | {"sense": sense.name, "judged_at": delta}
 
 
 def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +12,11 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most
 from isonomy.certificates import certify_local
 from isonomy.fairness import group_fairness
-from studies import paper, style
+from studies import Result, Setting, Store, paper, style
 from studies.measures import EFFORT, row_key, row_of
 from studies.methods import WAYS, Way
 from studies.models import Case, Size, cases
-from studies.page import Result
-from studies.setting import Setting
-from studies.steps import Step, taken
-from studies.store import Store
+from studies.steps import taken
 from studies.tables import SURVEYS, UCI, Dataset
 
 if TYPE_CHECKING:
@@ -40,9 +38,10 @@ def run(
 ) -> Result:
     """The networks of the first two experiments, compared by sex."""
     size = size or Size.of(setting)
-    tried = cases(tuple(datasets), size, setting)
+    tried = cases(datasets, size, setting)
     networks = [(seed, case, way) for seed in range(setting.seeds) for case in tried for way in case.size.ways]
-    found = taken([_step(*network) for network in networks], setting, store)
+    steps = [case.step("group", way, seed, partial(gaps, case, way, seed)) for seed, case, way in networks]
+    found = taken(steps, setting, store)
     rows = [
         row_key(case, way, seed) | {name: line.get(name, np.nan) for name in (*MEASURES, *_ends())}
         for (seed, case, way), line in zip(networks, found.lines, strict=True)
@@ -86,11 +85,6 @@ def run(
         alt="For each dataset, the gaps between groups by way of training: demographic parity, equalised odds and "
         "equal opportunity above, the interval of IF parity below.",
     )
-
-
-def _step(seed: int, case: Case, way: Way) -> Step:
-    key = {"what": "group", **case.key(way, seed), "people": case.size.people}
-    return Step(case.dataset.title, key, lambda: gaps(case, way, seed))
 
 
 def gaps(case: Case, way: Way, seed: int) -> dict[str, Any]:
@@ -192,7 +186,8 @@ def _draw(drawn: Figure, means: pd.DataFrame, tried: Sequence[Case]) -> None:
             axes.locator_params(axis="x", nbins=4)
     panels[0][0].invert_yaxis()
     drawn.supxlabel("difference between groups", fontsize=9)
-    _legend(drawn)
+    marks = {words: _look(place) for place, words in enumerate(GAPS.values())}
+    style.legend(drawn, marks | {"IF parity lies within": _interval()}, "upper center", 4)
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -201,11 +196,3 @@ def _look(place: int) -> dict[str, Any]:
 
 def _interval() -> dict[str, Any]:
     return {"color": style.BLACK, "linewidth": 2.0, "solid_capstyle": "butt", "marker": "|"}
-
-
-def _legend(drawn: Figure) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], **_look(place), label=words) for place, words in enumerate(GAPS.values())]
-    handles.append(Line2D([], [], **_interval(), label="IF parity lies within"))
-    drawn.legend(handles=handles, loc="outside upper center", ncols=4)

@@ -15,12 +15,11 @@ from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
 from isonomy.population import Population
+from studies import Setting, Store
 from studies.methods import Way
 from studies.models import Case
 from studies.paper import Trained, printed
-from studies.setting import Setting
 from studies.steps import Found, Step, taken
-from studies.store import Store
 
 EFFORT = Effort(steps=20, restarts=0)
 """The search for a worst population: half of the default, which finds nearly as much."""
@@ -66,11 +65,9 @@ def ours(way: Way) -> bool:
 
 
 def _steps(seed: int, case: Case, way: Way) -> Iterator[Step]:
-    key = {**case.key(way, seed), "people": case.size.people}
-    yield Step(case.dataset.title, {"what": "certificates", **key}, lambda: certificates(case, way, seed))
+    yield case.step("certificates", way, seed, lambda: certificates(case, way, seed))
     if case.dataset.shifted:
-        places = {"what": "others", **key, "places": case.size.others}
-        yield Step(case.dataset.title, places, lambda: elsewhere(case, way, seed))
+        yield case.step("others", way, seed, lambda: elsewhere(case, way, seed), places=case.size.others)
 
 
 def certificates(case: Case, way: Way, seed: int) -> dict[str, Any]:

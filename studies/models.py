@@ -11,21 +11,22 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from isonomy.networks import Network, load_network
 from isonomy.population import Population
 from isonomy.similarity import SensitiveSubspace
 from isonomy.training import FairClassifier
 from isonomy.training.frontier import scores
-from studies import paper
+from studies import Setting, paper
 from studies.methods import RIDGE, WAYS, Way
 from studies.page import write_whole
-from studies.setting import Setting
+from studies.steps import Step
 from studies.tables import Dataset
 
 
@@ -71,15 +72,20 @@ class Case:
         return self.dataset.people()
 
     @cached_property
+    def split(self) -> tuple[Population, Population]:
+        """Who is learned from, and who judges."""
+        return self.whole.train, self.whole.test
+
+    @cached_property
     def train(self) -> Population:
         """The training split, or some of it."""
-        train = self.whole.train
+        train = self.split[0]
         return train if self.size.rows is None else train.sample(self.size.rows)
 
     @cached_property
     def some(self) -> Population:
         """The test individuals that are certified."""
-        return self.whole.test.sample(self.size.people)
+        return self.split[1].sample(self.size.people)
 
     @cached_property
     def metric(self) -> SensitiveSubspace:
@@ -91,6 +97,17 @@ class Case:
         """Some people of every other state or year."""
         places = list(self.dataset.others())[: self.size.others]
         return {place: people().sample(self.size.people) for place, people in places}
+
+    @property
+    def epochs(self) -> int | None:
+        """How long networks are trained; None leaves it to the estimator."""
+        return self.size.epochs or self.dataset.epochs
+
+    def tuned(self, **parameters: Any) -> Self:
+        """The same people, trained on with other parameters."""
+        other = copy(self)
+        other.dataset = replace(self.dataset, **parameters)
+        return other
 
     def same_as(self, way: Way) -> Way:
         """FTU is SGD where no network sees the protected attribute."""
@@ -108,11 +125,16 @@ class Case:
             "alpha": dataset.alpha(way),
             "delta": dataset.delta,
             "gamma": dataset.gamma,
-            "epochs": self.size.epochs or dataset.epochs,
+            "epochs": self.epochs,
             "learning_rate": dataset.learning_rate,
             "hidden": list(self.size.hidden),
             "seed": seed,
-        }
+        } | ({"weighted": True} if dataset.weighted else {})
+
+    def step(self, what: str, way: Way, seed: int, compute: Callable[[], Mapping[str, Any]], **more: Any) -> Step:
+        """Something to compute about a network, known by everything that it depends on."""
+        key = {"what": what, **self.key(way, seed), "people": self.size.people, **more}
+        return Step(self.dataset.title, key, compute)
 
     def network(self, way: Way, seed: int) -> Trained:
         """Train, or read what was trained earlier."""
@@ -139,9 +161,9 @@ class Case:
             model.fit(people)
         seconds = {"cpu_seconds": time.process_time() - started, "seconds": time.perf_counter() - clock}
         model.to_onnx(file)
-        return seconds | scores(load_network(file), self.whole.test)
+        return seconds | scores(load_network(file), self.split[1])
 
 
-def cases(datasets: tuple[Dataset, ...], size: Size, setting: Setting) -> list[Case]:
+def cases(datasets: Sequence[Dataset], size: Size, setting: Setting, kind: type[Case] = Case) -> list[Case]:
     """The people of several datasets; networks are kept beside the work directories, for all experiments."""
-    return [Case(dataset, size, setting.work.parent / "networks") for dataset in datasets]
+    return [kind(dataset, size, setting.work.parent / "networks") for dataset in datasets]

@@ -25,13 +25,10 @@ from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
-from studies import style
+from studies import Result, Setting, Store, style
 from studies.gamma import refined, searched
 from studies.methods import Way
-from studies.page import Result
-from studies.setting import Setting
 from studies.steps import Line, Step, known, taken
-from studies.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +39,13 @@ METRIC = WeightedLp([1.0, 0.1], 2)
 """The vertical coordinate is protected: the fair metric counts a tenth of its square."""
 METHODS = ("sgd", "u-dif")
 NOTIONS = ("local", "distributional", "global")
+MARKS: dict[str, dict[str, Any]] = {
+    "individuals of the upper moon": {"marker": "o", "color": style.BLUE, "ls": "none"},
+    "of the lower moon": {"marker": "^", "color": style.GREEN, "ls": "none"},
+    "decision boundary": {"color": style.BLACK, "ls": "-", "linewidth": 0.8},
+    "to the worst population found": {"marker": r"$\rightarrow$", "color": style.RED, "markersize": 9, "ls": "none"},
+    "worst pair found": {"marker": "*", "color": style.RED, "markersize": 8, "ls": "none"},
+}
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ def draw(drawn: Figure, lines: Sequence[Line], scale: Scale) -> None:
 
         scale_of = ScalarMappable(norm=image.norm, cmap=image.cmap)
         drawn.colorbar(scale_of, ax=panels.ravel().tolist(), label="violation, proved", shrink=0.7, pad=0.01)
-        _legend(drawn)
+        style.legend(drawn, MARKS, "lower center", len(MARKS))
 
 
 def _marks(middle: Axes, right: Axes, line: Line) -> None:
@@ -234,17 +238,3 @@ def _marks(middle: Axes, right: Axes, line: Line) -> None:
         arrow = {"arrowstyle": "->", "color": style.RED, "lw": 1.2, "shrinkA": 0, "shrinkB": 0}
         middle.annotate("", end, xytext=start, arrowprops=arrow)
     right.plot(*np.array(line["pair"]).T, marker="*", markersize=8, color=style.RED, markeredgecolor="white", lw=1)
-
-
-def _legend(drawn: Figure) -> None:
-    from matplotlib.lines import Line2D
-
-    marks: dict[str, dict[str, Any]] = {
-        "individuals of the upper moon": {"marker": "o", "color": style.BLUE},
-        "of the lower moon": {"marker": "^", "color": style.GREEN},
-        "decision boundary": {"color": style.BLACK, "linestyle": "-", "linewidth": 0.8},
-        "to the worst population found": {"marker": r"$\rightarrow$", "color": style.RED, "markersize": 9},
-        "worst pair found": {"marker": "*", "color": style.RED, "markersize": 8},
-    }
-    handles = [Line2D([], [], **{"linestyle": "none", **look}, label=words) for words, look in marks.items()]
-    drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))

@@ -23,13 +23,10 @@ from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.similarity import Metric, WeightedLp
 from isonomy.training.penalties import Method
-from studies import style
+from studies import Result, Setting, Store, style
 from studies.methods import Way
 from studies.models import Case, Size, cases
-from studies.page import Result
-from studies.setting import Setting
-from studies.steps import Line, Step, known, taken
-from studies.store import Store
+from studies.steps import Line, known, taken
 from studies.tables import ADULT, GERMAN, INCOME, Dataset
 
 if TYPE_CHECKING:
@@ -55,10 +52,10 @@ def run(
 ) -> Result:
     """Volumes by dimension, then mean local bounds of trained networks through the box and without it."""
     size = size or Size.of(setting)
-    tried = cases(tuple(datasets), size, setting)
+    tried = cases(datasets, size, setting)
     deltas = DELTAS[1:3] if setting.quick else DELTAS
     steps = [
-        Step(case.dataset.title, _key(case, way, seed, delta), partial(bounds, case, way, seed, delta))
+        case.step("bounds", way, seed, partial(bounds, case, way, seed, delta), judged_at=delta)
         for seed in range(setting.seeds)
         for case in tried
         for way in WAYS
@@ -97,10 +94,6 @@ def run(
         alt="Left: an ellipse in its box. Middle: the share of the box that an ellipsoid fills falls faster than "
         "exponentially with the dimension. Right: mean local bounds by delta, the box far above the support function.",
     )
-
-
-def _key(case: Case, way: Way, seed: int, delta: float) -> dict[str, Any]:
-    return {"what": "bounds", **case.key(way, seed), "people": case.size.people, "judged_at": delta}
 
 
 def bounds(case: Case, way: Way, seed: int, delta: float) -> dict[str, Any]:

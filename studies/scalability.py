@@ -14,13 +14,10 @@ import pandas as pd
 from isonomy.arithmetic import at_most
 from isonomy.certificates import certify
 from isonomy.training import FairClassifier
-from studies import paper, style
+from studies import Result, Setting, Store, paper, style
 from studies.methods import BOUNDED, Way
 from studies.models import Case, Size, cases
-from studies.page import Result
-from studies.setting import Setting
 from studies.steps import Step, taken
-from studies.store import Store
 from studies.tables import ADULT, UCI, Dataset
 
 if TYPE_CHECKING:
@@ -137,7 +134,6 @@ def _warm_up(case: Case) -> None:
 
 def _certificate(dataset: Dataset, way: Way, shape: tuple[int, ...], sizes: Sizes, setting: Setting) -> Step:
     case = cases((dataset,), sizes.size(dataset, shape), setting)[0]
-    key = {"what": "certificate", **case.key(way, 0), "people": sizes.people}
 
     def compute() -> dict[str, Any]:
         trained = case.network(way, 0)
@@ -150,7 +146,7 @@ def _certificate(dataset: Dataset, way: Way, shape: tuple[int, ...], sizes: Size
             name: trained.facts[name] for name in ("accuracy", "classes")
         }
 
-    return Step(dataset.title, key, compute)
+    return case.step("certificate", way, 0, compute)
 
 
 def _row(line: dict[str, Any]) -> dict[str, Any]:

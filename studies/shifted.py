@@ -23,13 +23,11 @@ from isonomy.datasets import describe
 from isonomy.population import Population
 from isonomy.shift import wasserstein
 from isonomy.similarity.ground import ground_metric
-from studies import paper
+from studies import Setting, Store, paper
 from studies.methods import Way
 from studies.models import Case, Size, cases
-from studies.setting import Setting
 from studies.shifts import constructed, costs_between
-from studies.steps import Found, Line, Step, known, taken
-from studies.store import Store
+from studies.steps import Line, Step, known, taken
 from studies.tables import Dataset
 
 WAYS = (Way("sgd"), Way("f-ibp"), Way("l-dif"), Way("u-dif"))
@@ -99,7 +97,7 @@ def measured(
     setting: Setting, store: Store, datasets: Sequence[Dataset], size: Size, places: Places, ways: Sequence[Way]
 ) -> Shifted:
     """Distances first, then the networks, seeds outermost."""
-    tried = cases(tuple(datasets), size, setting)
+    tried = cases(datasets, size, setting)
     draws: list[Draw] = [cache(partial(samples, case, places)) for case in tried]  # read once, and only when needed
     first = taken(
         [
@@ -123,7 +121,7 @@ def measured(
         if name_of(case.dataset) in there
         for way in ways
     ]
-    second = taken(steps, setting, store) if steps else Found([], {})
+    second = taken(steps, setting, store)
     return Shifted(
         [case.dataset for case in tried if name_of(case.dataset) in there],
         there,

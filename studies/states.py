@@ -13,14 +13,11 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.training.penalties import Method
-from studies import paper, style
+from studies import Result, Setting, Store, paper, style
 from studies.methods import Way
 from studies.models import Size
-from studies.page import Result
-from studies.setting import Setting
 from studies.shifted import Places, Shifted, gamma_of, measured, name_of, sized, ways_of
 from studies.steps import Line
-from studies.store import Store
 from studies.tables import COVERAGE, INCOME, Dataset
 
 if TYPE_CHECKING:

@@ -1,16 +1,32 @@
-"""An experiment as a list of steps: each is found in the store or computed, and tables that are absent are told of."""
+"""A study as a list of steps: each is found in the store or computed, and tables that are absent are told of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from isonomy.errors import FileError
-from studies.setting import Setting
+from isonomy.progress import Progress
 from studies.store import Store
 
 Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every study is given.
+
+    ``quick`` goes through the same code with few individuals, epochs and widths. ``work`` is a directory for what can
+    be used again (the lines found, trained networks); it is never removed by a study. ``seeds`` are counted from
+    0.
+    """
+
+    quick: bool
+    work: Path
+    progress: Progress | None = None
+    seeds: int = 3
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Colours are those of Okabe and Ito. Lines differ by marker and dash as well, so 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -82,6 +82,14 @@ def _ticks(axis: Axis, limits: tuple[float, float]) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0) if decades > 0.7 else "all"))
     axis.set_major_formatter(FormatStrFormatter("%g"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def legend(drawn: Figure, marks: Mapping[str, Mapping[str, Any]], place: str, columns: int) -> None:
+    """What marks mean, outside of all panels; each is given by the words beside it."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **look, label=words) for words, look in marks.items()]
+    drawn.legend(handles=handles, loc=f"outside {place}", ncols=columns)  # type: ignore[call-overload]
 
 
 def line(number: int) -> dict[str, Any]:

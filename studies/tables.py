@@ -19,7 +19,8 @@ class Dataset:
     """A table, who of it is trained on, and with which parameters.
 
     ``blind`` says that no network of this encoding sees the protected attribute, so that FTU is SGD. ``others`` are
-    populations that the network was not trained on; ``favourable`` is the class that people hope for.
+    populations that the network was not trained on; ``favourable`` is the class that people hope for. ``epochs`` may be
+    left to the estimator. As in the paper everybody counts the same, unless the table is ``weighted``.
     """
 
     name: str
@@ -29,22 +30,23 @@ class Dataset:
     words: str
     delta: float = paper.DELTA
     gamma: float = paper.GAMMA
-    epochs: int = 10
+    epochs: int | None = 10
     learning_rate: float = 1e-3
     alphas: Mapping[Way, float] = field(default_factory=dict)
     blind: bool = False
     sex: str = "SEX"
     favourable: str = "1"
     shifted: bool = False
+    weighted: bool = False
 
     def alpha(self, way: Way) -> float | None:
         """The weight of the bound; None where there is none."""
         return self.alphas.get(way, ALPHA) if way.bounded else None
 
     def people(self) -> Population:
-        """Everybody of the table, in the domain of the paper; as there, everybody counts the same."""
+        """Everybody of the table, in the domain of the paper."""
         people = load_population(self.source, **self.load, domain="unbounded")
-        return replace(people, weights=np.ones(len(people)))
+        return people if self.weighted else replace(people, weights=np.ones(len(people)))
 
     def others(self) -> Iterator[tuple[str, Callable[[], Population]]]:
         """The other states and years on this machine, by name."""

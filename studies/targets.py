@@ -1,109 +1,130 @@
 """Accuracy and certificates of trained networks, with every choice made on people whom the figures do not see.
 
-    python experiments/training_targets.py [--tables acs-income german] [--models f-ibp] [--seeds 3] [--out page.md]
-
 For each table a tenth of the training split (200 people at least) is set aside. Networks are trained on the rest, and
-these people choose the learning rate of the plain network and the alpha of each method: on ACS Income the smallest of a
+these people choose the learning rate of the plain network and the alpha of each method: on Income the smallest of a
 grid whose certificate there is below the goal, on the other tables the largest that costs them at most a point of
 accuracy (the smallest, if all cost more). Only then is each choice trained on the whole training split, once for each
 seed, and measured on the test split. Two models stand for what a user does with the library: ``repair`` of a plain
 network to given epsilons, and the ``frontier`` along alpha.
-
-What is found is kept line by line beside the page (``.jsonl``), so that an interrupted run goes on where it was; remove
-that file to begin anew. The page is written from these lines after each of them.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from training_page import of, page
-from training_tables import CERTIFIED, DELTA, GAMMA, RIDGE, TABLES, Line, Model, Table
+import pandas as pd
 
-import isonomy
+from isonomy.certificates import certify, certify_local
 from isonomy.population import Population
-from isonomy.training import FairClassifier
+from isonomy.training import frontier, repair
 from isonomy.training.frontier import scores
+from studies import Result, Setting, Store, paper
+from studies.methods import RIDGE, Way
+from studies.models import Case, Size, cases
+from studies.steps import Found, Line, Step, known, taken
+from studies.tables import ADULT, COVERAGE, CREDIT, EMPLOY, GERMAN, INCOME, Dataset
 
 MARGIN = 0.95
 """A goal counts as reached on the people set aside when the certificate is this share of it: they are few."""
 COST = 0.01
 """The accuracy that a choice without a goal may lose on the people set aside."""
 CHOICE_SEED = 100
+COLUMNS = (
+    "dataset", "what", "model", "option", "seed", "people", "judged", "accuracy", "balanced_accuracy", "classes",
+    "local", "shifted", "realizable", "seconds", "before", "before_local", "agreement", "change", "reached", "pareto",
+)  # fmt: skip
 
 
-def main() -> None:
-    """Choose, train, certify; a line for each training."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="+", default=[table.name for table in TABLES])
-    parser.add_argument("--models", nargs="+", help="names, also 'repair' and 'frontier'; all unless given")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("docs/results_training.md"))
-    options = parser.parse_args()
-    notes = Notes(options.out)
-    for table in TABLES:
-        if table.name in options.tables:
-            people = isonomy.load_population(table.name, **table.load, domain="unbounded")
-            for model in table.models:
-                if options.models is None or model.name in options.models:
-                    measured(table, model, people, options.seeds, notes)
-            for name, use in (("repair", repaired), ("frontier", traded)):
-                if options.models is None or name in options.models:
-                    use(table, people, notes)
-    notes.page()
+@dataclass(frozen=True)
+class Model:
+    """A line of a table: how it is trained, and what chooses its alpha (or its learning rate)."""
+
+    way: Way
+    alphas: tuple[float, ...] = ()
+    goal: tuple[str, float] | None = None  # "local" or "shifted", and the upper bound wanted
+    rates: tuple[float, ...] = ()
+
+    @property
+    def tried_as(self) -> str:
+        """The same for models that are one training with several goals: they share their trials."""
+        return "plain" if self.way.method == "sgd" else self.way.name.lower()
+
+    @property
+    def name(self) -> str:
+        """As it is called in tables."""
+        return self.tried_as + (f", goal {self.goal[1]:g}" if self.goal else "")
+
+    def options(self) -> list[dict[str, float]]:
+        """What is chosen from, in the order of trial."""
+        return [{"alpha": a} for a in self.alphas] or [{"learning_rate": r} for r in self.rates] or [{}]
 
 
-class Notes:
-    """The lines found so far, in a file that is appended to, and the page made of them."""
+@dataclass(frozen=True)
+class Plan:
+    """A table, and the models trained on it."""
 
-    def __init__(self, out: Path) -> None:
-        self.out, self.path = out, out.with_suffix(".jsonl")
-        text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        self.lines: list[Line] = [json.loads(line) for line in text.splitlines()]
-
-    def known(self, **key: Any) -> Line | None:
-        """The line of this training, if it was made already."""
-        return next((line for line in self.lines if all(line[name] == value for name, value in key.items())), None)
-
-    def add(self, line: Line) -> Line:
-        """Keep a line, at once."""
-        self.lines.append(line)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        print(json.dumps(line), flush=True)
-        self.page()
-        return line
-
-    def page(self) -> None:
-        """Write the page anew."""
-        partial = self.out.with_suffix(".partial")
-        partial.write_text(page(self.lines), encoding="utf-8")
-        partial.rename(self.out)
+    dataset: Dataset
+    models: tuple[Model, ...]
+    repaired: tuple[float, ...] = ()  # epsilons to which the plain network is repaired
+    frontier: tuple[float, ...] = ()  # alphas of the trade-off
+    realizable: tuple[Model, ...] = ()  # certified on the realizable domain as well, which takes longer
 
 
-def measured(table: Table, model: Model, people: Population, seeds: int, notes: Notes) -> None:
-    """Choose on people set aside, then measure on the test split."""
-    train, test = people.train, people.test
-    learned, aside = parted(train)
-    tried: list[Line] = []
-    for option in model.options():
-        if len(model.options()) == 1 or enough(model, tried):
-            break
-        key = {"table": table.name, "stage": "choice", "model": model.tried_as, "option": option, "seed": CHOICE_SEED}
-        tried.append(notes.known(**key) or notes.add(key | trained(table, model, option, CHOICE_SEED, learned, aside)))
-    plain = of([line for line in notes.lines if line["table"] == table.name], "choice", "plain")
-    option = chosen(model, tried, plain)
-    for seed in range(seeds):
-        key = {"table": table.name, "stage": "test", "model": model.name, "option": option, "seed": seed}
-        if notes.known(**key) is None:
-            notes.add(key | trained(table, model, option, seed, train, test, model.name in table.realizable))
+def _own(dataset: Dataset, epochs: int | None) -> Dataset:
+    """A table in columns and weights of its own, with the delta and gamma of the surveys."""
+    load = {name: value for name, value in dataset.load.items() if name != "encoding"}
+    words = dataset.words + ", in columns of our own" * (load != dataset.load)
+    return Dataset(dataset.name, dataset.title, dataset.source, load, words, epochs=epochs, weighted=True)
+
+
+PLAIN = Model(Way("sgd"), rates=(1e-3, 2e-3))
+ALPHAS = (0.5, 2.0)
+OTHERS = (PLAIN, Model(Way("f-ibp"), ALPHAS), Model(Way("u-dif"), ALPHAS))
+U_DIF = [Model(Way("u-dif"), (0.3, 0.5, 0.65, 0.8, 1.0, 1.25), ("shifted", goal)) for goal in (0.058, 0.03)]
+PLANS = (
+    Plan(
+        INCOME,
+        (
+            PLAIN,
+            Model(Way("f-ibp"), (1.4, 1.8, 2.3, 3.0), ("local", 0.0125)),
+            *U_DIF,
+            Model(Way("f-ibp", box=True), (0.3, 0.6, 1.0, 2.0), ("local", 0.0125)),
+            Model(Way("sensr")),
+            Model(Way("l-dif"), (0.5, 1.0, 2.0), ("shifted", 0.058)),
+        ),
+        repaired=(0.02, 0.0125),
+        realizable=(PLAIN, U_DIF[1]),
+    ),
+    Plan(
+        _own(GERMAN, None),
+        (*OTHERS, Model(Way("f-ibp", box=True), ALPHAS)),
+        repaired=(0.1, 0.03, 0.01),
+        frontier=(0.0, 0.3, 1.0, 3.0),
+    ),
+    Plan(_own(ADULT, 6), OTHERS),
+    Plan(_own(CREDIT, 8), OTHERS),
+    Plan(_own(EMPLOY, 4), OTHERS),
+    Plan(_own(COVERAGE, 5), OTHERS),
+)
+
+
+class Apart(Case):
+    """The training split alone: some learn, and those set aside choose."""
+
+    @cached_property
+    def split(self) -> tuple[Population, Population]:
+        """Who is learned from, and who chooses."""
+        return parted(self.whole.train)
+
+    def key(self, way: Way, seed: int) -> dict[str, Any]:
+        """Everything that the weights of a network depend on."""
+        return super().key(way, seed) | {"apart": True}
 
 
 def parted(train: Population) -> tuple[Population, Population]:
@@ -113,9 +134,88 @@ def parted(train: Population) -> tuple[Population, Population]:
     return train[np.sort(order[cut:])], train[np.sort(order[:cut])]
 
 
+def run(setting: Setting, store: Store, *, plans: Sequence[Plan] = PLANS, size: Size | None = None) -> Result:
+    """Choices first, then what was chosen, seeds outermost, then repairs and frontiers."""
+    size = size or Size.of(setting)
+    datasets = [plan.dataset for plan in plans]
+    choices = _choices(list(zip(plans, cases(datasets, size, setting, Apart), strict=True)), setting, store)
+    tried = [line for line in choices.lines if known(line, "accuracy")]
+    both = zip(plans, cases(datasets, size, setting), strict=True)
+    there = [(plan, case) for plan, case in both if plan.dataset.title not in choices.absent]
+    steps = [
+        _trained("test", model.name, case, model.way, chosen(model, *_trials(plan, model, tried)), seed,
+                 model in plan.realizable)
+        for seed in range(setting.seeds)
+        for plan, case in there
+        for model in plan.models
+    ]  # fmt: skip
+    for plan, case in there:
+        for epsilon in plan.repaired:
+            compute, option = partial(repaired, case, epsilon), {"epsilon": epsilon}
+            steps.append(case.step("repair", PLAIN.way, 0, compute, model="repair", option=option))
+        if plan.frontier:
+            compute, alphas = partial(traded, case, plan.frontier), list(plan.frontier)
+            steps.append(case.step("frontier", Way("u-dif"), 0, compute, model="frontier", alphas=alphas))
+    rest = taken(steps, setting, store)
+    found = Found(choices.lines + rest.lines, choices.absent, choices.left + rest.left)
+    lines = [each for line in found.lines for each in _flat(line)]
+    return Result(
+        name="targets",
+        title="Certified training: results",
+        story=(
+            f"Sensitive subspace metric with ridge {RIDGE:g}, fitted on the training split; delta {paper.DELTA:g}, "
+            f"gamma {paper.GAMMA:g} (order 1, l2), networks {size.shape}, unbounded domain. Choices are made on people "
+            "set aside from the training split; what stands first is measured on the test split, certificates (tight "
+            f'tier) on {size.people} of it. "box form" is the paper\'s bound, trained in the same way.',
+            *found.words(),
+        ),
+        tables=tuple(table for plan in plans for table in tables(plan, of_table(plan, lines))),
+        data=pd.DataFrame([line | {"option": told(line["option"])} for line in lines]).reindex(columns=list(COLUMNS)),
+    )
+
+
+def _choices(tried: Sequence[tuple[Plan, Case]], setting: Setting, store: Store) -> Found:
+    """One option of every model after the other, until each has enough; what could not be computed stands last."""
+    lines: list[Line] = []
+    absent: dict[str, str] = {}
+    while True:
+        steps = {
+            (plan.dataset.name, model.tried_as, str(option)): _trained(
+                "choice", model.tried_as, case, model.way, option, CHOICE_SEED
+            )
+            for plan, case in tried
+            if plan.dataset.title not in absent
+            for model in plan.models
+            for option in _next(model, _trials(plan, model, lines)[0])
+        }
+        found = taken(list(steps.values()), setting, store)
+        absent |= found.absent
+        new = [line for line in found.lines if known(line, "accuracy")]
+        if not new:
+            return Found(lines + found.lines, absent, found.left)
+        lines += new
+
+
+def _trials(plan: Plan, model: Model, lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """What was tried for a model, up to the first option that is enough, and what was tried for the plain one."""
+    there = of_table(plan, lines)
+    at = {str(line["option"]): line for line in of(there, "choice", model.tried_as)}
+    tried: list[Line] = []
+    for option in model.options():
+        if str(option) in at and not enough(model, tried):
+            tried.append(at[str(option)])
+    return tried, of(there, "choice", "plain")
+
+
+def _next(model: Model, tried: Sequence[Line]) -> list[dict[str, float]]:
+    """The next option to try, if there is a choice and one is left."""
+    options = model.options()
+    return [] if len(options) == 1 or enough(model, tried) else options[len(tried) : len(tried) + 1]
+
+
 def enough(model: Model, tried: Sequence[Line]) -> bool:
     """Whether the goal is reached, so that larger alphas need not be tried."""
-    return model.goal is not None and bool(tried) and tried[-1][model.goal[0]] <= MARGIN * model.goal[1]
+    return model.goal is not None and bool(tried) and bool(tried[-1][model.goal[0]] <= MARGIN * model.goal[1])
 
 
 def chosen(model: Model, tried: Sequence[Line], plain: Sequence[Line]) -> dict[str, float]:
@@ -131,68 +231,136 @@ def chosen(model: Model, tried: Sequence[Line], plain: Sequence[Line]) -> dict[s
     return dict((allowed or tried[:1])[-1]["option"])
 
 
-def trained(
-    table: Table,
-    model: Model,
-    option: dict[str, float],
-    seed: int,
-    train: Population,
-    judged: Population,
-    realizable: bool = False,
-) -> Line:
-    """Train once, and what is found on the people judged."""
-    metric = isonomy.SensitiveSubspace.fit(train, ridge=RIDGE)
-    fair = FairClassifier(
-        delta=DELTA, gamma=GAMMA, metric=metric, epochs=table.epochs, random_state=seed, progress=None
-    ).set_params(**model.parameters, **option)
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a collapse is in the scores
-        fair.fit(train)
-    took = time.process_time() - began
-    some = judged.sample(CERTIFIED, seed=0)
-    shifted = fair.certify(some, attack=False)
-    line: Line = scores(fair.network_, judged)
-    line |= {"local": shifted.local.mean_upper, "shifted": shifted.upper, "seconds": took, "judged": len(judged)}
+def _trained(
+    what: str, name: str, case: Case, way: Way, option: dict[str, float], seed: int, realizable: bool = False
+) -> Step:
+    parameters = {"alphas": {way: option["alpha"]}} if "alpha" in option else option
+    compute = partial(judged, case, parameters, way, seed, realizable)
+    more = {"realizable_too": True} if realizable else {}
+    return case.tuned(**parameters).step(what, way, seed, compute, model=name, option=option, **more)
+
+
+def judged(case: Case, parameters: Mapping[str, Any], way: Way, seed: int, realizable: bool = False) -> dict[str, Any]:
+    """Train once, and what is found on the people who judge."""
+    some, metric, dataset = case.some, case.metric, case.dataset  # read once, whatever the parameters
+    trained = case.tuned(**parameters).network(way, seed)
+    asked = trained.network, some, metric, dataset.delta, dataset.gamma
+    shifted = certify(*asked, attack=False, progress=None)
+    line = {name: trained.facts[name] for name in ("accuracy", "balanced_accuracy", "classes")} | {
+        "local": shifted.local.mean_upper,
+        "shifted": shifted.upper,
+        "seconds": trained.facts["cpu_seconds"],
+        "judged": len(case.split[1]),
+    }
     if realizable:
-        line["realizable"] = fair.certify(some, attack=False, domain="realizable").upper
+        line["realizable"] = certify(*asked, attack=False, domain="realizable", progress=None).upper
     return line
 
 
-def repaired(table: Table, people: Population, notes: Notes) -> None:
-    """Repair the plain network of the first seed, on the training split, to each epsilon."""
-    plain: FairClassifier | None = None
-    some = people.test.sample(CERTIFIED, seed=0)
-    for epsilon in table.repaired:
-        key = {"table": table.name, "stage": "repair", "model": "repair", "option": {"epsilon": epsilon}, "seed": 0}
-        if notes.known(**key) is not None:
-            continue
-        metric = isonomy.SensitiveSubspace.fit(people.train, ridge=RIDGE)
-        if plain is None:
-            plain = FairClassifier("sgd", epochs=table.epochs, metric=metric, random_state=0, progress=None).fit(people)
-        began = time.process_time()
-        found = isonomy.repair(
-            plain.network_, people, epsilon, metric=metric, delta=DELTA, judged_on=some, progress=None
-        )
-        line: Line = scores(found.network, people.test) | {"seconds": time.process_time() - began}
-        line |= {"before": scores(plain.network_, people.test)["accuracy"], "local": found.certificate.mean_upper}
-        line["before_local"] = plain.certify_local(some, attack=False).mean_upper
-        notes.add(key | line | {"agreement": found.agreement, "change": found.change, "reached": found.reached})
+def repaired(case: Case, epsilon: float) -> dict[str, Any]:
+    """Repair the plain network of the first seed, on the training split."""
+    plain, delta = case.network(PLAIN.way, 0), case.dataset.delta
+    before = certify_local(plain.network, case.some, case.metric, delta, attack=False, progress=None)
+    began = time.process_time()
+    found = repair(
+        plain.network, case.whole, epsilon, metric=case.metric, delta=delta, judged_on=case.some, progress=None
+    )
+    seconds = time.process_time() - began
+    return scores(found.network, case.whole.test) | {
+        "seconds": seconds,
+        "before": plain.facts["accuracy"],
+        "local": found.certificate.mean_upper,
+        "before_local": before.mean_upper,
+        "agreement": found.agreement,
+        "change": found.change,
+        "reached": found.reached,
+    }
 
 
-def traded(table: Table, people: Population, notes: Notes) -> None:
+def traded(case: Case, alphas: Sequence[float]) -> dict[str, Any]:
     """The frontier with the estimator's defaults: a metric that leaves the protected attributes free, realizable."""
-    key = {"table": table.name, "stage": "frontier", "model": "frontier", "seed": 0}
-    if not table.frontier or notes.known(**key) is not None:
-        return
+    people, size = case.whole.with_domain("realizable"), case.size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        whole = people.with_domain("realizable")
-        found = isonomy.frontier(whole, table.frontier, random_state=0, progress=None)
-    for row in found.table.to_dict("records"):
-        alpha, upper, pareto = row.pop("alpha"), row.pop("upper"), row.pop("pareto")
-        notes.add(key | row | {"option": {"alpha": alpha}, "local": upper, "pareto": pareto})
+        found = frontier(people, alphas, hidden=size.hidden, epochs=size.epochs, random_state=0, progress=None)
+    return {"models": found.table.rename(columns={"upper": "local"}).to_dict("records")}
 
 
-if __name__ == "__main__":
-    main()
+def _flat(line: Line) -> list[Line]:
+    """What was computed: a line, or of a frontier one for each alpha."""
+    found = [row | {"option": {"alpha": row["alpha"]}} for row in line.get("models", [])] or [line]
+    return [line | each for each in found if known(each, "accuracy")]
+
+
+def of_table(plan: Plan, lines: Sequence[Line]) -> list[Line]:
+    """The lines of one table."""
+    return [line for line in lines if line["dataset"] == plan.dataset.name]
+
+
+def of(lines: Sequence[Line], what: str, model: str) -> list[Line]:
+    """The lines of one model."""
+    return [line for line in lines if (line["what"], line["model"]) == (what, model)]
+
+
+WORDS = {
+    "balanced_accuracy": "balanced", "below": "below plain", "local": "mean local upper", "classes": "",
+    "shifted": "distributional upper", "realizable": "realizable domain", "seconds": "CPU seconds",
+    "agreement": "decisions kept", "change": "mean change", "pareto": "undominated",
+}  # fmt: skip
+"""Columns of the tables, where they are not called as in the lines."""
+FORMS = {"seconds": ".0f", "epsilon": "g", "alpha": "g"}
+
+
+def tables(plan: Plan, lines: Sequence[Line]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """What was found about one table, with captions."""
+    shown: tuple[str, ...]
+    repairs, trade = of(lines, "repair", "repair"), of(lines, "frontier", "frontier")
+    names = ("accuracy", "balanced_accuracy", "local", "shifted", "classes")
+    if lines:
+        heading = f"## {plan.dataset.title}, {plan.dataset.words}"
+        shown = ("model", "chosen", "seed", "accuracy", "below", *names[1:-1], "realizable", "seconds", "classes")
+        tested = _table(_tested(plan, lines), *shown)
+        yield f"{heading}\n\nOn the test split, the mean of the seeds and each seed:", tested
+        each = dict.fromkeys(model.tried_as for model in plan.models)
+        tried = [line | {"tried": told(line["option"])} for name in each for line in of(lines, "choice", name)]
+        yield "What chose, on people set aside (one seed of its own):", _table(tried, "model", "tried", *names)
+    if repairs:
+        before = f"accuracy {repairs[0]['before']:.4f}, mean local upper {repairs[0]['before_local']:.4f}"
+        shown = ("epsilon", "reached", "local", "accuracy", "agreement", "change", "seconds", "classes")
+        yield f"Repair of the plain network ({before}):", _table(repairs, *shown)
+    if trade:
+        defaults = "the estimator's defaults (`u-dif`, ridge 0, realizable domain)"
+        shown = ("alpha", *names[:3], "pareto", "classes")
+        yield f"The frontier with {defaults}, judged on the test split:", _table(trade, *shown)
+
+
+def _tested(plan: Plan, lines: Sequence[Line]) -> Iterator[Line]:
+    """The mean of all seeds, and each seed."""
+    plain = [line["accuracy"] for line in of(lines, "test", PLAIN.name)]
+    for model in plan.models:
+        tested = of(lines, "test", model.name)
+        for label, group in [("mean", tested)] * (len(tested) > 1) + [(str(line["seed"]), [line]) for line in tested]:
+            means: Line = {**pd.DataFrame(group).mean(numeric_only=True, skipna=False)}
+            below = np.mean(plain) - means["accuracy"] if plain else None
+            words = {"model": model.name, "chosen": told(group[0]["option"]), "seed": label}
+            yield means | {**words, "below": below, "classes": min(line["classes"] for line in group), "option": {}}
+
+
+def _table(lines: Iterable[Line], *names: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        [{WORDS.get(name, name): _cell(name, (line | line["option"]).get(name)) for name in names} for line in lines]
+    )
+
+
+def _cell(name: str, value: Any) -> str:
+    """A number with four decimals; nothing where none was asked for."""
+    if name == "classes":
+        return "predicts one class only" if value == 1 else ""
+    if isinstance(value, str | bool):
+        return value if isinstance(value, str) else ("no", "yes")[value]
+    return "" if value is None or value != value else format(value, FORMS.get(name, ".4f"))
+
+
+def told(option: Mapping[str, float]) -> str:
+    """``alpha 0.8``."""
+    return ", ".join(f"{name.replace('learning_', '')} {value:g}" for name, value in option.items())

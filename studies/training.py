@@ -10,14 +10,11 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_most
-from studies import paper, style
+from studies import Result, Setting, Store, paper, style
 from studies.measures import PLACE, averaged, measured, ours, places_of, row_of, table
 from studies.methods import ALPHA, BOUNDED, PLAIN, RIDGE, WAYS, Way
 from studies.models import Case, Size, cases
-from studies.page import Result
 from studies.paper import printed
-from studies.setting import Setting
-from studies.store import Store
 from studies.tables import SURVEYS, Dataset
 
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ SEEDS = "The tables have means over the seeds of such bounds; ± is the largest 
 def run(setting: Setting, store: Store, *, datasets: Sequence[Dataset] = SURVEYS, size: Size | None = None) -> Result:
     """Income, Employ and Coverage."""
     size = size or Size.of(setting)
-    tried = cases(tuple(datasets), size, setting)
+    tried = cases(datasets, size, setting)
     data, found = measured(tried, setting, store)
     means = averaged(data)
     return Result(
@@ -162,7 +159,7 @@ def tuning(tried: Sequence[Case]) -> str:
 
 def differences(data: pd.DataFrame, tried: Sequence[Case]) -> list[str]:
     """Where data, parameters or meaning differ from the paper's."""
-    trained = "; ".join(f"{case.dataset.title} on {case.dataset.words}, {_epochs(case)} epochs" for case in tried)
+    trained = "; ".join(f"{case.dataset.title} on {case.dataset.words}, {case.epochs} epochs" for case in tried)
     blind = [case.dataset.title for case in tried if case.dataset.blind]
     said = [
         f"**What differs.** Trained were {trained} (the paper: California, from 2015 on, 50 epochs). California is a "
@@ -204,10 +201,6 @@ def _places(data: pd.DataFrame, tried: Sequence[Case]) -> str:
     return f"Other places are those whose survey is on the machine, {people}: {', '.join(told)}. "
 
 
-def _epochs(case: Case) -> int:
-    return case.size.epochs or case.dataset.epochs
-
-
 def draw(
     drawn: Figure, means: pd.DataFrame, tried: Sequence[Case], figures: Mapping[str, Mapping[str, paper.Trained]]
 ) -> None:
@@ -247,8 +240,6 @@ def _mark(axes: Axes, found: pd.Series[Any], way: Way) -> None:
 
 
 def _legend(drawn: Figure, tried: Sequence[Case], beside: bool) -> None:
-    from matplotlib.lines import Line2D
-
     blind = [case.dataset.title for case in tried if case.dataset.blind]
     everywhere = len(blind) == len(tried)
     names = {way: way.name for way in PLAIN + BOUNDED}
@@ -256,10 +247,10 @@ def _legend(drawn: Figure, tried: Sequence[Case], beside: bool) -> None:
     if everywhere:
         del names[Way("ftu")]
         names[Way("sgd")] = "SGD = FTU"
-    handles = [Line2D([], [], **_look(way), label=name) for way, name in names.items()]
-    handles.append(Line2D([], [], linestyle="none", marker="o", color="black", mfc="white", label="box form"))
+    marks = {name: _look(way) for way, name in names.items()}
+    point: dict[str, Any] = {"linestyle": "none", "marker": "o"}
+    marks["box form"] = {**point, "color": "black", "mfc": "white"}
     if beside:
-        label = "the paper's (same shapes)"
-        handles.append(Line2D([], [], linestyle="none", marker="o", color=style.GREY, ms=3.5, label=label))
-    handles.append(Line2D([], [], color="black", linewidth=0.8, label="proved: from lower to upper"))
-    drawn.legend(handles=handles, loc="outside upper center", ncols=4)
+        marks["the paper's (same shapes)"] = {**point, "color": style.GREY, "ms": 3.5}
+    marks["proved: from lower to upper"] = {"color": "black", "linewidth": 0.8}
+    style.legend(drawn, marks, "upper center", 4)

@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_most
+from studies import Result, Setting, Store
 from studies.measures import averaged, measured, row_of, table
 from studies.methods import RIDGE, Way
 from studies.models import Case, Size, cases
-from studies.page import Result
-from studies.setting import Setting
-from studies.store import Store
 from studies.tables import UCI, Dataset
 from studies.training import SEEDS, draw, forms, tuning
 
@@ -21,7 +19,7 @@ from studies.training import SEEDS, draw, forms, tuning
 def run(setting: Setting, store: Store, *, datasets: Sequence[Dataset] = UCI, size: Size | None = None) -> Result:
     """Adult, Credit and German."""
     size = size or Size.of(setting)
-    tried = cases(tuple(datasets), size, setting)
+    tried = cases(datasets, size, setting)
     data, found = measured(tried, setting, store)
     means = averaged(data)
     return Result(
@@ -55,10 +53,9 @@ def run(setting: Setting, store: Store, *, datasets: Sequence[Dataset] = UCI, si
 
 def _caption(case: Case) -> str:
     dataset = case.dataset
-    epochs = case.size.epochs or dataset.epochs
     return (
-        f"**{dataset.title}** ({dataset.words}), delta {dataset.delta:g}, gamma {dataset.gamma:g}, {epochs} epochs, "
-        f"learning rate {dataset.learning_rate:g}; means of the seeds."
+        f"**{dataset.title}** ({dataset.words}), delta {dataset.delta:g}, gamma {dataset.gamma:g}, {case.epochs} "
+        f"epochs, learning rate {dataset.learning_rate:g}; means of the seeds."
     )
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from studies import paper
+from studies import Result, Setting, Store, paper
 from studies.methods import Way
 from studies.models import Size
-from studies.page import Result
-from studies.setting import Setting
 from studies.shifted import Places, measured, sized, ways_of
 from studies.states import draw, story, tables
-from studies.store import Store
 from studies.tables import COVERAGE, EMPLOY, INCOME, Dataset
 
 HAWAII = tuple(

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import isonomy
-
-
-def load() -> ModuleType:
-    path = Path(__file__).parents[2] / "experiments" / "training_targets.py"
-    spec = importlib.util.spec_from_file_location("training_targets", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["training_targets"] = module
-    sys.path.insert(0, str(path.parent))  # where the modules beside it are found
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
-
-
-targets = load()
-page, PLAIN = targets.page, targets.TABLES[0].models[0]
+from studies import Setting, Store, targets, write
+from studies.methods import Way
+from studies.models import Size
+from studies.tables import GERMAN
+from studies.targets import PLAIN
 
 
 def line(**found: Any) -> dict[str, Any]:
@@ -46,7 +30,7 @@ def test_the_people_who_choose_are_training_people_and_not_learned_from() -> Non
 
 
 def test_a_goal_takes_the_first_alpha_that_reaches_it() -> None:
-    model = targets.Model("f-ibp", {}, (1.0, 2.0, 4.0), ("local", 0.01))
+    model = targets.Model(Way("f-ibp"), (1.0, 2.0, 4.0), ("local", 0.01))
     weak, strong = line(option={"alpha": 1.0}, local=0.0099), line(option={"alpha": 2.0}, local=0.009)
     assert not targets.enough(model, [])
     assert not targets.enough(model, [weak])  # below the goal, but not by the margin
@@ -55,7 +39,7 @@ def test_a_goal_takes_the_first_alpha_that_reaches_it() -> None:
 
 
 def test_without_a_goal_the_strongest_alpha_that_costs_little_is_taken() -> None:
-    model = targets.Model("f-ibp", {}, (0.5, 1.0, 2.0, 4.0))
+    model = targets.Model(Way("f-ibp"), (0.5, 1.0, 2.0, 4.0))
     plain = [line(option={"learning_rate": 1e-3}, accuracy=0.79), line(option={"learning_rate": 2e-3}, accuracy=0.80)]
     tried = [
         line(option={"alpha": alpha}, accuracy=accuracy, classes=classes)
@@ -68,30 +52,29 @@ def test_without_a_goal_the_strongest_alpha_that_costs_little_is_taken() -> None
 @pytest.mark.slow
 def test_a_run_goes_on_where_it_was_and_calls_a_collapse_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = isonomy.load_population("german", domain="unbounded")
-    models = (PLAIN, targets.Model("f-ibp", {"method": "f-ibp", "hidden": (4,), "epochs": 1}, (0.1, 0.2)))
-    table = targets.Table("german", "German", {}, models, epochs=1)
-    monkeypatch.setattr(targets, "page", lambda lines: page(lines, (table,)))
-    monkeypatch.setattr(targets, "CERTIFIED", 3)
+    plan = targets.Plan(GERMAN, (PLAIN, targets.Model(Way("f-ibp"), (0.1, 0.2))))
     seen: list[tuple[str, float, int]] = []
-    original = targets.trained
+    original = targets.judged
 
-    def spied(table: Any, model: Any, option: Any, seed: int, train: Any, judged: Any, *rest: Any) -> dict[str, Any]:
-        seen.append((model.name, *option.values(), seed))
+    def spied(case: targets.Case, parameters: Any, way: Way, seed: int, *rest: Any) -> dict[str, Any]:
+        seen.append((way.method, *parameters.get("alphas", parameters).values(), seed))
+        judged = case.split[1]
         assert seed != targets.CHOICE_SEED or not set(judged.rows) & set(people.test.rows)
         assert seed == targets.CHOICE_SEED or set(judged.rows) == set(people.test.rows)
-        found: dict[str, Any] = original(table, model, option, seed, train, judged, *rest)
+        found: dict[str, Any] = original(case, parameters, way, seed, *rest)
         return found | {"classes": 1}
 
-    monkeypatch.setattr(targets, "trained", spied)
-    out = tmp_path / "page.md"
+    monkeypatch.setattr(targets, "judged", spied)
     for seeds in (1, 2):
-        notes = targets.Notes(out)
-        for model in models:
-            targets.measured(table, model, people, seeds, notes)
+        setting = Setting(False, tmp_path / "targets.work", None, seeds)
+        size = Size(epochs=1, hidden=(4,), people=3)
+        result = targets.run(setting, Store(setting.work / "lines.jsonl"), plans=[plan], size=size)
+        page = write(result, tmp_path, "command")[-1]
     assert len(seen) == len(set(seen)) == 2 * (2 + 2)
-    text = out.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     assert text.count("predicts one class only") == 2 * (2 + 3)
     tested = [row for row in text.splitlines() if row.startswith("| f-ibp") and row.count("|") == 12]
     accuracies = [float(row.split("|")[4]) for row in tested]
     assert accuracies[0] == pytest.approx(np.mean(accuracies[1:]), abs=1e-4)
-    assert [each.name for each in sorted(tmp_path.iterdir())] == ["page.jsonl", "page.md"]
+    names = ["networks", "targets.csv", "targets.md", "targets.work"]
+    assert [each.name for each in sorted(tmp_path.iterdir())] == names
