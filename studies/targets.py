@@ -157,7 +157,7 @@ def run(setting: Setting, store: Store, *, plans: Sequence[Plan] = PLANS, size: 
             compute, alphas = partial(traded, case, plan.frontier), list(plan.frontier)
             steps.append(case.step("frontier", Way("u-dif"), 0, compute, model="frontier", alphas=alphas))
     rest = taken(steps, setting, store)
-    found = Found(choices.lines + rest.lines, choices.absent, choices.left + rest.left)
+    found = Found(choices.lines + rest.lines, choices.absent | rest.absent, choices.left + rest.left)
     lines = [each for line in found.lines for each in _flat(line)]
     return Result(
         name="targets",
