@@ -18,6 +18,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy is imported
 
 import argparse  # noqa: E402
+import functools  # noqa: E402
 import platform  # noqa: E402
 import resource  # noqa: E402
 import time  # noqa: E402
@@ -154,6 +155,27 @@ def fixed_centre(network: isonomy.Network, people: isonomy.Population, metric: i
             say(f"| {delta} | {domain} | {attack:.4f} | " + " | ".join(cells) + f" | {ratio:.3f} |")
 
 
+def decisions(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
+    """Whose decision can change: open after the tight tier, and after so many parts of branch and bound."""
+    say("| δ | open after tight | forwards | parts at most | certified | flippable | undecided | forwards more |")
+    say("|---|---|---|---|---|---|---|---|")
+    some, forward = people.test[:n], Forward(network, min(1000, n))
+    unit = min(seconds(lambda: forward(some.x)) for _ in range(10))
+    for delta in (0.02, 0.05, 0.1):
+        options: dict[str, Any] = {"domain": "unbounded", "attack": False, "predict": False, "progress": None}
+        ask = functools.partial(isonomy.certify_local, network, some, metric, delta, **options)
+        plain, tight = ask(), min(seconds(ask) for _ in range(3))
+        for nodes in (1, 4, 16):
+            began = time.perf_counter()
+            found = ask(decide=True, max_nodes=nodes * n)
+            took = (time.perf_counter() - began - tight) / unit
+            counts = [int((found.decision == kind).sum()) for kind in ("certified", "flippable", "undecided")]
+            say(
+                f"| {delta} | {int((plain.decision == 'undecided').sum())} | {tight / unit:.0f} | {nodes * n:,} | "
+                + " | ".join(map(str, counts)) + f" | {took:.0f} |"
+            )  # fmt: skip
+
+
 def exact(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
     """How far branch and bound gets below the tight tier within so many times its time."""
     say("| δ | attack | tight | exact within 10 times the time | within 100 times |")
@@ -266,6 +288,10 @@ def main() -> None:
     say(f"{n} test individuals: mean upper bound (90th percentile) per tier.")
     say()
     fixed_centre(network, people, metric, n)
+    say()
+    say("Decisions, unbounded domain, without an attack beforehand:")
+    say()
+    decisions(network, people, metric, n)
     say()
     say("Branch and bound on 20 of them, unbounded domain:")
     say()

@@ -188,6 +188,15 @@ class Activation:
         if self.kind == "prelu" and len(self.parameters) != width:
             raise ValueError(f"{len(self.parameters)} slopes cannot serve {width} numbers.")
 
+    def bends(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        """Where it is not straight over ``[low, high]``."""
+        if self.shape.curvature:
+            return np.asarray(low < high)
+        inside = np.zeros(np.shape(low), dtype=bool)
+        for kink in self.shape.kinks:
+            inside |= (low < kink) & (kink < high)
+        return inside
+
     def taken(self, columns: NDArray[np.int64]) -> Activation:
         """The same for some elements, in this order."""
         if self.kind != "prelu":

@@ -12,16 +12,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.activations import sigmoid
+from isonomy_verify.activations import Activation, sigmoid
 from isonomy_verify.arithmetic import ELEMENTARY, U32, Array, U
+from isonomy_verify.network import Node
 from isonomy_verify.tiers import Enclosure
 
 Kind = Literal["softmax", "sigmoid", "regression"]
+
+
+class Contests(NamedTuple):
+    """Of decisions: the row, and a margin that would end them if ``sign`` times it exceeded the cut-off."""
+
+    row: NDArray[np.int64]
+    margin: NDArray[np.int64]
+    sign: Array
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,106 @@ class Head:
             change = np.maximum(b.low - a.high, a.low - b.high).max(1)
             change = np.nan_to_num(change, nan=0.0, posinf=0.0) * (1 - 4 * U) - 4 * U
         return np.asarray(np.clip(change, 0.0, self.largest))
+
+    @property
+    def goals(self) -> int:
+        """How many numbers rise or fall with what somebody receives: of two classes one."""
+        return 1 if self.kind == "softmax" and self.outputs == 2 else self.outputs
+
+    def scores(self, last: int) -> list[Node]:
+        """Operations behind node ``last``, the outputs, whose results are the ``t`` of :meth:`logits`.
+
+        ``log(exp a + exp b) = a + softplus(b − a)``, one class after the other.
+        """
+        if self.kind != "softmax":
+            return []
+        k = self.outputs
+        if k == 2:
+            return [Node("affine", (last,), weight=np.array([[-1.0, 1.0]]), bias=np.zeros(1))]
+        nodes: list[Node] = []
+
+        def put(node: Node) -> int:
+            nodes.append(node)
+            return last + len(nodes)
+
+        total = -1
+        for step in range(1, k):
+            rows = np.zeros((k, k))
+            rows[np.arange(k), (np.arange(k) + step) % k] = 1.0
+            margin = put(Node("affine", (last,), weight=rows - np.eye(k), bias=np.zeros(k)))
+            if step == 1:
+                total = margin
+                continue
+            both = put(Node("concat", (margin, total)))
+            apart = put(Node("affine", (both,), weight=np.hstack([np.eye(k), -np.eye(k)]), bias=np.zeros(k)))
+            more = put(Node("activation", (apart,), activation=Activation("softplus", (1.0,))))
+            total = put(Node("add", (total, more)))
+        put(Node("affine", (total,), weight=-np.eye(k), bias=np.zeros(k)))
+        return nodes
+
+    @np.errstate(all="ignore")
+    def change(self, at: Enclosure, output: NDArray[np.int64], sign: Array, bound: Array) -> Array:
+        """The violation (n,) where ``sign · t`` of an output, or ``sign`` times a number, is at most ``bound``.
+
+        ``at`` encloses what individuals themselves receive.
+        """
+        rows = np.arange(len(bound))
+        low, high = at.low[rows, output], at.high[rows, output]
+        if self.kind == "regression":
+            change = bound + np.where(sign > 0, -low, high)
+            change = change + (4 * U) * (np.abs(bound) + np.abs(low) + np.abs(high))
+        else:
+            most = np.minimum(sigmoid(bound) + self.accuracy, 1.0)  # of the output, or of 1 minus it
+            change = np.where(sign > 0, most - low, high - (1.0 - most)) * (1 + 8 * U) + 8 * U
+        return np.asarray(np.clip(np.where(np.isnan(change), np.inf, change), 0.0, self.largest))
+
+    @np.errstate(all="ignore")
+    def aim(self, at: Enclosure, output: NDArray[np.int64], sign: Array, change: Array) -> Array:
+        """About the bound with which :meth:`change` gives this; only ever a reason to stop."""
+        rows = np.arange(len(change))
+        low, high = at.low[rows, output], at.high[rows, output]
+        if self.kind == "regression":
+            return np.asarray(change - np.where(sign > 0, -low, high))
+        share = np.clip(np.where(sign > 0, low, 1 - high) + change - 2 * self.accuracy, 0.0, 1.0)
+        return np.asarray(np.log(share) - np.log1p(-share))
+
+    def contests(self, decision: NDArray[np.int64]) -> Contests:
+        """What must not happen if decisions (n,) are to stand, margin by margin.
+
+        Nothing for an uncertain decision, nor for independent outputs of which the largest wins, which is no matter of
+        single margins.
+        """
+        sure = np.flatnonzero(decision >= 0)
+        if (self.kind == "regression" and self.threshold is None) or (self.kind == "sigmoid" and self.outputs > 1):
+            sure = sure[:0]
+        if self.kind != "softmax" or self.outputs == 2:
+            return Contests(sure, np.zeros_like(sure), np.where(decision[sure] > 0, -1.0, 1.0))
+        found = [
+            (i, margin, 1.0 if decision[i] == pair[0] else -1.0)
+            for i in sure.tolist() for margin, pair in enumerate(self.pairs) if decision[i] in pair
+        ]  # fmt: skip
+        rows, margins, signs = zip(*found, strict=True) if found else ((), (), ())
+        return Contests(np.array(rows, dtype=np.int64), np.array(margins, dtype=np.int64), np.array(signs, dtype=float))
+
+    @np.errstate(all="ignore")
+    def excluded(self, sign: Array, bound: Array) -> NDArray[np.bool_]:
+        """Where a contest cannot be won, ``sign`` times the margin being at most ``bound``; as :meth:`decision` has
+        it."""
+        if self.threshold is None:
+            return np.asarray(bound < -8 * self.accuracy)
+        end = self.received(Enclosure((sign * bound)[:, None], (sign * bound)[:, None]))
+        return np.where(sign > 0, end.high[:, 0] < self.threshold, end.low[:, 0] > self.threshold)
+
+    @np.errstate(all="ignore")
+    def needed(self, sign: Array) -> Array:
+        """About the bound from which on contests are excluded; only ever a reason to stop."""
+        if self.threshold is None:
+            return np.full(len(sign), -16 * self.accuracy)
+        cut = self.threshold - 2 * sign * self.accuracy
+        if self.kind != "regression":
+            share = np.clip(cut, 0.0, 1.0)
+            cut = np.log(share) - np.log1p(-share)
+        return np.asarray(sign * cut - 1e-12 * np.abs(cut))
 
     def decision(self, margins: Enclosure) -> NDArray[np.int64]:
         """The class (n,) that everybody within the enclosed margins is given, or −1 where that is not certain.

@@ -72,8 +72,9 @@ class Region(Protocol):
         """Some of the sets."""
         ...
 
-    def landing(self, weight: Array, size: Array) -> Landing:
-        """For a layer's weight and the sum over paths of its absolute products."""
+    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
+        """For a layer's weight and the sum over paths of its absolute products; without ``ranges`` those of ``W v``
+        are not asked for."""
         ...
 
     def support(self, t: Array, owner: Index | slice) -> Array:
@@ -136,7 +137,7 @@ class Ball:
         """The same for everybody."""
         return self
 
-    def landing(self, weight: Array, size: Array) -> Landing:
+    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
         """``W K`` and what it leaves over."""
         if size[:, self.free].any():
             j = int(np.flatnonzero((size != 0).any(0) & self.free)[0])
@@ -214,6 +215,7 @@ class BallBox:
         place[self.columns] = np.arange(len(self.columns))
         self._blocks = [np.arange(a, b)[place[a:b] >= 0] for a, b in self.blocks]
         self._places = [place[block] for block in self._blocks]
+        self._sums = [places for places in self._places if len(places)]  # whose moves add up to 0
         self._root, self._inverse = self.root[:, self.columns], self.inverse[self.columns]
         self._low, self._high = self.low[:, self.columns], self.high[:, self.columns]
         self._extent = np.maximum(np.abs(self._low), np.abs(self._high))
@@ -230,39 +232,54 @@ class BallBox:
         shares = None if self.shares is None else _rows(self.shares, rows)
         return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, shares)
 
-    def landing(self, weight: Array, size: Array) -> Landing:
+    def within(self, low: Array, high: Array) -> BallBox:
+        """The same sets in other boxes (rows, m)."""
+        radius, offset = (np.broadcast_to(a, (len(low), *a.shape[1:])) for a in (self.radius, self.offset))
+        return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, self.shares)
+
+    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
         """The columns that move, exactly; ranges row by row."""
         matrix = np.ascontiguousarray(weight[:, self.columns])
         part = size[:, self.columns]
         reach = _zero_times(self._extent, part) * (1 + gamma(part.shape[1] + 4)) + TINY
-        return Landing(matrix, np.zeros(len(weight)), *self._ranges(matrix), reach)
+        nothing = np.full((1, len(weight)), np.inf)
+        low, high = self._ranges(matrix) if ranges else (-nothing, nothing)
+        return Landing(matrix, np.zeros(len(weight)), low, high, reach)
 
     @np.errstate(all="ignore")
-    def support(self, t: Array, owner: Index | slice) -> Array:
-        """The best of a few splits: all to the box, all to the ball, and by coordinate whichever reaches less far."""
+    def support(self, t: Array, owner: Index | slice, split: Array | None = None) -> Array:
+        """The best of a few splits: all to the box, all to the ball, and by coordinate whichever reaches less far; and
+        a hint."""
         low, high, radius, offset = (_rows(a, owner) for a in (self._low, self._high, self.radius, self.offset))
-        best = self._dual(t, None, low, high, radius, offset, owner)
+        best = self._dual(t, None, low, high, radius, offset)
+        if split is not None and len(self._root):
+            split = np.where(np.isfinite(split), split, 0.0)
+            best = np.fmin(best, self._dual(t, split, low, high, radius, offset))
         if not len(self._root):
             return best
-        best = np.minimum(best, self._dual(t, t @ self._inverse, low, high, radius, offset, owner))
+        best = np.minimum(best, self._dual(t, t @ self._inverse, low, high, radius, offset))
         reach = norm_up(self._inverse, self.dual) * radius[:, None]
         middle = -(offset @ self._inverse.T)
         boxed = np.where(t > 0, high < middle + 0.5 * reach, low > middle - 0.5 * reach)
-        best = np.minimum(
-            best, self._dual(t, np.where(boxed, 0.0, t) @ self._inverse, low, high, radius, offset, owner)
-        )
+        best = np.minimum(best, self._dual(t, np.where(boxed, 0.0, t) @ self._inverse, low, high, radius, offset))
         if self.order == 1 and len(self._root) <= 16:  # a knapsack: the best split cuts all prices off at one of them
             prices = t @ self._inverse
             for j in range(prices.shape[1]):
                 cut = np.abs(prices[:, j : j + 1])
-                best = np.minimum(best, self._dual(t, np.clip(prices, -cut, cut), low, high, radius, offset, owner))
+                best = np.minimum(best, self._dual(t, np.clip(prices, -cut, cut), low, high, radius, offset))
         return best
+
+    def split_support(self, t: Array, split: Array) -> Array:
+        """The support with one split of each row's weight alone."""
+        return self._dual(t, split, self._low, self._high, self.radius, self.offset)
 
     def maximiser(self, t: Array, owner: Index | slice) -> Array:
         """The better of the box's corner, drawn towards the middle of the ball, and the ball's own, clipped by the
         box."""
         low, high, radius, offset = (_rows(a, owner) for a in (self._low, self._high, self.radius, self.offset))
         corner = np.where(np.isfinite(low + high), np.where(t > 0, high, low), 0.0)
+        for place in self._sums:
+            corner[:, place] = _filled(t[:, place], low[:, place], high[:, place])[0]
         if not len(self._root):
             return corner
         middle = np.clip(-(offset @ self._inverse.T), low, high)
@@ -334,10 +351,12 @@ class BallBox:
         low, high = low - along - cost, high - along + cost
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
-    def _dual(
-        self, t: Array, s: Array | None, low: Array, high: Array, radius: Array, offset: Array, owner: Index | slice
-    ) -> Array:
-        """``ρ‖s‖_q − s·o + h_box(t − Rᵀs)`` from above."""
+    def _dual(self, t: Array, s: Array | None, low: Array, high: Array, radius: Array, offset: Array) -> Array:
+        """``ρ‖s‖_q − s·o + h_box(t − Rᵀs)`` from above.
+
+        Shares of a block add up to the same before and after a move, so that any number may be taken from all their
+        weights: the best one is where filling the box from below, largest weights first, ends.
+        """
         n, extent = t.shape[1] + 8, np.maximum(np.abs(low), np.abs(high))
         error = np.zeros_like(t)
         ball: Array | float = 0.0
@@ -350,12 +369,19 @@ class BallBox:
             if self.offset.any():
                 along = s * offset
                 ball = ball - along.sum(1) + gamma(2 * terms) * np.abs(along).sum(1)
+        t = np.array(t) if self._sums and s is None else t
+        for place in self._sums:
+            part, first, last = t[:, place], low[:, place], high[:, place]
+            level = np.nan_to_num(_filled(part, first, last)[1], posinf=0.0, neginf=0.0)
+            less, doubt = part - level[:, None], np.abs(level) * (2.01 * SIMPLEX_TOLERANCE)
+            gain = (np.maximum(part * first, part * last) - np.maximum(less * first, less * last)).sum(1) - doubt
+            t[:, place] = np.where((gain > 0)[:, None], less, part)
+            ball = ball + np.where(gain > 0, doubt, 0.0)
         value, cost = np.maximum(t * low, t * high), (error + np.abs(t) * gamma(2 * n)) * extent
         if not np.isfinite(extent).all():  # 0 · ∞ = 0, and only an exact 0 will do
             idle = (t == 0) & (error == 0)
             value, cost = np.where(idle, 0.0, value), np.where(idle, 0.0, cost)
-        total = value.sum(1) if not self.blocks else self._with_simplices(t, error, value, owner)
-        total = ball + total + cost.sum(1) * (1 + gamma(n))
+        total = ball + value.sum(1) + cost.sum(1) * (1 + gamma(n))
         total = (
             total
             + gamma(8) * (np.abs(total) + np.abs(ball))
@@ -363,25 +389,81 @@ class BallBox:
         )
         return np.asarray(np.where(np.isnan(total), np.inf, total))
 
-    def _with_simplices(self, t: Array, error: Array, value: Array, owner: Index | slice) -> Array:
-        """The sum over coordinates, where a block of shares gives what its simplex allows if that is less.
 
-        New shares are non-negative and add up to 1: ``t·(new − old) ≤ max t − t·old``. Coordinates of a block that no
-        set moves have their share, of which the rest is left.
-        """
-        assert self.shares is not None
-        total = value.sum(1)
-        for (start, stop), block, place in zip(self.blocks, self._blocks, self._places, strict=True):
-            if len(block) != stop - start:
-                continue  # part of the block stands still: its box is all that is used
-            part, shares = t[:, place], _rows(self.shares[:, block], owner)
-            room = error[:, place].sum(1) + np.abs(part).max(1, initial=0.0) * (
-                gamma(len(block) + 8) + SIMPLEX_TOLERANCE
-            )
-            simplex = part.max(1) - (shares * part).sum(1) + 2 * room
-            box = value[:, place].sum(1)
-            total = total - box + np.minimum(simplex, box) + gamma(16) * (np.abs(box) + np.abs(simplex) + np.abs(total))
-        return np.asarray(total)
+def _filled(t: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """About where ``t·v`` is largest among ``low ≤ v ≤ high`` that add up to 0, and the weight that is filled last."""
+    low, high = np.broadcast_to(low, t.shape), np.broadcast_to(high, t.shape)
+    need, best, rows = -low.sum(1), t.argmax(1), np.arange(len(t))
+    level, v = t[rows, best], np.array(low)
+    v[rows, best] += need
+    short = v[rows, best] > high[rows, best]  # the largest weight cannot take all
+    if short.any():
+        t, low, need = t[short], low[short], need[short, None]
+        order = np.argsort(-t, axis=1)
+        room = np.take_along_axis(high[short] - low, order, 1)
+        fill = np.clip(need - (np.cumsum(room, axis=1) - room), 0.0, room)
+        some = np.empty_like(t)
+        np.put_along_axis(some, order, np.take_along_axis(low, order, 1) + fill, 1)
+        last = np.maximum((fill > 0).sum(1) - 1, 0)
+        v[short], level[short] = some, t[rows[: len(t)], order[rows[: len(t)], last]]
+    return v, level
+
+
+class Splitting:
+    """Good splits of weights between ball and box, and where the weight is largest, by the alternating direction
+    method of multipliers; warm from step to step. Nothing here proves anything.
+
+    ``maximise t·v`` with copies ``w = R v + o`` in the ball and ``p = v`` in the box; ``v`` itself only keeps the sums
+    of its blocks. The multiplier of the first copy is the split.
+    """
+
+    def __init__(self, region: BallBox) -> None:
+        self.region, root = region, region._root
+        self.weight = max(float(np.linalg.norm(root)), 1e-100) / math.sqrt(max(root.shape[1], 1))
+        inner = np.linalg.pinv(root.T @ root + self.weight**2 * np.eye(root.shape[1]), hermitian=True)
+        sums = np.array(
+            [np.isin(np.arange(root.shape[1]), place) for place in region._places if len(place)], dtype=float
+        )
+        if len(sums):
+            inner = inner - inner @ sums.T @ np.linalg.pinv(sums @ inner @ sums.T, hermitian=True) @ sums @ inner
+        self.inner = inner
+        middle = np.clip(-(region.offset @ region._inverse.T), region._low, region._high)
+        self.p = np.broadcast_to(np.where(np.isfinite(middle), middle, 0.0), (region.rows, root.shape[1]))
+        self.middle, self.q = self.p, np.zeros_like(self.p)
+        self.w = self.p @ root.T + region.offset
+        self.split = np.zeros_like(self.w)
+
+    @np.errstate(all="ignore")
+    def step(self, t: Array, times: int) -> tuple[Array, Array]:
+        """A place (n, columns) in the set, about where ``t·v`` is largest, and a split (n, rows of the root)."""
+        region, root, square = self.region, self.region._root, self.weight**2
+        radius = np.maximum(region.radius, 1e-100)
+        size = (np.linalg.norm(t, axis=1) / (self.weight * radius))[:, None]
+        size = np.where(size > 0, size, 1.0)
+        mine, box = self.split / size, self.q / size
+        for _ in range(times):
+            v = (t / size + (self.w - region.offset - mine) @ root + square * (self.p - box)) @ self.inner
+            across = v @ root.T + region.offset
+            self.w = _into_ball(across + mine, region.order, region.radius)
+            mine = mine + across - self.w
+            self.p = np.clip(v + box, region._low, region._high)
+            box = box + v - self.p
+        self.split, self.q = mine * size, box * size
+        norm = np.linalg.norm(self.p @ root.T + region.offset, region.order, axis=1)
+        share = np.minimum(1.0, radius / np.maximum(norm, 1e-300))[:, None]
+        return np.nan_to_num(self.middle + share * (self.p - self.middle)), np.nan_to_num(self.split)
+
+
+def _into_ball(w: Array, order: float, radius: Array) -> Array:
+    """The nearest point of a ball around 0."""
+    if order == math.inf:
+        return np.clip(w, -radius[:, None], radius[:, None])
+    if order == 2:
+        return np.asarray(w * np.minimum(1.0, radius / np.maximum(np.linalg.norm(w, axis=1), 1e-300))[:, None])
+    size = np.sort(np.abs(w), axis=1)[:, ::-1]
+    excess = (np.cumsum(size, axis=1) - radius[:, None]) / np.arange(1, w.shape[1] + 1)
+    cut = np.maximum(np.take_along_axis(excess, np.maximum((size > excess).sum(1) - 1, 0)[:, None], 1), 0.0)
+    return np.asarray(np.sign(w) * np.maximum(np.abs(w) - cut, 0.0))
 
 
 def _zero_times(extent: Array, part: Array) -> Array:

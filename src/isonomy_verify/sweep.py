@@ -42,7 +42,7 @@ from isonomy_verify.arithmetic import (
 )  # fmt: skip
 from isonomy_verify.majorant import majorant
 from isonomy_verify.network import Layer, Network
-from isonomy_verify.regions import Ball, Index, Landing, Region
+from isonomy_verify.regions import Ball, BallBox, Index, Landing, Region
 
 BLOCK = 256
 """Regions that are bounded together: enough for full speed of products, few enough to stay in cache."""
@@ -247,10 +247,10 @@ def _column_weights(network: Network, source: int) -> Array:
     return np.asarray(np.sqrt(sum(((weight * weight).sum(0) for weight in read), np.zeros(width))))
 
 
-def _landing(layer: Layer, region: Region) -> Landing | None:
+def _landing(layer: Layer, region: Region, ranges: bool = True) -> Landing | None:
     """How the layer meets the region, if it reads the input."""
     block = layer.blocks[0] if layer.blocks else None
-    return region.landing(block.weight, block.size) if block is not None and block.source == 0 else None
+    return region.landing(block.weight, block.size, ranges) if block is not None and block.source == 0 else None
 
 
 class Lines(NamedTuple):
@@ -274,8 +274,15 @@ class Sides(NamedTuple):
 class Sweep:
     """Ranges and lines of every layer over one batch of regions."""
 
-    def __init__(self, prepared: Prepared, x: Array, region: Region | None = None) -> None:
-        """``region`` holds one set for each row of ``x`` (n, m); without it all share the prepared one."""
+    def __init__(
+        self, prepared: Prepared, x: Array, region: Region | None = None, start: list[Array] | None = None,
+        ranges: bool = True,
+    ) -> None:  # fmt: skip
+        """``region`` holds one set for each row of ``x`` (n, m); without it all share the prepared one.
+
+        ``start``: what each layer reads of ``x`` itself, where another sweep has it already. Without ``ranges``
+        nothing is asked of the region but supports: the ranges of layers that read the input come from elsewhere.
+        """
         self.prepared, self.network, self.n, self.x = prepared, prepared.network, len(x), x
         shared = prepared.region if region is None else region
         if shared is None:
@@ -283,7 +290,7 @@ class Sweep:
         self.region: Region = shared
         self.shared = region is None
         layers = self.network.layers
-        self.landings = prepared.landings if region is None else [_landing(layer, region) for layer in layers]
+        self.landings = prepared.landings if region is None else [_landing(layer, region, ranges) for layer in layers]
         empty: Array = np.empty((0, 0))
         self.low, self.high, self.eta = ([empty] * len(layers) for _ in range(3))
         self.lines: list[Lines] = [Lines(empty, empty, None)] * len(layers)
@@ -294,10 +301,15 @@ class Sweep:
         self.under: Array | float = TINY
         self.slack, self.dense_slack = np.zeros(self.n), np.zeros(self.n)
         self.burst = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
-        self.start = [self._start(k) for k in range(len(layers))]
+        self.start = [self._start(k) for k in range(len(layers))] if start is None else start
         self._linear: tuple[Array, Array, list[Array]] | None = (
             None  # middles, open halves, directions of the last dense layer
         )
+
+    @property
+    def columns(self) -> int:
+        """How many coordinates the region has of its own."""
+        return next((landing.matrix.shape[1] for landing in self.landings if landing is not None), 0)
 
     def _room(self, name: str, width: int) -> Array:
         return self.prepared.buffers(name, self.n, width)
@@ -460,6 +472,11 @@ class Sweep:
         self.low[k], self.high[k] = low, high
         self._size(k)
 
+    def take(self, k: int, low: Array, high: Array) -> None:
+        """Ranges of a layer that were proved elsewhere, after :meth:`weigh`."""
+        self.low[k], self.high[k] = low, high
+        self._size(k)
+
     def _size(self, k: int) -> None:
         """The size of a layer's activation, from its range."""
         layer = self.network.layers[k]
@@ -588,29 +605,47 @@ class Sweep:
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 
-    def side(self, output: int, sign: float, sides: list[Sides], trace: dict[int, Array] | None = None) -> Array:
+    def side(
+        self,
+        output: int | Index,
+        sign: float | Array,
+        sides: list[Sides],
+        trace: dict[int, Array] | None = None,
+        multipliers: list[Array] | None = None,
+        split: Array | None = None,
+    ) -> Array:
         """At least ``sign`` times an output over the regions, by one backward pass with the given lines.
 
-        ``trace`` receives the coefficients of each layer's activations, and at −1 those of the region.
+        ``output`` and ``sign`` may differ from row to row. ``multipliers`` (one array for each hidden layer) are hints
+        of any sign: ``m (z − low) ≥ 0`` for ``m > 0`` and ``m (z − high) ≥ 0`` for ``m < 0`` are added to what is
+        bounded; so is ``split``, for the region. ``trace`` receives the coefficients of each layer's activations, and
+        at −1 those of the region.
         """
         layers, last, prepared = self.network.layers, len(self.network.layers) - 1, self.prepared
-        carried = {
-            block.source: sign * block.weight[output : output + 1] for block in layers[last].blocks if block.source
-        }
+        one = [output] if isinstance(output, int) else output
+        signs = np.asarray(sign, dtype=np.float64).reshape(-1, 1)
+        carried = {block.source: signs * block.weight[one] for block in layers[last].blocks if block.source}
         landing = self.landings[last]
-        landed: Array | None = None if landing is None else sign * landing.matrix[output : output + 1]
-        total = sign * self.start[last][:, output] + np.zeros(self.n)
+        landed: Array | None = None if landing is None else signs * landing.matrix[one]
+        start = self.start[last]
+        total = signs[:, 0] * (start[np.arange(len(start)) if len(start) > 1 else 0, output]) + np.zeros(self.n)
         size = np.abs(total)
         cost = self.eta[last] * (layers[last].rho[output] * prepared.noise[last]) + prepared.loose[last][output]
         for k in range(last - 1, -1, -1):
             c = carried.pop(k + 1, None)
             if c is None:
-                continue
+                if multipliers is None:
+                    continue
+                c = np.zeros((1, layers[k].width))
             lines, width, landing, start = sides[k], layers[k].width, self.landings[k], self.start[k]
             if trace is not None:
                 trace[k] = np.array(c)
             room = prepared.buffers("scratch", len(c), width)
-            charged = np.abs(c, out=room) @ prepared.charge[k]
+            weight = np.abs(c, out=room)
+            if multipliers is not None:
+                multiplier, edge = self._edge(k, multipliers[k])
+                weight = weight + np.abs(multiplier)
+            charged = weight @ prepared.charge[k]
             cost += charged[:, 0] * (self.eta[k] * prepared.rounding[k])
             cost += charged[:, 1]
             negative = np.minimum(c, 0.0, out=prepared.buffers("negative", len(c), width))
@@ -620,6 +655,12 @@ class Sweep:
                 step = step + np.vecdot(negative, lines.low)
             g = np.multiply(lines.slope, positive, out=self._room(f"g{k % 2}", width))
             g += np.multiply(lines.low_slope, negative, out=self._room("product", width))
+            if multipliers is not None:
+                g += multiplier
+                shift, most = np.vecdot(multiplier, edge), np.vecdot(np.abs(multiplier), np.abs(edge))
+                step = step - shift
+                cost += most * (2 * layers[k].unit)
+                size += np.abs(shift)
             more = g @ start[0] if len(start) == 1 else np.vecdot(g, start)
             total += step
             total += more
@@ -634,9 +675,18 @@ class Sweep:
             landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
             if trace is not None:
                 trace[-1] = landed
-            reach = self.region.support(landed, slice(None))
+            if split is not None and isinstance(self.region, BallBox):
+                reach = self.region.support(landed, slice(None), split)
+            else:
+                reach = self.region.support(landed, slice(None))
             bound = bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U)
         return np.asarray(np.where(np.isnan(bound), np.inf, bound))
+
+    def _edge(self, k: int, multiplier: Array) -> tuple[Array, Array]:
+        """Finite multipliers where the end of the range that they speak of is finite, and that end."""
+        edge = np.where(multiplier > 0, self.low[k], self.high[k])
+        usable = np.isfinite(edge) & np.isfinite(multiplier)
+        return np.where(usable, multiplier, 0.0), np.where(usable, edge, 0.0)
 
     def steer(self, output: int) -> list[Float32]:
         """Moves of every layer (float32) at the place where the pass with parallel lines is largest.

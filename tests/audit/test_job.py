@@ -36,7 +36,7 @@ def test_the_numbers_are_those_of_certify(findings: Findings, inputs: Inputs) ->
     people = inputs.people
     assert people.split == "test" and len(people) == 24
     direct = certify(
-        inputs.network, people, Counterparts.of(people.schema), 1.0, 0.02, confidence=0.95, progress=None
+        inputs.network, people, Counterparts.of(people.schema), 1.0, 0.02, confidence=0.95, decide=True, progress=None
     )  # fmt: skip
     found = findings.certificate
     assert (found.upper, found.lower) == (direct.upper, direct.lower)

@@ -23,9 +23,9 @@ from isonomy.certificates.distributional import certify
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
+from isonomy.certificates.settling import Gaps
 from isonomy.errors import IsonomyError, ParameterError
 from isonomy.networks.network import Network
-from isonomy.search import exact
 from isonomy.search.pairs import Pairs
 
 from .judge import SCHEMA, WIDTH, people, perceptron
@@ -91,7 +91,7 @@ def test_local_bounds(monkeypatch: Patch, tier: str, arithmetic: str) -> None:
 
 
 def test_a_search_that_bounds_too_little(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(exact._Search, "_violation", shrunk(exact._Search._violation))
+    monkeypatch.setattr(Gaps, "_value", shrunk(Gaps._value))
     refused(partial(ask, tier="exact", time_limit=None, max_nodes=300), "similar individual changes by")
 
 

@@ -36,7 +36,7 @@ def run(
     certificate = certify(
         inputs.network, inputs.people, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
         epsilon=plan.epsilon, confidence=plan.confidence, tier=plan.tier, seed=plan.seed,  # type: ignore[arg-type]
-        progress=progress, keep=stages.keep,
+        decide=True, progress=progress, keep=stages.keep,
     )  # fmt: skip
     stages.announce("beside", False)
     people = inputs.people

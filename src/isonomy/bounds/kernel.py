@@ -23,8 +23,8 @@ from isonomy_verify.sweep import Prepared
 KEPT = 8
 """Preparations that are kept for each network: radii and metrics that are asked for again and again."""
 
-_layers: WeakKeyDictionary[Network, network.Network] = WeakKeyDictionary()
-_Kept = OrderedDict[tuple[int, float, bool], tuple[Tensor | None, Prepared]]
+_layers: WeakKeyDictionary[Network, dict[bool, network.Network]] = WeakKeyDictionary()
+_Kept = OrderedDict[tuple[int, float, bool, bool], tuple[Tensor | None, Prepared]]
 _prepared: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -83,19 +83,29 @@ def region_of(sets: ConvexSets) -> BallBox:
     )  # fmt: skip
 
 
-def prepared_for(given: Network, sets: ConvexSets | None = None, float32_run: bool = False) -> Prepared:
-    """The network's margins made ready for a ball that everybody shares, or for sets of their own."""
+def prepared_for(
+    given: Network, sets: ConvexSets | None = None, float32_run: bool = False, scores: bool = False
+) -> Prepared:
+    """The network's margins made ready for a ball that everybody shares, or for sets of their own.
+
+    ``scores``: with several classes, instead of margins the numbers whose sigmoids are the probabilities.
+    """
     with _lock:
         kept = _prepared.setdefault(given, OrderedDict())
         # The ball is known by its root, which is kept so that its id stays its own.
         root = None if sets is None else sets.root
-        key = id(root), 0.0 if sets is None else float(sets.radius[0]), float32_run
+        head = head_of(given)
+        scores = scores and head.kind == "softmax" and head.outputs > 2
+        key = id(root), 0.0 if sets is None else float(sets.radius[0]), float32_run, scores
         found = kept.pop(key, None)
         if found is None:
-            if given not in _layers:
-                _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
+            layers = _layers.setdefault(given, {})
+            if scores not in layers:
+                nodes = nodes_of(given.graph)
+                more, rows = (head.scores(len(nodes) - 1), None) if scores else ([], head.rows)
+                layers[scores] = normal_form([*nodes, *more], rows)
             ball = None if sets is None else ball_of(sets)
-            found = root, Prepared(_layers[given], ball, float32_run)
+            found = root, Prepared(layers[scores], ball, float32_run)
         kept[key] = found
         while len(kept) > KEPT:
             kept.popitem(last=False)

@@ -201,6 +201,7 @@ def certify(
     domain: Domain | DomainKind | None = None,
     tier: DistributionalTier = "tight",
     attack: bool = True,
+    decide: bool = False,
     arithmetic: Arithmetic = "float64",
     output_range: tuple[float, float] | None = None,
     rounds: int = 4,
@@ -218,7 +219,8 @@ def certify(
     ``confidence`` for a statement about the population behind the sample. That one takes
     individuals for independent draws; where they come in clusters that are drawn as wholes, such as households, name
     the column of the table that tells them apart, or give an array, as ``cluster``, and the most people that a cluster
-    can have, known beforehand, as ``max_cluster``. ``rounds`` says how often profiles are improved where it matters. A
+    can have, known beforehand, as ``max_cluster``. ``rounds`` says how often profiles are improved where it matters.
+    ``decide`` settles by branch and bound whose decision can change, where the tier leaves it open. A
     regression needs a bounded domain, or the ``output_range`` that its values are declared to keep within. ``keep`` is
     asked for the arrays of each stage, so that whoever stores them can go on with a run that was broken off.
     """
@@ -235,8 +237,8 @@ def certify(
     clusters = _clusters(people, len(question.x), cluster, max_cluster)
     cost = ground_metric(ground, question.domain.width, question.domain.names)
     local = _local(
-        question, people, keep, progress, domain=domain, tier=tier, attack=attack, arithmetic=arithmetic,
-        effort=effort, max_branches=max_branches, predict=False,
+        question, people, keep, progress, domain=domain, tier=tier, attack=attack, decide=decide,
+        arithmetic=arithmetic, effort=effort, max_branches=max_branches, predict=False,
     )  # fmt: skip
     ends = Ends(question.network, None, arithmetic == "float32")
     moving = Moving(question, cost, ends, arithmetic == "float32")

@@ -12,24 +12,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, mean_down, mean_up
 from isonomy.attacks import Effort, Finds, checked_effort
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends
-from isonomy.bounds.interval import Interval
 from isonomy.bounds.kernel import head_of, prepared_for, region_of
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.question import Question
+from isonomy.certificates.settling import close_gaps
+from isonomy.certificates.settling import decide as settle_decisions
 from isonomy.errors import MetricError, ParameterError, template
 from isonomy.given import FINITE, number
 from isonomy.networks.graph import Affine, Graph
@@ -37,7 +37,7 @@ from isonomy.networks.network import Network
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
-from isonomy.search import Judge, Limits, checked_limits, improve
+from isonomy.search import checked_limits
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES, Regions
@@ -160,6 +160,7 @@ def certify_local(
     domain: Domain | DomainKind | None = None,
     tier: Tier = "tight",
     attack: bool = True,
+    decide: bool = False,
     predict: bool = True,
     threshold: float | None = None,
     arithmetic: Arithmetic = "float64",
@@ -187,6 +188,10 @@ def certify_local(
     time. Without a time limit the same question has the same answer, bit for bit. It finds pairs on the way, also
     without ``attack``, and a decision is certified where nobody similar is treated differently enough to have another
     one. Other tiers do not use these parameters.
+
+    ``decide=True`` settles decisions that the tier and the attack leave open: branch and bound for all individuals
+    together, which asks no more than whether the decision can change. It is limited by the number of parts alone
+    (``max_nodes``, or some for each individual), so that the same question has the same answer.
     """
     if tier not in get_args(Tier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
@@ -200,7 +205,7 @@ def certify_local(
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
-    searched = attack or tier == "exact"
+    searched = attack or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
     size = chunk_rows(judged.graph, tier)
@@ -221,10 +226,12 @@ def certify_local(
                 lower[rows], other[rows] = found.lower, found.counterpart
                 flips[rows], flip_other[rows] = found.flips, found.flip_counterpart
             tick(rows.stop, n)
+        finds = Finds(lower, other, flips, flip_other)
         if tier == "exact":
-            finds = Finds(lower, other, flips, flip_other)
-            upper = judged.refined(upper, finds, limits, began, tick)
+            upper = close_gaps(judged, upper, finds, limits, began, tick)
             kept |= judged.settled(upper, kept)
+        if decide and judged.ends.decides:
+            settle_decisions(judged, kept, finds, max_nodes)
     decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
     if not judged.ends.decides:
         decision = np.full(n, "none")
@@ -276,13 +283,13 @@ class Bounds:
         self.kernel: tiers.Tier = _KERNEL[tier]
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
-        self._alone = prepared_for(question.network, None, float32_run)
+        self.alone = prepared_for(question.network, None, float32_run)
 
     def chunk(self, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Upper bounds of some individuals, and whose decision cannot change."""
         upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
         branching = self.question.domain.kind == "realizable"
-        at_x = enclose_at(self._alone, x) if branching else None
+        at_x = enclose_at(self.alone, x) if branching else None
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
                 judged = self._judged(piece, None, self.kernel) if at_x is None else self._laddered(piece, at_x)
@@ -317,14 +324,24 @@ class Bounds:
 
     def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier, once: bool = False) -> _Judged:
         """What a tier says of regions."""
-        at, over = self._enclosed(piece, tier, once)
+        at, over = self.enclosed(piece, tier, once)
         # Without branches every region is centred at its owner, whose run is then already there.
         at = at if at_x is None else at_x.of(piece.owner)
         mine, theirs = self.head.decision(at), self.head.decision(over)
         keeps = (mine >= 0) & (mine == theirs)
         return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps))
 
-    def _enclosed(self, piece: Regions, tier: tiers.Tier, once: bool) -> tiers.Bounds:
+    @property
+    def size(self) -> int:
+        """How many individuals or regions are bounded at a time."""
+        return chunk_rows(self.graph, self.tier)
+
+    @property
+    def ladder(self) -> tuple[tiers.Tier, ...]:
+        """Tiers that are worth trying, one after the other, on regions of which there may be many."""
+        return ("quick", "tight") if self.question.domain.kind == "realizable" else ("tight",)
+
+    def enclosed(self, piece: Regions, tier: tiers.Tier, once: bool = False) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
         sets, centre = piece.sets, piece.centre.numpy()
         if self.tier == "paper":
@@ -333,44 +350,7 @@ class Bounds:
             prepared = prepared_for(self.question.network, sets, self.float32_run)
             if prepared.region is not None:
                 return enclose(prepared, centre, tier, once=once)
-        return enclose(self._alone, centre, tier, region_of(sets), once=once)
-
-    def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
-        """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
-        enough = finds.lower + limits.gap
-        if limits.epsilon is not None:
-            enough = np.where(finds.lower > limits.epsilon, np.inf, np.maximum(enough, limits.epsilon))
-        if self.float32_run:  # where such a run may overflow nothing is known, and this search does not look
-            enough = np.where(self._finite(), enough, np.inf)
-        rows = np.flatnonzero(upper > enough)
-        left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
-        if not len(rows) or left.seconds <= 0:
-            return upper
-        judge = Judge(self.graph, self.ends, self.question.similarity, self.question.x[rows])
-        parts = ("lower", "counterpart", "flips", "flip_counterpart")
-        for part in parts:
-            getattr(judge, part)[:] = getattr(finds, part)[rows]
-        interval = Interval(
-            self.graph, float32_run=self.float32_run, working=torch.float64, original=self.question.network.graph
-        )
-        done = len(upper) - len(rows)
-        upper = upper.copy()
-        upper[rows] = improve(interval, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
-        for part in parts:
-            getattr(finds, part)[rows] = getattr(judge, part)
-        return upper
-
-    def _finite(self) -> NDArray[np.bool_]:
-        """Whose similar individuals all have margins of which something is known."""
-        x = self.question.x
-        finite, size = np.ones(len(x), dtype=bool), chunk_rows(self.graph, self.tier)
-        for start in range(0, len(x), size):
-            for regions in self.question.similarity.regions(x[start : start + size]):
-                for piece in regions.pieces(size):
-                    over = self._enclosed(piece, "interval", True).over
-                    known = np.isfinite(over.low) & np.isfinite(over.high)
-                    finite[start + piece.owner[~known.all(1)]] = False
-        return finite
+        return enclose(self.alone, centre, tier, region_of(sets), once=once)
 
     def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whose decision cannot change because nobody similar is treated so differently, beyond those ``kept``."""
@@ -378,7 +358,7 @@ class Bounds:
         open_ = np.flatnonzero(~kept)
         for start in range(0, len(open_), chunk_rows(self.graph, self.tier)):
             rows = open_[start : start + chunk_rows(self.graph, self.tier)]
-            at_x = enclose_at(self._alone, self.question.x[rows])
+            at_x = enclose_at(self.alone, self.question.x[rows])
             same = self.head.settled(at_x, upper[rows])
             found[rows] = (same >= 0) & (same == self.head.decision(at_x))
         return found

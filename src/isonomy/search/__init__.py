@@ -1,7 +1,5 @@
-"""Branch and bound: bounds that meet, given time or parts."""
+"""Branch and bound: which part comes next, and where it is cut."""
 
-from isonomy.attacks import Judge
-from isonomy.search.exact import improve
 from isonomy.search.limits import Limits, checked_limits
 
-__all__ = ["Judge", "Limits", "checked_limits", "improve"]
+__all__ = ["Limits", "checked_limits"]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import down, up
+from isonomy.arithmetic import FloatArray, down, up
 from isonomy.networks.graph import Affine, Graph
 from isonomy.population import Domain
 
@@ -30,12 +30,12 @@ class Cut:
 
 
 def cut_box(
-    domain: Domain, centre: Tensor, low: Tensor, high: Tensor, influence: Tensor, whole_only: bool
+    domain: Domain, centre: FloatArray, low: FloatArray, high: FloatArray, influence: FloatArray, whole_only: bool
 ) -> Cut | None:
     """Cut where ``width · influence`` is largest; with ``whole_only`` only between lattice points."""
     whole = domain.integer if domain.kind == "realizable" else np.zeros(domain.width, dtype=bool)
-    width = (high - low).numpy()
-    score = np.where(np.isfinite(width) & (width > SMALLEST), width, 0.0) * influence.numpy()
+    width = high - low
+    score = np.where(np.isfinite(width) & (width > SMALLEST), width, 0.0) * influence
     for coordinate in np.argsort(-score):
         i = int(coordinate)
         if score[i] <= 0:
@@ -53,14 +53,6 @@ def cut_box(
         # Members of the domain are these very floats, so that one step outward covers the subtraction.
         return Cut(i, float(up((below - origin) / unit - here)), float(down((below + 1 - origin) / unit - here)))
     return None
-
-
-def halves(cut: Cut, low: Tensor, high: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The boxes on either side."""
-    lower, upper = high.clone(), low.clone()
-    lower[cut.coordinate] = min(float(high[cut.coordinate]), cut.end)
-    upper[cut.coordinate] = max(float(low[cut.coordinate]), cut.begin)
-    return [(low, lower), (upper, high)]
 
 
 def reading(graph: Graph) -> Tensor:

@@ -1,0 +1,286 @@
+"""What tiers leave open, settled by branch and bound: decisions, and the gap between upper and lower bounds.
+
+Regions of similar sets are bounded by the kernel's tiers first; every region and goal that these leave open becomes the
+root of a tree of parts (:mod:`isonomy.search.branch`).
+
+**Soundness.** A violation is the largest over all regions and goals, whichever way each was bounded; a decision stands
+where it stands in every region.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import UNIT, FloatArray
+from isonomy.attacks import Finds, Judge
+from isonomy.bounds.kernel import prepared_for, region_of
+from isonomy.parallel import one_thread
+from isonomy.population import Domain
+from isonomy.progress import Progress
+from isonomy.search.branch import FEW, LEAVES, Budget, Trees
+from isonomy.search.cuts import reading
+from isonomy.search.limits import Limits
+from isonomy.similarity.regions import Regions
+from isonomy_verify.branching import Leaves
+from isonomy_verify.sweep import Prepared
+from isonomy_verify.tiers import Enclosure, enclose_at
+
+if TYPE_CHECKING:
+    from isonomy.certificates.local import Bounds
+
+PEOPLE = 1024
+"""Individuals whose parts wait for each other."""
+
+NUMBERS = 4096
+"""Parts on average that a decision may cost are this over the width of the widest layer, unless somebody says
+otherwise: parts of wide networks cost more."""
+
+Index = NDArray[np.int64]
+
+
+class Goals(NamedTuple):
+    """Rows of regions, with a goal each: an output, a sign, and what is known of it."""
+
+    row: Index
+    output: Index
+    sign: FloatArray
+    bound: FloatArray
+
+    def of(self, some: Index | slice) -> Goals:
+        """Some of them."""
+        return Goals(self.row[some], self.output[some], self.sign[some], self.bound[some])
+
+    @classmethod
+    def joined(cls, several: list[Goals]) -> Goals:
+        """Several as one."""
+        none = np.zeros(0, dtype=np.int64)
+        parts: list[Any] = [
+            np.concatenate(each) for each in zip((none, none, none * 1.0, none * 1.0), *several, strict=True)
+        ]
+        return cls(*parts)
+
+
+class Settling(ABC):
+    """The open questions of some individuals, ``rows`` of the table."""
+
+    scores = False
+
+    def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
+        self.bounds, self.rows, self.question, self.head = bounds, rows, bounds.question, bounds.head
+        self.judge = Judge(bounds.graph, bounds.ends, self.question.similarity, self.question.x[rows])
+        self.finds = finds
+        for part in _KEPT:
+            getattr(self.judge, part)[:] = getattr(finds, part)[rows]
+        self.at = enclose_at(bounds.alone, self.judge.x)
+        self.influence = reading(bounds.graph).numpy()
+
+    def run(self, budget: Budget) -> None:
+        """Bound all regions by tiers, then by parts what is still open; what is found goes to ``finds``."""
+        for regions in self.question.similarity.regions(self.judge.x):
+            regions = filled(regions, self.question.domain)
+            goals = self._left_open(regions)
+            prepared, shared = self._prepared(regions)
+            numbers = 4 * sum(layer.width for layer in prepared.network.layers) + 2 * prepared.network.width
+            step = max(1, LEAVES // 4 // numbers)
+            for start in range(0, len(goals.row), step):
+                some = goals.of(slice(start, start + step))
+                mine = regions[some.row]
+                own = None
+                if not shared:
+                    own = region_of(mine.sets)
+                    own = own.within(*(np.broadcast_to(end, mine.centre.shape) for end in (own.low, own.high)))
+                leaves = Leaves(prepared, mine.centre.numpy(), own, some.output, some.sign, some.bound)
+                trees = Trees(leaves, mine, self.judge, self.influence)
+                target = partial(self.target, some, mine.owner)
+                self.take(some, mine.owner, trees.search(target, budget))
+        for part in _KEPT:
+            getattr(self.finds, part)[self.rows] = getattr(self.judge, part)
+
+    def _left_open(self, regions: Regions) -> Goals:
+        """What the tiers, one after the other, leave open."""
+        found = []
+        for start in range(0, len(regions), self.bounds.size):
+            rows = np.arange(start, min(start + self.bounds.size, len(regions)))
+            for tier in self.bounds.ladder:
+                piece = regions[rows]
+                goals = self.wanted(piece, self.bounds.enclosed(piece, tier).over)
+                goals, rows = goals._replace(row=rows[goals.row]), rows[np.unique(goals.row)]
+            found.append(goals)
+        return Goals.joined(found)
+
+    def _prepared(self, regions: Regions) -> tuple[Prepared, bool]:
+        """The network made ready, and whether it is for a ball that all regions share."""
+        network, float32_run = self.question.network, self.bounds.float32_run
+        # Of balls in few dimensions boxes are cut, and then everybody's is another one.
+        if regions.sets.folds and int((regions.sets.extent > 0).any(0).sum()) > FEW:
+            prepared = prepared_for(network, regions.sets, float32_run, self.scores)
+            if prepared.region is not None:
+                return prepared, True
+        return prepared_for(network, None, float32_run, self.scores), False
+
+    @abstractmethod
+    def wanted(self, piece: Regions, over: Enclosure) -> Goals:
+        """What enclosures of the margins over regions leave open."""
+
+    @abstractmethod
+    def target(self, goals: Goals, owner: Index) -> FloatArray:
+        """Bounds that would do, given what was found so far; infinity where nothing more is asked."""
+
+    @abstractmethod
+    def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
+        """What has been proved."""
+
+
+class Gaps(Settling):
+    """Is there somebody treated so differently? Until ``upper`` and ``lower`` meet, or a verdict is reached."""
+
+    scores = True
+
+    def __init__(self, bounds: Bounds, rows: Index, finds: Finds, limits: Limits) -> None:
+        super().__init__(bounds, rows, finds)
+        self.limits, self.upper = limits, np.zeros(len(rows))
+        self.received = self.head.received(self.at)
+
+    def wanted(self, piece: Regions, over: Enclosure) -> Goals:
+        """Outputs that may rise or fall by more than what is enough."""
+        logits, enough = self.head.logits(over), enough_for(self.judge.lower, self.limits)[piece.owner]
+        found = []
+        for output in range(self.head.goals):
+            for sign, bound in ((1.0, logits.high[:, output]), (-1.0, -logits.low[:, output])):
+                goals = Goals(np.arange(len(bound)), np.full(len(bound), output), np.full(len(bound), sign), bound)
+                value = self._value(goals, piece.owner, bound)
+                small = value <= enough
+                np.maximum.at(self.upper, piece.owner[small], value[small])
+                found.append(goals.of(np.flatnonzero(~small)))
+        return Goals.joined(found)
+
+    def target(self, goals: Goals, owner: Index) -> FloatArray:
+        """The bounds at which violations would be small enough."""
+        enough = enough_for(self.judge.lower, self.limits)[owner]
+        goal = self.head.aim(self.received.of(owner), goals.output, goals.sign, enough)
+        return np.where(np.isinf(enough), np.inf, goal)
+
+    def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
+        """The largest violation of all counts."""
+        np.maximum.at(self.upper, owner, self._value(goals, owner, bound))
+
+    def _value(self, goals: Goals, owner: Index, bound: FloatArray) -> FloatArray:
+        return self.head.change(self.received.of(owner), goals.output, goals.sign, bound)
+
+
+class Decisions(Settling):
+    """Is anybody similar decided otherwise?"""
+
+    def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
+        super().__init__(bounds, rows, finds)
+        decision = self.head.decision(self.at)
+        self.contests = self.head.contests(decision)
+        self.needed = self.head.needed(self.contests.sign)
+        self.stands = np.zeros(len(rows), dtype=bool)
+        self.stands[self.contests.row] = True
+
+    def wanted(self, piece: Regions, over: Enclosure) -> Goals:
+        """Contests that may be lost."""
+        found = []
+        for margin in np.unique(self.contests.margin):
+            place = np.full(len(self.rows), -1)
+            mine = np.flatnonzero(self.contests.margin == margin)
+            place[self.contests.row[mine]] = mine
+            which = place[piece.owner]
+            row = np.flatnonzero(which >= 0)
+            sign = self.contests.sign[which[row]]
+            bound = np.where(sign > 0, over.high[row, margin], -over.low[row, margin])
+            goals = Goals(row, np.full(len(row), margin), sign, bound)
+            found.append(goals.of(np.flatnonzero(~self.head.excluded(sign, bound))))
+        return Goals.joined(found)
+
+    def target(self, goals: Goals, owner: Index) -> FloatArray:
+        """What excludes a contest; nothing more is asked of those who were seen to lose one."""
+        lost = self.judge.flips | ~self.stands
+        return np.where(lost[owner], np.inf, self.head.needed(goals.sign))
+
+    def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
+        """Every contest must be excluded."""
+        self.stands[owner[~self.head.excluded(goals.sign, bound)]] = False
+
+
+_KEPT = ("lower", "counterpart", "flips", "flip_counterpart")
+
+
+def close_gaps(
+    bounds: Bounds, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
+) -> FloatArray:
+    """Smaller upper bounds, and larger lower ones in ``finds``, until they meet or the limits are reached."""
+    upper = upper.copy()
+    rows = np.flatnonzero(upper > enough_for(finds.lower, limits))
+    for some, budget in _budgets(rows, limits, began):
+        gaps = Gaps(bounds, some, finds, limits)
+        gaps.run(budget)
+        upper[some] = np.minimum(upper[some], gaps.upper)
+        tick(len(upper) - int((upper > enough_for(finds.lower, limits)).sum()), len(upper))
+    return upper
+
+
+def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
+    """Upper bounds that need not be smaller; infinity beside a verdict."""
+    if limits.epsilon is None:
+        return lower + limits.gap
+    return np.where(lower > limits.epsilon, np.inf, np.maximum(lower + limits.gap, limits.epsilon))
+
+
+def decide(bounds: Bounds, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+    """Certify decisions in ``kept``, or find others in ``finds``, for everybody of whom neither is known.
+
+    Individuals are taken in the chunks in which they were bounded, so that it does not matter with whom else they are
+    asked for.
+    """
+    each = max(8, NUMBERS // max(bounds.graph.widths))
+    for start in range(0, len(kept), bounds.size):
+        some = start + np.flatnonzero(~kept[start : start + bounds.size] & ~finds.flips[start : start + bounds.size])
+        count = min(bounds.size, len(kept) - start)
+        budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
+        if len(some) and budget.left:
+            with one_thread():
+                decisions = Decisions(bounds, some, finds)
+                decisions.run(budget)
+            kept[some] |= decisions.stands
+
+
+def _budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index, Budget]]:
+    """Rows in groups, and what each may spend: its share of what the groups before left."""
+    nodes, deadline = limits.nodes, began + limits.seconds
+    for start in range(0, len(rows), PEOPLE):
+        some, now = rows[start : start + PEOPLE], time.monotonic()
+        share = len(some) / (len(rows) - start)
+        mine = nodes if math.isinf(nodes) else math.ceil(nodes * share)
+        budget = Budget(mine, now + (deadline - now) * share)
+        if budget.left:
+            with one_thread():
+                yield some, budget
+        nodes -= mine - budget.nodes
+
+
+def filled(regions: Regions, domain: Domain) -> Regions:
+    """Whoever has no value for a feature has its fill: where a region says so, its box is a point there."""
+    if domain.kind != "realizable" or not domain.fills:
+        return regions
+    sets, centre = regions.sets, regions.centre
+    low, high = (side.expand(centre.shape).clone() for side in (sets.low, sets.high))
+    for flag, value, fill in domain.fills:
+        missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
+        move = fill - centre[:, value]
+        room = (4 * UNIT) * (abs(fill) + centre[:, value].abs())
+        low[:, value] = torch.where(missing, torch.maximum(low[:, value], move - room), low[:, value])
+        high[:, value] = torch.where(missing, torch.minimum(high[:, value], move + room), high[:, value])
+    alive = (low <= high).all(1).numpy()
+    return replace(regions, sets=replace(sets, low=low, high=high, _memo={}))[alive]

@@ -1,0 +1,253 @@
+"""Hints for the pass over a part of a region: slopes, places, multipliers, splits; improved step by step.
+
+The bound of a pass changes with the slope of a line below an activation by coefficient times pre-activation, and with
+the multiplier of a neuron that was cut by the distance of its pre-activation from the cut, both at the place where the
+pass is largest in the network of lines. So each step is one pass backward and one run forward, in float32.
+
+**Soundness.** Nothing here proves anything: whatever is found is a hint for :meth:`isonomy_verify.sweep.Sweep.side`,
+and lines other than below ReLUs have intercepts of :mod:`isonomy_verify.activations`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.regions import BallBox, Index, Splitting
+from isonomy_verify.sweep import Sides, Sweep, touching
+
+Bools = NDArray[np.bool_]
+Rows = list[Any]
+"""One array for each hidden layer, in float32."""
+
+DAMPING, RATE = 0.3, 0.25
+"""How fast slopes follow the place where a pass is largest, and multipliers the gradient."""
+
+COLD, WARM = 12, 3
+"""Steps on the split of a region before the first pass, and between passes."""
+
+ELSEWHERE = 1e-3
+"""What a line could cost at worst counts this much beside what it costs where the pass is largest."""
+
+
+@dataclass
+class Hints:
+    """Of a batch of parts: where passes begin, and after :meth:`Ascent.run` the best that was met."""
+
+    slopes: Rows  # of lines below ReLUs
+    multipliers: Rows
+    cut: list[Bools]  # which neurons may have multipliers
+    lines: list[Sides | None] = field(default_factory=list)  # of activations other than ReLU
+    place: Any = None  # (n, columns of the region): where the pass is largest
+    split: Any = None  # of the region's support
+    z: Rows = field(default_factory=list)  # pre-activations there
+    scores: Rows = field(default_factory=list)  # what each neuron's line costs
+
+
+class Ascent:
+    """Steps on the hints of a batch of parts."""
+
+    def __init__(self, sweep: Sweep, output: Index, sign: Array, hints: Hints) -> None:
+        self.sweep, self.output, self.sign, self.hints = sweep, output, sign.astype(np.float32)[:, None], hints
+        self.n, self.layers, self.depth = sweep.n, sweep.network.layers, sweep.network.depth
+        single = sweep.prepared.single
+        self.weights, self.landings = single.weights, single.landings
+        if not sweep.shared:
+            self.landings = [None if each is None else _both(each.matrix) for each in sweep.landings]
+        self.start = [_single(start) for start in sweep.start]
+        self.lines = [[None if part is None else _single(part) for part in line] for line in sweep.lines[:-1]]
+        self.ranges = [(_single(low), _single(high)) for low, high in zip(sweep.low, sweep.high, strict=True)][:-1]
+        self.relu = [layer.activation is not None and layer.activation.kind == "relu" for layer in self.layers[:-1]]
+        self.bends = [self._bends(k) for k in range(self.depth)]
+        self.cut: list[Any] = [cut if cut.any() else None for cut in hints.cut]
+        region = sweep.region
+        self.splitting = Splitting(region) if isinstance(region, BallBox) and len(region.root) else None
+        for k, (slope, *_) in enumerate(self.lines):
+            hints.slopes[k] = np.where(self.bends[k], hints.slopes[k], slope)
+        hints.lines = [None if relu else self._touching(k, None) for k, relu in enumerate(self.relu)]
+
+    def run(self, steps: int, target: Array) -> None:
+        """Take steps until every bound is below its target, as far as float32 can tell; the hints are then the best."""
+        hints, best = self.hints, np.full(self.n, np.inf)
+        now = Hints(list(hints.slopes), list(hints.multipliers), hints.cut, list(hints.lines))
+        mean: Rows = [0.0] * self.depth
+        square: Rows = [0.0] * self.depth
+        for step in range(steps + 1):
+            value, c = self._backward(now, WARM if step else COLD)
+            self._forward(now, c)
+            if step:
+                self._keep(value < best, now)
+            else:
+                self.hints = hints = Hints(*(list(x) if isinstance(x, list) else x for x in vars(now).values()))
+            best = np.fmin(best, value)
+            if step == steps or bool((best < target).all()):
+                break
+            rate = np.float32(1.0 if step == 0 else DAMPING / (1 + DAMPING * step))
+            for k in range(self.depth):
+                if self.relu[k]:
+                    turned = now.slopes[k] + rate * ((now.z[k] > 0) - now.slopes[k])
+                    now.slopes[k] = np.where(self.bends[k], turned, now.slopes[k])
+                elif step & (step + 1) == 0:  # 0, 1, 3, 7: lines of curves cost more than the step itself
+                    now.lines[k] = self._touching(k, now.z[k])
+                if self.cut[k] is not None:
+                    scale = np.abs(c[k]).max(1, keepdims=True) * np.float32(RATE * 0.9**step)
+                    m = now.multipliers[k]
+                    gradient = self._violation(k, now.z[k], m)
+                    mean[k], square[k] = 0.7 * mean[k] + 0.3 * gradient, 0.9 * square[k] + 0.1 * gradient * gradient
+                    along = mean[k] / (1 - 0.7 ** (step + 1))
+                    moved = m - scale * along / (np.sqrt(square[k] / (1 - 0.9 ** (step + 1))) + 1e-12)
+                    # A multiplier of one end must not become one of the other in a single step.
+                    moved = np.where(m > 0, np.maximum(moved, 0), np.where(m < 0, np.minimum(moved, 0), moved))
+                    now.multipliers[k] = _single(np.where(self.cut[k], moved, m))
+
+    def sides(self) -> list[Sides]:
+        """The lines of the best pass."""
+        found = []
+        for k, line in enumerate(self.sweep.lines[:-1]):
+            mine = self.hints.lines[k]
+            if mine is None:
+                lean = np.clip(self.hints.slopes[k].astype(np.float64), 0.0, 1.0)
+                open_ = (line.slope > 0) & (line.slope < 1)
+                mine = Sides(line.slope, line.above, np.where(open_, lean, line.slope), None)
+            found.append(mine)
+        return found
+
+    def cuts(self) -> tuple[Index, Index, Array]:
+        """Of each part the layer and the neuron whose line costs most, and where to cut it; layer −1: none does."""
+        layer, column = np.full(self.n, -1), np.zeros(self.n, dtype=np.int64)
+        most, value, rows = np.zeros(self.n), np.zeros(self.n), np.arange(self.n)
+        for k, score in enumerate(self.hints.scores):
+            best = np.nan_to_num(score).argmax(1)
+            top = np.nan_to_num(score[rows, best].astype(np.float64))
+            low, high = self.sweep.low[k][rows, best], self.sweep.high[k][rows, best]
+            place = self._place(k, low, high, self.hints.z[k][rows, best])
+            better = (top > most) & np.isfinite(place)
+            layer, column = np.where(better, k, layer), np.where(better, best, column)
+            most, value = np.where(better, top, most), np.where(better, place, value)
+        return layer, column, value
+
+    def _place(self, k: int, low: Array, high: Array, at: Any) -> Array:
+        """At a kink inside the range; else where the pass is largest, not too near to an end."""
+        activation = self.layers[k].activation
+        assert activation is not None
+        place = np.clip(at.astype(np.float64), low + 0.2 * (high - low), high - 0.2 * (high - low))
+        for kink in activation.shape.kinks:
+            place = np.where((low < kink) & (kink < high), kink, place)
+        return np.asarray(place)
+
+    def _bends(self, k: int) -> Bools:
+        activation = self.layers[k].activation
+        assert activation is not None
+        return activation.bends(self.sweep.low[k], self.sweep.high[k])
+
+    def _touching(self, k: int, at: Any) -> Sides:
+        activation, sweep = self.layers[k].activation, self.sweep
+        assert activation is not None
+        return touching(activation, sweep.lines[k], sweep.low[k], sweep.high[k], at, sweep.prepared.unit32)
+
+    def _violation(self, k: int, z: Any, m: Any) -> Any:
+        """How far pre-activations are from the ends that multipliers speak of; without one, from the range."""
+        low, high = self.ranges[k]
+        return np.where(self.cut[k], z - np.where(m > 0, low, np.where(m < 0, high, np.clip(z, low, high))), 0.0)
+
+    def _keep(self, better: Bools, now: Hints) -> None:
+        """Take over the rows that are better."""
+        if not better.any():
+            return
+        hints, which = self.hints, better[:, None]
+        for mine, theirs in zip(
+            (hints.slopes, hints.multipliers, hints.z, hints.scores),
+            (now.slopes, now.multipliers, now.z, now.scores), strict=True,
+        ):  # fmt: skip
+            mine[:] = [np.where(which, new, old) for new, old in zip(theirs, mine, strict=True)]
+        hints.place = np.where(which, now.place, hints.place)
+        if now.split is not None:
+            hints.split = np.where(which, now.split, hints.split)
+        for k, (new, old) in enumerate(zip(now.lines, hints.lines, strict=True)):
+            if new is not None and old is not None and new is not old:
+                pairs: list[Any] = list(zip(new, old, strict=True))
+                hints.lines[k] = Sides(*(np.where(which, one, other) for one, other in pairs))
+
+    def _line(self, k: int, now: Hints) -> tuple[Any, Any, Any, Any]:
+        """Slopes and intercepts above and below; the last is 0 for a ReLU."""
+        mine = now.lines[k]
+        if mine is None:
+            slope, above, _ = self.lines[k]
+            return slope, above, now.slopes[k], np.float32(0)
+        return mine.slope, mine.above, mine.low_slope, mine.low
+
+    def _backward(self, now: Hints, turns: int) -> tuple[Array, Rows]:
+        """The pass: its value, and the coefficients of each layer's activations."""
+        last = self.depth
+        carried: dict[int, Any] = {
+            block.source: self.sign * both[0][self.output]
+            for block, both in zip(self.layers[last].blocks, self.weights[last], strict=True) if block.source
+        }  # fmt: skip
+        landing, start = self.landings[last], self.start[last]
+        landed: Any = np.float32(0) if landing is None else self.sign * landing[0][self.output]
+        total = np.zeros(self.n) + self.sign[:, 0] * start[np.arange(len(start)) if len(start) > 1 else 0, self.output]
+        c: Rows = [None] * last
+        for k in range(last - 1, -1, -1):
+            c[k] = carried.pop(k + 1, np.zeros((self.n, self.layers[k].width), np.float32))
+            slope, above, low_slope, low = self._line(k, now)
+            negative = np.minimum(c[k], 0)
+            positive = c[k] - negative
+            g = slope * positive + low_slope * negative
+            total += np.vecdot(above, positive)
+            if np.ndim(low):
+                total += np.vecdot(low, negative)
+            if self.cut[k] is not None:
+                m, (first, final) = now.multipliers[k], self.ranges[k]
+                g = g + m
+                total -= (m * np.where(m > 0, first, np.where(m < 0, final, 0))).sum(1)
+            start, landing = self.start[k], self.landings[k]
+            total += g @ start[0] if len(start) == 1 else np.vecdot(g, start)
+            for block, both in zip(self.layers[k].blocks, self.weights[k], strict=True):
+                if block.source:
+                    more = g @ both[0]
+                    carried[block.source] = carried[block.source] + more if block.source in carried else more
+            if landing is not None:
+                landed = landed + g @ landing[0]
+        landed = np.broadcast_to(landed, (self.n, self.sweep.columns)).astype(np.float64)
+        if self.splitting is not None:
+            now.place, now.split = self.splitting.step(landed, turns)
+            return total + self.splitting.region.split_support(landed, now.split), c
+        now.place = self.sweep.region.maximiser(landed, slice(None))
+        return total + np.vecdot(landed, now.place), c
+
+    def _forward(self, now: Hints, c: Rows) -> None:
+        """Pre-activations at the place in the network of lines, and what each line costs there."""
+        now.z, now.scores = [], []
+        h: Rows = [None]
+        place = _single(now.place)
+        for k, layer in enumerate(self.layers[:-1]):
+            z: Any = self.start[k]
+            landing = self.landings[k]
+            if landing is not None:
+                z = z + place @ landing[1]
+            for block, both in zip(layer.blocks, self.weights[k], strict=True):
+                if block.source:
+                    z = z + h[block.source] @ both[1]
+            z = _single(np.broadcast_to(z, (self.n, layer.width)))
+            slope, above, low_slope, low = self._line(k, now)
+            line = _single(np.where(c[k] > 0, slope * z + above, low_slope * z + low))
+            assert layer.activation is not None
+            cost = c[k] * (line - layer.activation.shape.value(np.clip(z, *self.ranges[k])))
+            # Where lines cost nothing at this place, those that could cost most elsewhere.
+            cost = np.maximum(cost, 0) + ELSEWHERE * np.abs(c[k]) * (above - low)
+            now.scores.append(_single(np.where(self.bends[k], cost, 0)))
+            now.z.append(z)
+            h.append(line)
+
+
+def _single(a: Any) -> Any:
+    return a.astype(np.float32)
+
+
+def _both(matrix: Array) -> tuple[Any, Any]:
+    single = _single(matrix)
+    return single, np.ascontiguousarray(single.T)

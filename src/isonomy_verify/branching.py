@@ -1,0 +1,337 @@
+"""Branch and bound: the regions cut into parts, each bounded on its own.
+
+Problem: bound ``s · output(y)``, ``s = ±1``, over a region, closer than one pass does. A *part* of a region holds those
+``y`` whose pre-activations lie in given ranges, ``low ≤ z_k(y) ≤ high``, and whose moves lie in a given box. Cutting a
+part at a value of one pre-activation, or of one coordinate, gives two parts that cover it; over each the activations
+bend less. So the regions are the roots of binary trees, and the largest bound of any leaf of a tree bounds its root.
+
+A part is bounded by one backward pass. What is free in it are hints: the slopes of the lines below open ReLUs, where
+other lines touch, and a multiplier for each neuron that was cut, which adds ``m (z − low) ≥ 0`` or
+``m (z − high) ≥ 0``. They are improved by a few steps along the bound's own gradient (:mod:`isonomy_verify.ascent`).
+
+**Soundness.** A tree only ever changes by :meth:`Leaves.split`, whose halves share the cut (or leave out what the
+caller knows to be nobody), and a leaf's bound only by a pass over ranges that were proved for it or inherited from the
+part that holds it. A leaf is closed with its bound. Hints make bounds larger or smaller, never false. An empty part,
+whose ranges contradict each other by more than rounding, is bounded by minus infinity.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.ascent import Ascent, Bools, Hints
+from isonomy_verify.regions import BallBox, Index, Region
+from isonomy_verify.sweep import BLOCK, Prepared, Sweep
+
+FIRST, STEPS = 16, 8
+"""Steps on the hints of a root, and of a part that begins with those of its parent."""
+
+
+class Bounded(NamedTuple):
+    """What a pass tells of parts beyond their bounds; hints for where to look and where to cut."""
+
+    moves: Array  # (n, m): about where the pass is largest
+    layer: Index  # (n,): the layer with the neuron whose lines cost most there; −1: none costs anything
+    column: Index
+    value: Array  # where to cut it
+
+
+class Cut(NamedTuple):
+    """A neuron that was cut: its pre-activation ``form · u + constant`` lies between ``low`` and ``high``."""
+
+    layer: int
+    column: int
+    form: Array
+    constant: float
+    low: float
+    high: float
+
+
+class Forms(NamedTuple):
+    """A leaf as a linear problem: maximise ``goal · u`` over the region, in its own coordinates, within the cuts."""
+
+    goal: Array
+    cuts: list[Cut]
+    region: Region
+
+
+class Leaves:
+    """The leaves of one binary tree for each root: a region around ``x`` (n, m), an output and a sign.
+
+    ``bound`` is what is known of each open leaf, ``root`` whose leaf it is. Rows of the arrays are used again.
+    """
+
+    @np.errstate(all="ignore")  # what overflows ends as an infinite bound
+    def __init__(
+        self, prepared: Prepared, x: Array, region: BallBox | None, output: Index, sign: Array, bound: Array
+    ) -> None:
+        """``bound`` (n,) is what is already known; without a region all share the prepared one."""
+        self.prepared, self.x, self.region, self.output, self.sign = prepared, x, region, output, sign
+        self.closed = np.full(len(x), -np.inf)
+        self.widths = [layer.width for layer in prepared.network.layers[:-1]]
+        self.start = [np.array(layer.bias[None]) for layer in prepared.network.layers]
+        shapes: dict[str, tuple[int, Any]] = {"root": (0, np.int64), "bound": (0, np.float64), "since": (0, np.int64)}
+        for k, width in enumerate(self.widths):
+            shapes |= {f"low{k}": (width, np.float64), f"high{k}": (width, np.float64)}
+            shapes |= {
+                f"slope{k}": (width, np.float32),
+                f"multiplier{k}": (width, np.float32),
+                f"cut{k}": (width, bool),
+            }
+        if region is not None:
+            shapes |= {"box low": (x.shape[1], np.float64), "box high": (x.shape[1], np.float64)}
+        self._kept = {
+            name: np.zeros((len(x), width) if width else len(x), dtype) for name, (width, dtype) in shapes.items()
+        }
+        self.open: Bools = np.ones(len(x), dtype=bool)
+        self._kept["root"][:], self._kept["bound"][:] = np.arange(len(x)), bound
+        self._kept["since"][:] = len(self.widths)  # a root's ranges are as good as they get
+        for k, layer in enumerate(prepared.network.layers):
+            if layer.blocks and layer.blocks[0].source == 0:
+                self.start[k] = np.empty((len(x), layer.width))
+        for first in range(0, len(x), BLOCK):
+            self._begin(slice(first, first + BLOCK))
+
+    def __len__(self) -> int:
+        return int(self.open.sum())
+
+    @property
+    def root(self) -> Index:
+        """The root of each row."""
+        return self._kept["root"]
+
+    @property
+    def bound(self) -> Array:
+        """What is known of each row, if it is open."""
+        return self._kept["bound"]
+
+    def upper(self) -> Array:
+        """The largest bound of any leaf of each root, closed or open."""
+        found = self.closed.copy()
+        np.maximum.at(found, self.root[self.open], self.bound[self.open])
+        return found
+
+    @property
+    def kept(self) -> list[Array]:
+        """Everything that is kept of leaves, one row each."""
+        return list(self._kept.values())
+
+    def bending(self, row: int) -> int:
+        """How many activations are not straight over a leaf."""
+        activations = [layer.activation for layer in self.prepared.network.layers]
+        ends = [self.ranges(k, np.array([row])) for k in range(len(self.widths))]
+        return sum(int(f.bends(*mine).sum()) for f, mine in zip(activations, ends, strict=False) if f is not None)
+
+    def close(self, rows: Index) -> None:
+        """Take leaves as they are: their bounds count, and nothing more is done about them."""
+        np.maximum.at(self.closed, self.root[rows], self.bound[rows])
+        self.open[rows] = False
+
+    @np.errstate(all="ignore")
+    def improve(self, rows: Index, target: Array, steps: int | None = None) -> Bounded:
+        """Bound open leaves again; ``target`` (rows,) is a bound that would do, so that steps may end early."""
+        found = Bounded(
+            np.zeros((len(rows), self.x.shape[1])), np.full(len(rows), -1), np.zeros(len(rows), dtype=np.int64),
+            np.zeros(len(rows)),
+        )  # fmt: skip
+        settled = self._kept["since"][rows] >= len(self.widths) - 1
+        for which in (settled, ~settled):
+            places = np.flatnonzero(which)
+            for first in range(0, len(places), 2 * BLOCK):
+                part = places[first : first + 2 * BLOCK]
+                for mine, theirs in zip(found, self._improve(rows[part], target[part], steps), strict=True):
+                    mine[part] = theirs
+        return found
+
+    def split(self, rows: Index, layer: Index, column: Index, end: Array, begin: Array | None = None) -> Index:
+        """Cut leaves in two: rows keep what is at most ``end``, new ones (returned) get what is at least ``begin``.
+
+        ``layer`` −1 cuts the move of a coordinate. ``begin`` is ``end`` unless the caller knows that nobody is between
+        them. Both halves keep the bound of the whole until they are improved.
+        """
+        begin = end if begin is None else begin
+        if not (np.isfinite(end).all() and np.isfinite(begin).all()):
+            raise ValueError("A cut must be at a finite number.")
+        fresh = self._room(len(rows))
+        for kept in self._kept.values():
+            kept[fresh] = kept[rows]
+        self.open[fresh] = True
+        for k in range(-1, len(self.widths)):
+            some = layer == k
+            if not some.any():
+                continue
+            lower, upper, at = rows[some], fresh[some], column[some]
+            names = ("box low", "box high") if k < 0 else (f"low{k}", f"high{k}")
+            low, high = (self._kept[name] for name in names)
+            high[lower, at] = np.minimum(high[lower, at], end[some])
+            low[upper, at] = np.maximum(low[upper, at], begin[some])
+            # Where a range leaves rounding out, a cut beyond its end does not show that nobody is there.
+            low[lower, at], high[upper, at] = (
+                np.minimum(low[lower, at], high[lower, at]),
+                np.maximum(low[upper, at], high[upper, at]),
+            )
+            for half in (lower, upper):
+                self._kept["since"][half] = np.minimum(self._kept["since"][half], k)
+                if k >= 0:
+                    self._kept[f"cut{k}"][half, at] = True
+        return fresh
+
+    def box(self, rows: Index) -> tuple[Array, Array]:
+        """The boxes of moves of leaves of regions that differ."""
+        return self._kept["box low"][rows], self._kept["box high"][rows]
+
+    def ranges(self, k: int, rows: Index) -> tuple[Array, Array]:
+        """What is proved of a layer's pre-activations over leaves."""
+        return self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows]
+
+    @np.errstate(all="ignore")
+    def forms(self, row: int) -> Forms:
+        """One leaf as a linear problem: pre-activations and goal as linear functions of the region's coordinates."""
+        rows = np.array([row])
+        sweep, _ = self._sweep(rows)
+        root, layers = self.root[rows], self.prepared.network.layers
+        matrices: list[Array] = []
+        constants: list[Array] = []
+        for k, layer in enumerate(layers):
+            landing = sweep.landings[k]
+            width = len(landing.matrix[0]) if landing is not None else sweep.columns
+            matrix = np.zeros((layer.width, width)) if landing is None else landing.matrix
+            constant = np.array(sweep.start[k][0])
+            for block in layer.blocks:
+                if block.source:
+                    lines = sweep.lines[block.source - 1]
+                    below = 0.0 if lines.below is None else lines.below[0]
+                    matrix = matrix + (block.weight * lines.slope[0]) @ matrices[block.source - 1]
+                    middle = lines.slope[0] * constants[block.source - 1] + (lines.above[0] + below) / 2
+                    constant = constant + block.weight @ middle
+            matrices.append(matrix)
+            constants.append(constant)
+        cut = [
+            Cut(k, int(j), matrices[k][j], float(constants[k][j]), *(float(end[0, j]) for end in self.ranges(k, rows)))
+            for k in range(len(self.widths)) for j in np.flatnonzero(self._kept[f"cut{k}"][row])
+        ]  # fmt: skip
+        goal = float(self.sign[root[0]]) * matrices[-1][self.output[root[0]]]
+        return Forms(goal, cut, sweep.region)
+
+    @np.errstate(all="ignore")
+    def hinted(self, row: int, multipliers: list[tuple[int, int, float]], split: Array | None) -> None:
+        """Bound a leaf with multipliers (layer, column, value) and a split that were found elsewhere."""
+        rows = np.array([row])
+        sweep, _ = self._sweep(rows)
+        root = self.root[rows]
+        given = [np.zeros((1, width)) for width in self.widths]
+        for k, j, value in multipliers:
+            given[k][0, j] = value
+        ascent = Ascent(sweep, self.output[root], self.sign[root], self._hints(rows))
+        ascent.run(0, np.zeros(1))
+        for hint in (None, split):
+            bound = sweep.side(self.output[root], self.sign[root], ascent.sides(), None, given, hint)
+            self.bound[rows] = np.where(sweep.burst, np.inf, np.fmin(self.bound[rows], bound))
+
+    def moves(self, row: int, place: Array) -> Array:
+        """A move of the input (m,) from a place in the coordinates of :meth:`forms`."""
+        sweep, _ = self._sweep(np.array([row]))
+        return np.asarray(self._moves(sweep, place[None])[0])
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _room(self, count: int) -> Index:
+        """Rows that nobody uses."""
+        free = np.flatnonzero(~self.open)
+        if len(free) < count:
+            more = max(count, len(self.open) // 2)
+            free = np.append(free, np.arange(len(self.open), len(self.open) + more))
+            for name, kept in self._kept.items():
+                self._kept[name] = np.concatenate([kept, np.zeros((more, *kept.shape[1:]), kept.dtype)])
+            self.open = np.append(self.open, np.zeros(more, dtype=bool))
+        return free[:count]
+
+    def _begin(self, rows: slice) -> None:
+        """Ranges of roots, as tight as passes of their own make them."""
+        region = None if self.region is None else self.region[rows]
+        sweep = Sweep(self.prepared, self.x[rows], region)
+        for k, start in enumerate(sweep.start):
+            if sweep.landings[k] is not None:
+                self.start[k][rows] = start
+        for k in range(len(self.widths)):
+            self._derive(sweep, k)
+            sweep.relax(k)
+            if k:
+                sweep.tighten(k, 0.0)
+            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = sweep.low[k], sweep.high[k]
+            slope = sweep.lines[k].slope
+            self._kept[f"slope{k}"][rows] = slope > 0.5
+        if region is not None:
+            self._kept["box low"][rows], self._kept["box high"][rows] = region.low, region.high
+        self._kept["bound"][rows][sweep.burst] = np.inf
+
+    def _derive(self, sweep: Sweep, k: int) -> None:
+        """Ranges of a layer from those before it."""
+        if sweep.shared and self.prepared.dense[k] is not None:
+            sweep.enclose_densely(k)
+        else:
+            sweep.enclose(k)
+
+    def _sweep(self, rows: Index) -> tuple[Sweep, Bools]:
+        """A sweep over leaves with the ranges that are known, derived again behind cuts; and which leaves are empty."""
+        roots, since = self.root[rows], int(self._kept["since"][rows].min())
+        region: Region | None = None
+        if self.region is not None:
+            region = self.region[roots].within(*self.box(rows))
+        start = [each if len(each) == 1 else each[roots] for each in self.start]
+        sweep = Sweep(self.prepared, self.x[roots], region, start, ranges=since < 0)
+        last, empty = len(self.widths), np.zeros(len(rows), dtype=bool)
+        for k in range(last):
+            low, high = self.ranges(k, rows)
+            dense = sweep.shared and self.prepared.dense[k] is not None
+            if since < last - 1 and (since < k or dense):  # majorants are carried from layer to layer
+                self._derive(sweep, k)
+                low, high = np.maximum(low, sweep.low[k]), np.minimum(high, sweep.high[k])
+            else:
+                sweep.weigh(k)
+            layer = self.prepared.network.layers[k]
+            room: Array | float = 0.0
+            if layer.reads_input_only:
+                room = (sweep.eta[k][:, None] * layer.rho * self.prepared.noise[k] + self.prepared.loose[k]) * 2.1
+            empty |= (low > high + room).any(1)
+            low = np.minimum(low, high)
+            sweep.take(k, low, high)
+            sweep.relax(k)
+            if k and since < k and since < last - 1 and (k > 1 or not dense):
+                sweep.tighten(k, 0.0)
+            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = sweep.low[k], sweep.high[k]
+        sweep.weigh(last)
+        self._kept["since"][rows] = last
+        return sweep, empty
+
+    def _improve(self, rows: Index, target: Array, steps: int | None) -> Bounded:
+        sweep, empty = self._sweep(rows)
+        output, sign = self.output[self.root[rows]], self.sign[self.root[rows]]
+        ascent = Ascent(sweep, output, sign, self._hints(rows))
+        fresh = not any(cut is not None for cut in ascent.cut)
+        ascent.run((FIRST if fresh else STEPS) if steps is None else steps, target)
+        hints = ascent.hints
+        multipliers = None if fresh else [m.astype(np.float64) for m in hints.multipliers]
+        bound = sweep.side(output, sign, ascent.sides(), None, multipliers, hints.split)
+        bound = np.where(sweep.burst, np.inf, np.where(empty, -np.inf, bound))
+        self.bound[rows] = np.minimum(self.bound[rows], bound)
+        for k in range(len(self.widths)):
+            self._kept[f"slope{k}"][rows], self._kept[f"multiplier{k}"][rows] = hints.slopes[k], hints.multipliers[k]
+        return Bounded(self._moves(sweep, hints.place), *ascent.cuts())
+
+    def _hints(self, rows: Index) -> Hints:
+        slopes, multipliers, cut = (
+            [self._kept[f"{name}{k}"][rows] for k in range(len(self.widths))] for name in ("slope", "multiplier", "cut")
+        )
+        return Hints(slopes, multipliers, cut)
+
+    def _moves(self, sweep: Sweep, place: Array) -> Array:
+        """Moves of the input from places in the region's own coordinates."""
+        if isinstance(sweep.region, BallBox):
+            moves = np.zeros((len(place), self.x.shape[1]))
+            moves[:, sweep.region.columns] = place
+            return moves
+        return np.asarray(place @ sweep.region.inverse.T)  # type: ignore[attr-defined]
