@@ -18,7 +18,7 @@ def verify(
     data: Annotated[Path | None, typer.Option(help="The table: is it the one that was certified?")] = None,
     json: o.Json = False,
 ) -> None:
-    """Check a certificate with a program that shares no code with the one that wrote it.
+    """Check a certificate with a small program that needs numpy alone and imports nothing of the library.
 
     Example:
 
