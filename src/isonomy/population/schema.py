@@ -179,6 +179,16 @@ class Schema:
     def domain(self, kind: DomainKind = "realizable") -> Domain:
         """The individuals that this schema makes possible."""
         check_kind(kind)
+        if kind not in self._domains:
+            self._domains[kind] = self._realizable.with_kind(kind)
+        return self._domains[kind]
+
+    @cached_property
+    def _domains(self) -> dict[DomainKind, Domain]:
+        return {}
+
+    @cached_property
+    def _realizable(self) -> Domain:
         blocks, fills = [], []
         for feature in self.features:
             start, stop = self.slices[feature.name].start, self.slices[feature.name].stop
@@ -201,7 +211,7 @@ class Schema:
             immutable=self._spread([feature.immutable for feature in self.features]),
             names=self.coordinate_names,
             fills=tuple(fills),
-        ).with_kind(kind)
+        )
 
     def encode(self, frame: Any, unknown: Unknown = "error") -> Encoded:
         """Fair coordinates of a table's rows.
