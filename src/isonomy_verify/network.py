@@ -102,6 +102,7 @@ class Layer:
         self.bias_norm = max(float(norm_up(bias_size)), 1e-100)
         parts = [block.size * inv for block, inv in zip(self.blocks, inverse, strict=True)]
         self.rho = norm_up(np.concatenate([*parts, bias_size[:, None] / self.bias_norm], axis=1)) * (1 + 16 * 2.0**-53)
+        self.rho_norm, self.lost_norm = float(norm_up(self.rho)), float(norm_up(self.lost32))
         self.lost = 2.0**-500 * (1 + sum(float(norm_up(scale)) for scale in self.scale) + self.bias_norm)
         self.underflow = TINY * (4 + 4 * float(self.rho.sum()) + 4 * sum(float(inv.sum()) for inv in inverse))
         self.transposed = [np.ascontiguousarray(block.weight.T) for block in self.blocks]

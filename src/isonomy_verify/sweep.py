@@ -893,8 +893,8 @@ def enclose_run(prepared: Prepared, run: Run) -> tuple[Array, Array]:
         if layer.activation is None:
             room = (error[:, None] + noise[:, None] * layer.rho + lost) * (1 + 1e-9) + np.asarray(under)[:, None]
             return run.z[k] - room, run.z[k] + room
-        shape, size = layer.activation.shape, float(norm_up(layer.rho))
-        error = shape.steepest * (error + noise * size + float(norm_up(lost)))
+        shape, size = layer.activation.shape, layer.rho_norm
+        error = shape.steepest * (error + noise * size + (layer.lost_norm if prepared.run_unit else 0.0))
         largest = max([abs(p) for p in layer.activation.parameters if np.isfinite(p)], default=0.0)
         if layer.activation.kind not in ("relu", "clip"):
             unit = ELEMENTARY + 32 * prepared.unit32

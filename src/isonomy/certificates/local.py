@@ -376,13 +376,15 @@ def _boxed(sets: ConvexSets, rows: int) -> ConvexSets:
 
 def _refuse_free_reading(question: Question, graph: Graph) -> None:
     """On the unbounded domain a coordinate that the metric ignores must not be one that the network reads."""
+    loose = question.metric.free & ~question.domain.immutable
+    if not loose.any():
+        return
     reads = np.full(question.domain.width, len(graph.nodes) == 1)
     for node in graph.nodes:
         if 0 in node.inputs:
             reads |= node.op.magnitudes()[0].any(0).numpy() if isinstance(node.op, Affine) else True
-    loose = question.metric.free & ~question.domain.immutable & reads
-    if loose.any():
-        name = question.domain.names[int(np.flatnonzero(loose)[0])]
+    if (loose & reads).any():
+        name = question.domain.names[int(np.flatnonzero(loose & reads)[0])]
         raise MetricError(
             f"The metric leaves '{name}' free, which the network reads: on the unbounded domain similar individuals "
             "can be arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."

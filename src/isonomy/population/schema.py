@@ -165,7 +165,7 @@ class Schema:
         """``(m,)``: the coordinates of protected features."""
         return self._spread([feature.protected for feature in self.features])
 
-    @property
+    @cached_property
     def seen_coordinates(self) -> BoolArray:
         """``(m,)``: the coordinates of features that the model reads."""
         return self._spread([feature.seen for feature in self.features])
