@@ -237,7 +237,7 @@ class Joint(Forms):
         size = float(np.abs(factor).max(initial=0.0))
         doubt = 4 * gamma(weight.shape[1] + 16, U32)
         lost = LEAST32 * weight.shape[1] * factor.shape[2] * (1 + size) ** 2
-        found = largest_up(gram.astype(np.float64)) * (1 + 8 * U) + lost
+        found = largest_up(gram) * (1 + 8 * U) + lost
         scale = self.radius * self.radius * (1 + 4 * U)
         return np.asarray(np.fmin(found * scale * top[:, 0] * (1 + 8 * U) + doubt * trace, trace))
 
@@ -306,31 +306,30 @@ class Joint(Forms):
 def _spectral32(part: Float32) -> float:
     """At least the spectral norm of every matrix whose entries are within three float32 roundings of these."""
     part = part if part.shape[0] <= part.shape[1] else part.T
-    gram = (part @ part.T).astype(np.float64)
-    trace = float(np.trace(gram)) * (1 + gamma(sum(part.shape) + 16, U32)) + LEAST32
+    gram = part @ part.T
+    trace = float(np.trace(gram, dtype=np.float64)) * (1 + gamma(sum(part.shape) + 16, U32)) + LEAST32
     lost = LEAST32 * part.size * (1 + float(np.abs(part).max(initial=0.0)))
     value = float(largest_up(gram[None])[0]) + trace * (4 * gamma(max(part.shape) + 16, U32)) + lost
     return float(np.sqrt(min(value, trace) * (1 + 8 * U)))
 
 
-def largest_up(gram: Array) -> Array:
-    """At least the largest eigenvalue (n,) of symmetric matrices (n, q, q), given up to rounding of their symmetry.
+def largest_up(gram: Array | Float32, squares: int = SQUARES) -> Array:
+    """At least the spectral norm (n,) of matrices (n, q, q); of symmetric ones it is their largest eigenvalue.
 
-    ``λmax(S) ≤ ‖S‖₂ = ‖S²‖₂^½ ≤ ‖S²‖_F^½``. Each matrix is scaled to a Frobenius norm of at most 1 before it is squared,
-    so that rounding moves the square by at most ``2γ`` in norm.
+    ``‖P‖₂ = ‖P Pᵀ‖₂^½ ≤ ‖P Pᵀ‖_F^½``. Each matrix is scaled to a Frobenius norm of at most 1 before it is multiplied, so
+    that rounding moves the product by at most ``rounding`` in norm.
     """
-    q = gram.shape[-1]
-    rounding, grow = 4 * gamma(q + 16), 1 + gamma(q * q + 16)
+    q, unit = gram.shape[-1], U32 if gram.dtype == np.float32 else U
+    rounding, grow, least = 4 * gamma(q + 16, unit), 1 + gamma(q * q + 16, unit), 2.0**-50
     most = np.abs(gram).max((1, 2), initial=0.0)
-    gram = gram / np.where(most > 0, most, 1.0)[:, None, None]
+    gram = gram / np.where(most == 0, 1, most)[:, None, None]
     scales = []
-    for _ in range(SQUARES):
-        gram = 0.5 * (gram + gram.transpose(0, 2, 1))
-        scale = np.sqrt((gram * gram).sum((1, 2))) * grow + SMALL
-        gram = gram / scale[:, None, None]
-        gram = np.matmul(gram, gram)
-        scales.append(scale)
-    value = np.sqrt((gram * gram).sum((1, 2))) * grow + rounding
+    for _ in range(squares):
+        scale = np.sqrt(np.einsum("nij,nij->n", gram, gram)) * grow + least
+        gram = gram / scale.astype(gram.dtype)[:, None, None]
+        gram = np.matmul(gram, gram.transpose(0, 2, 1))
+        scales.append(scale.astype(np.float64))
+    value = np.sqrt(np.einsum("nij,nij->n", gram, gram)).astype(np.float64) * grow + rounding + least
     for scale in reversed(scales):
-        value = np.sqrt(value) * scale * (1 + 16 * U) + rounding
-    return np.asarray(np.where(most > 0, value * most * (1 + 8 * U) + TINY, most))
+        value = np.sqrt(value) * scale * (1 + 16 * unit) + rounding
+    return np.asarray(np.where(most == 0, 0.0, value * most * (1 + 8 * unit) + TINY))

@@ -15,6 +15,7 @@ from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
 from isonomy_verify import activations, network
+from isonomy_verify.differences import Pairs
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox, SingularError
@@ -26,6 +27,8 @@ KEPT = 8
 _layers: WeakKeyDictionary[Network, network.Network] = WeakKeyDictionary()
 _Kept = OrderedDict[tuple[int, float, bool], tuple[Tensor | None, Prepared]]
 _prepared: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
+_Balls = tuple[Pairs, Ball | None, Ball | None, tuple[Tensor | None, Tensor | None]]
+_pairs: WeakKeyDictionary[Network, OrderedDict[tuple[float, ...], _Balls]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -92,11 +95,38 @@ def prepared_for(given: Network, sets: ConvexSets | None = None, float32_run: bo
         key = id(root), 0.0 if sets is None else float(sets.radius[0]), float32_run
         found = kept.pop(key, None)
         if found is None:
-            if given not in _layers:
-                _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
             ball = None if sets is None else ball_of(sets)
-            found = root, Prepared(_layers[given], ball, float32_run)
+            found = root, Prepared(_layers_of(given), ball, float32_run)
         kept[key] = found
         while len(kept) > KEPT:
             kept.popitem(last=False)
         return found[1]
+
+
+def pairs_for(
+    given: Network, near: ConvexSets | None = None, between: ConvexSets | None = None, float32_run: bool = False
+) -> tuple[Pairs, Ball | None, Ball | None]:
+    """The network's margins made ready for pairs of people, and the balls that everybody shares, if both do."""
+    sets = [each for each in (near, between) if each is not None]
+    balls = [ball_of(each) for each in sets]
+    shared = len(balls) == 2 and all(ball is not None for ball in balls)
+    with _lock:
+        kept = _pairs.setdefault(given, OrderedDict())
+        key: tuple[float, ...] = (float(float32_run),)
+        if shared:
+            key = (*key, *(number for each in sets for number in (id(each.root), float(each.radius[0]))))
+        found = kept.pop(key, None)
+        if found is None:
+            one, other = balls if shared else (None, None)
+            roots = (sets[0].root, sets[1].root) if shared else (None, None)
+            found = Pairs(_layers_of(given), float32_run, one, other), one, other, roots
+        kept[key] = found
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+        return found[:3]
+
+
+def _layers_of(given: Network) -> network.Network:
+    if given not in _layers:
+        _layers[given] = normal_form(nodes_of(given.graph), head_of(given).rows)
+    return _layers[given]

@@ -21,19 +21,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, norm_upper, up
-from isonomy.bounds.ends import Ends, margins
-from isonomy.bounds.relational import Relational
+from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import ball_of, head_of, pairs_for, region_of
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
-from isonomy.sets import ConvexSets, Shape, SumOfSets
+from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
+from isonomy_verify.differences import compare
+from isonomy_verify.regions import Ball, BallBox
 
 NUMBERS = 2**17
 """Activations of the widest layer at a time, as in the local tiers."""
-
-FACTORS = 2**21
-"""How many numbers the directions of a layer's differences may take at a time."""
 
 WIDE = 1e6
 """On the unbounded domain "anybody" is anybody within this radius."""
@@ -57,9 +56,8 @@ class Moving:
 
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
         """
-        graph = self.relational.graph
-        widest = max(graph.widths)
-        size = max(16, min(NUMBERS // widest, FACTORS // (widest * graph.width(0))))
+        graph = self.question.network.margins
+        size = max(16, min(1024, NUMBERS // max(graph.widths)))
         starts = range(0, len(rows), size)
         found = in_parallel(lambda start: self._chunk(rows[start : start + size], radii, tight, size), starts)
         return np.concatenate([np.zeros((0, len(radii))), *found])
@@ -82,7 +80,7 @@ class Moving:
             sets = ConvexSets.of_box(low, high, torch.from_numpy(centre), tuple(wide))
             near = Regions(np.zeros(1, dtype=np.int64), torch.from_numpy(centre), sets)
         values = [self._gaps(near, between, (), tight=True) for between in self._between(near)]
-        worst = float(torch.cat(values).max())
+        worst = float(np.concatenate(values).max())
         return worst, WIDE if domain.kind == "unbounded" else np.inf
 
     @cached_property
@@ -136,12 +134,6 @@ class Moving:
         return (WIDE + furthest) * (1 + 1e-9)
 
     @cached_property
-    def relational(self) -> Relational:
-        """The bounds behind it all."""
-        network = self.question.network
-        return Relational(network.margins, float32_run=self.float32_run, original=network.graph)
-
-    @cached_property
     def reach(self) -> Similarity:
         """Who is in reach, at radius 0; immutable features of a person do change from one population to another."""
         domain = self.question.domain
@@ -156,7 +148,7 @@ class Moving:
 
     def _chunk(self, rows: NDArray[np.int64], radii: Sequence[float], tight: bool, size: int) -> FloatArray:
         x = np.array(self.question.x[rows])
-        worst = torch.zeros(len(x), len(radii), dtype=torch.float64)
+        worst = np.zeros((len(x), len(radii)))
         balls = [self._ball(radius) for radius in radii]
         for regions in balls[-1].regions(x):
             for near in regions.pieces(size):
@@ -165,10 +157,9 @@ class Moving:
                     for some in between.pieces(size):
                         value = self._gaps(near, some, [sets for sets, _ in smaller], tight)
                         for j, (_, alive) in enumerate(smaller):
-                            value[~torch.from_numpy(alive)[torch.from_numpy(some.owner)], j] = 0.0
-                        owner = torch.from_numpy(near.owner[some.owner])
-                        worst.scatter_reduce_(0, owner[:, None].expand_as(value), value, "amax")
-        return worst.numpy()
+                            value[~alive[some.owner], j] = 0.0
+                        np.maximum.at(worst, near.owner[some.owner], value)
+        return worst
 
     def _between(self, near: Regions) -> list[Regions]:
         """Differences between somebody in the regions and somebody similar."""
@@ -185,19 +176,26 @@ class Moving:
         wanders = bool((near.sets.extent[:, torch.from_numpy(~domain.numeric)] > 0).any())
         return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())
 
-    def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> Tensor:
+    def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> FloatArray:
         """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
-        owner = between.owner
+        owner, network = between.owner, self.question.network
         centre = near.centre[torch.from_numpy(owner)]
         apart = _moved(between.sets, between.centre - centre)
         limits = self._limits(near, owner, apart)
         nears = [take(sets, owner) for sets in (near.sets, *smaller)]
-        fars: list[Shape] = [SumOfSets(apart, sets, limits) for sets in nears]
-        within = list(zip(nears[1:], fars[1:], strict=True))
-        nested = _holds_nothing(apart)
-        gaps = self.relational.compare_within(centre, nears[0], fars[0], apart, within, tight=tight, nested=nested)
-        values = [self.ends.gap(margins(gap.near), margins(gap.far), (gap.low, gap.high)) for gap in gaps]
-        return torch.stack([*values[1:], values[0]], dim=1)
+        sets = nears[0] if limits is None else None
+        pairs, one, other = pairs_for(network, sets, apart if limits is None else None, self.float32_run)
+        within: list[Ball | BallBox]
+        if one is None or other is None:
+            around, differences, *within = (region_of(sets) for sets in (nears[0], apart, *nears[1:]))
+            room = None if limits is None else region_of(limits)
+            gaps = compare(pairs, centre.numpy(), around, differences, room, within, tight)
+        else:
+            within = [ball for sets in nears[1:] if (ball := ball_of(sets)) is not None]
+            gaps = compare(pairs, centre.numpy(), one, other, None, within, tight)
+        head = head_of(network, None, self.float32_run)
+        values = [head.gap(*gap) for gap in gaps]
+        return np.stack([*values[1:], values[0]], axis=1)
 
     def _limits(self, near: Regions, owner: NDArray[np.int64], apart: ConvexSets) -> ConvexSets | None:
         """Where the other person can be at all, seen from the centres."""
@@ -213,13 +211,6 @@ class Moving:
             return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
         wide = tuple(block for block in domain.blocks if block[1] - block[0] > 1)
         return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(centre), wide)
-
-
-def _holds_nothing(sets: ConvexSets) -> bool:
-    """Can everybody be compared with themselves: is no move at all in every set?"""
-    around = bool(((sets.low <= 0) & (sets.high >= 0)).all())
-    norm = torch.linalg.vector_norm(sets.offset, sets.order, dim=1) * (1 + 1e-9)  # certainly, also after rounding
-    return around and bool((norm <= sets.radius).all())
 
 
 def _moved(sets: ConvexSets, shift: Tensor) -> ConvexSets:
