@@ -40,7 +40,7 @@ from isonomy_verify.sweep import Sweep
 if TYPE_CHECKING:
     from isonomy_verify.differences import Differences
 
-SQUARES = 4
+SQUARES = 2
 """How often a matrix is squared to bound its largest eigenvalue."""
 
 LEAST32, ROOT32, LARGEST32 = 2.0**-120, 2.0**-60, 2.0**40
@@ -56,7 +56,7 @@ class Weights:
         self.single: list[list[Float32]] = []
         self.largest: list[list[float]] = []
         self.scale: list[list[Array]] = []  # √d of what each block reads
-        self.scaled: list[list[Float32]] = []  # W √d
+        self.scaled: list[list[tuple[Float32, float]]] = []  # W √d with entries of at most 1, and their unit
         self.squares: list[list[Above]] = []  # (in, out): at least W² d
         for layer in network.layers:
             blocks = [block.weight for block in layer.blocks]
@@ -69,7 +69,10 @@ class Weights:
                 [1 / np.sqrt(np.clip(mean / max(float(mean.mean()), 1e-300), 1e-3, 1e3)) for mean in means]
             )
             scaled = [weight * root for weight, root in zip(blocks, self.scale[-1], strict=True)]
-            self.scaled.append([np.ascontiguousarray(each.astype(np.float32)) for each in scaled])
+            units = [2.0 ** np.ceil(np.log2(max(float(np.abs(each).max(initial=0.0)), 1e-300))) for each in scaled]
+            self.scaled.append(
+                [(np.ascontiguousarray((each / unit).astype(np.float32)), unit) for each, unit in zip(scaled, units, strict=True)]
+            )
             self.squares.append(
                 [Above.of(np.ascontiguousarray(((np.abs(each) * (1 + 8 * U) + TINY) ** 2).T)) for each in scaled]
             )
@@ -291,26 +294,29 @@ class Joint(Forms):
         return np.asarray(np.fmin(alone, together))
 
     def _norm(self, k: int, number: int, weight: Array, bent: Any) -> Array:
-        """At least ``√(Σ weight) ‖diag(√weight) W diag(√d)‖₂`` over the open neurons, (n,)."""
-        table = self.weights.scaled[k][number]
+        """At least ``√(Σ weight) ‖diag(√weight) W diag(√d)‖₂`` over the open neurons, (n,).
+
+        With ``P`` the part of the matrix that is open, ``‖P‖₂⁴ = ‖P Pᵀ‖₂² ≤ ‖(P Pᵀ)²‖_F``; in float32, with entries of
+        at most 1. ``P Pᵀ`` is off by ``γ ‖P‖_F²`` in norm, three roundings of each entry of ``P`` included, and its
+        square by ``γ ‖P Pᵀ‖_F²``.
+        """
+        table, unit = self.weights.scaled[k][number]
         top = weight.max(1) + SMALL
         roots = np.sqrt(weight / top[:, None]).astype(np.float32)
-        found = np.empty(len(weight))
-        for i in range(len(weight)):
-            rows, columns = np.flatnonzero(weight[i]), np.flatnonzero(bent[i])
-            part = table[np.ix_(rows, columns)] * roots[i, rows, None]
-            found[i] = _spectral32(part)
-        return np.asarray(found * np.sqrt(weight.sum(1) * top) * (1 + gamma(weight.shape[1] + 32)))
-
-
-def _spectral32(part: Float32) -> float:
-    """At least the spectral norm of every matrix whose entries are within three float32 roundings of these."""
-    part = part if part.shape[0] <= part.shape[1] else part.T
-    gram = part @ part.T
-    trace = float(np.trace(gram, dtype=np.float64)) * (1 + gamma(sum(part.shape) + 16, U32)) + LEAST32
-    lost = LEAST32 * part.size * (1 + float(np.abs(part).max(initial=0.0)))
-    value = float(largest_up(gram[None])[0]) + trace * (4 * gamma(max(part.shape) + 16, U32)) + lost
-    return float(np.sqrt(min(value, trace) * (1 + 8 * U)))
+        (row, column), (_, source) = np.nonzero(weight), np.nonzero(bent)
+        ends, stops = np.searchsorted(row, np.arange(1, len(weight))), np.cumsum(bent.sum(1))[:-1]
+        sizes = np.empty((3, len(weight)))
+        for i, (rows, columns) in enumerate(zip(np.split(column, ends), np.split(source, stops), strict=True)):
+            part = table.take(rows, 0).take(columns, 1) * roots[i, rows, None]
+            part = part if len(rows) <= len(columns) else part.T
+            gram = part @ part.T
+            square = gram @ gram.T
+            sizes[:, i] = np.vdot(part, part), np.vdot(gram, gram), np.vdot(square, square)
+        terms = sum(table.shape)
+        whole, half, most = sizes * (1 + gamma(table.size + 64, U32)) + LEAST32 * table.size**2
+        value = np.sqrt(np.sqrt(most) + half * (4 * gamma(terms + 16, U32))) + whole * (4 * gamma(terms + 16, U32))
+        norm = np.sqrt(value * (1 + 16 * U)) * (unit * (1 + 8 * U))
+        return np.asarray(norm * np.sqrt(weight.sum(1) * top) * (1 + gamma(weight.shape[1] + 32)))
 
 
 def largest_up(gram: Array | Float32, squares: int = SQUARES) -> Array:

@@ -103,9 +103,9 @@ class Moving:
 
     @cached_property
     def together(self) -> bool:
-        """May neurons be judged all together? Then every smaller radius costs about a backward pass of its own.
+        """May neurons be judged all together? Then every radius is worth a pass of its own.
 
-        Neuron by neuron it costs no more than a support function. A guide to good radii, nothing more.
+        Neuron by neuron a smaller one costs no more than a support function. A guide, nothing more.
         """
         root, _ = self.question.metric.gauge()
         return bool(len(root) >= root.shape[1])
@@ -183,19 +183,34 @@ class Moving:
         apart = _moved(between.sets, between.centre - centre)
         limits = self._limits(near, owner, apart)
         nears = [take(sets, owner) for sets in (near.sets, *smaller)]
-        sets = nears[0] if limits is None else None
-        pairs, one, other = pairs_for(network, sets, apart if limits is None else None, self.float32_run)
-        within: list[Ball | BallBox]
+        if self.together or not tight:  # a pass that says nothing of smaller radii
+            values = [self._compare(centre, sets, apart, limits, (), tight)[0] for sets in nears]
+        else:
+            values = self._compare(centre, nears[0], apart, limits, nears[1:], tight)
+        return np.stack([*values[1:], values[0]], axis=1)
+
+    def _compare(
+        self,
+        centre: Tensor,
+        near: ConvexSets,
+        apart: ConvexSets,
+        limits: ConvexSets | None,
+        smaller: Sequence[ConvexSets],
+        tight: bool,
+    ) -> list[FloatArray]:
+        """Bounds for sets ``near`` and smaller ones, by one pass."""
+        network, within = self.question.network, list[Ball | BallBox]()
+        balls = (near, apart) if limits is None else (None, None)
+        pairs, one, other = pairs_for(network, *balls, self.float32_run)
         if one is None or other is None:
-            around, differences, *within = (region_of(sets) for sets in (nears[0], apart, *nears[1:]))
+            around, differences, *within = (region_of(sets) for sets in (near, apart, *smaller))
             room = None if limits is None else region_of(limits)
             gaps = compare(pairs, centre.numpy(), around, differences, room, within, tight)
         else:
-            within = [ball for sets in nears[1:] if (ball := ball_of(sets)) is not None]
+            within = [ball for sets in smaller if (ball := ball_of(sets)) is not None]
             gaps = compare(pairs, centre.numpy(), one, other, None, within, tight)
         head = head_of(network, None, self.float32_run)
-        values = [head.gap(*gap) for gap in gaps]
-        return np.stack([*values[1:], values[0]], axis=1)
+        return [head.gap(*gap) for gap in gaps]
 
     def _limits(self, near: Regions, owner: NDArray[np.int64], apart: ConvexSets) -> ConvexSets | None:
         """Where the other person can be at all, seen from the centres."""
