@@ -1,20 +1,20 @@
 """Bounds of the difference of two runs of a network: two people, both of whom move.
 
-Problem: ``z`` is somebody near a known ``x``, ``y`` somebody similar to ``z``, so that ``d = y − z`` lies in the similar
-set, however far ``z`` is from ``x``. How differently are the two treated? The ranges of both grow with the ball around
-``x``; the difference ``D`` of the two runs starts at ``d`` and scales with the similar set alone. A layer maps it by
-its weights. Behind an activation ``D' = f(z + D) − f(z)`` is ``D`` times a slope of some chord of ``f`` within the
-ranges of both, and of a ReLU, with ``z`` in ``[l, u]``,
+Problem: ``z`` is somebody near a known ``x``, ``y`` somebody similar to ``z``, so that ``d = y − z`` lies in the
+similar set, however far ``z`` is from ``x``. How differently are the two treated? The ranges of both grow with the ball
+around ``x``; the difference ``D`` of the two runs starts at ``d`` and scales with the similar set alone. A layer maps
+it by its weights. Behind an activation ``D' = f(z + D) − f(z)`` is ``D`` times a slope of some chord of ``f`` within
+the ranges of both, and of a ReLU, with ``z`` in ``[l, u]``,
 
     D' ≤ relu(u + D) − relu(u)  for D ≥ 0,      D' ≤ relu(l + D) − relu(l)  for D < 0:
 
-it grows with ``z`` where ``D ≥ 0`` and falls where ``D < 0``. That is convex in ``D``, so that a line above both ends is
-above all of it; by symmetry, with the range of ``y``, it has a concave lower side. Such lines take the place of those
-around one activation in the passes of :mod:`isonomy_verify.sweep`. Where the sets lie in ellipsoids, all neurons are
-judged together besides (:mod:`isonomy_verify.joint`).
+it grows with ``z`` where ``D ≥ 0`` and falls where ``D < 0``. That is convex in ``D``, so that a line above both ends
+is above all of it; by symmetry, with the range of ``y``, it has a concave lower side. Such lines take the place of
+those around one activation in the passes of :mod:`isonomy_verify.sweep`. Where the sets lie in ellipsoids, all neurons
+are judged together besides (:mod:`isonomy_verify.joint`).
 
-**Soundness.** ``D`` is the difference of two *exact* runs, so neither biases nor the rounding of any run enter: what
-a sweep charges with ``eta``, from the sizes of values and biases, is charged here from the sizes of differences and
+**Soundness.** ``D`` is the difference of two *exact* runs, so neither biases nor the rounding of any run enter: what a
+sweep charges with ``eta``, from the sizes of values and biases, is charged here from the sizes of differences and
 nothing else. The exact weights are within ``γ size`` of the float ones, a computed ``c W`` within ``γ|c||W|``, so that
 a pass over a layer is off by at most ``γ |c| size |D'| ≤ γ |c|·ρ η``, ``η`` the scaled norm of the sizes of ``D'``
 without that of the bias. Sides at the ends are computed without cancellation: for ``D ≥ 0``, ``relu(a + D) − relu(a)``
@@ -223,9 +223,7 @@ class Differences(Sweep):
                     low_slope, below = np.where(known, given, low_slope), np.where(known, 0.0, below)
             straight = least == most
             slope, low_slope = np.where(straight, most, slope), np.where(straight, most, low_slope)
-            found.append(
-                Sides(slope, np.where(straight, zero, above), low_slope, np.where(straight, -zero, below))
-            )
+            found.append(Sides(slope, np.where(straight, zero, above), low_slope, np.where(straight, -zero, below)))
         return found
 
     def parallel(self) -> list[Sides]:
@@ -235,9 +233,7 @@ class Differences(Sweep):
 
 def _relu_rise(move: Array, low: Array, high: Array) -> Array:
     """The largest ``relu(t + move) − relu(t)`` for ``t`` in ``[low, high]``, up to two roundings of ``move``."""
-    return np.where(
-        move >= 0, np.minimum(np.maximum(high + move, 0.0), move), np.maximum(np.minimum(-low, 0.0), move)
-    )
+    return np.where(move >= 0, np.minimum(np.maximum(high + move, 0.0), move), np.maximum(np.minimum(-low, 0.0), move))
 
 
 def _image(activation: Activation, low: Array, high: Array, unit32: float) -> tuple[Array, Array]:
@@ -358,11 +354,11 @@ class _Block:
             yl, yu = zl + low - room, zu + high + room
             if self.far is not None:
                 yl, yu = np.fmax(yl, far[i][0]), np.fmin(yu, far[i][1])
-            sides = []
+            enclosed = []
             for first, last in ((zl, zu), (yl, yu), (low, high)):
                 lost = burst[:, None] | np.isnan(first) | np.isnan(last)
-                sides.append(Enclosure(np.where(lost, -np.inf, first), np.where(lost, np.inf, last)))
-            found.append(Gap(*sides))
+                enclosed.append(Enclosure(np.where(lost, -np.inf, first), np.where(lost, np.inf, last)))
+            found.append(Gap(*enclosed))
         return found
 
 
@@ -387,4 +383,6 @@ def _outputs(sweep: Sweep, within: Sequence[Region], tight: bool) -> list[tuple[
 
 
 def _joined(gaps: list[Gap]) -> Gap:
-    return Gap(*(Enclosure(*(np.concatenate(side) for side in zip(*one, strict=True))) for one in zip(*gaps, strict=True)))
+    return Gap(
+        *(Enclosure(*(np.concatenate(side) for side in zip(*one, strict=True))) for one in zip(*gaps, strict=True))
+    )

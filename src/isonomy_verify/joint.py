@@ -4,25 +4,25 @@ Where the moves of people lie in an ellipsoid, every neuron ``i`` of a layer see
 
     D_i = m_i + N_i·u + η_i,
 
-and with lines of slope ``s_i`` through an activation ``D'_i = s_i D_i + e_i`` this passes on exactly, ``N ← W diag(s) N``;
-only what the lines leave open goes into ``η``. For one run (:class:`Forms`) that gives the ranges of all neurons of a
-layer at once. For the difference of two runs (:class:`Joint`) the slopes of all chords lie in ``[s − t, s + t]``, so
-that ``|e_i| ≤ t_i |D_i|``. Summed neuron by neuron, as if each saw the move that suits it best, ``Σ κ_i |N_i·u|`` would
-be ``Σ κ_i ‖N_i‖``; together, for any ``n_i > 0``, by Cauchy and Schwarz,
+and with lines of slope ``s_i`` through an activation ``D'_i = s_i D_i + e_i`` this passes on exactly, ``N ← W diag(s)
+N``; only what the lines leave open goes into ``η``. For one run (:class:`Forms`) that gives the ranges of all neurons
+of a layer at once. For the difference of two runs (:class:`Joint`) the slopes of all chords lie in ``[s − t, s + t]``,
+so that ``|e_i| ≤ t_i |D_i|``. Summed neuron by neuron, as if each saw the move that suits it best, ``Σ κ_i |N_i·u|``
+would be ``Σ κ_i ‖N_i‖``; together, for any ``n_i > 0``, by Cauchy and Schwarz,
 
     Σ κ_i |N_i·u|  ≤  √(Σ κ_i n_i) · √λmax(Σ (κ_i / n_i) N_i N_iᵀ).
 
-What was left open a layer before is shared in the same way: all rows of ``W e`` see one vector ``e``, of which
-``‖e / √d‖₂ ≤ ε`` is known, and for any ``τ > 0``
+What was left open a layer before is shared in the same way: all rows of ``W e`` see one vector ``e``, of which ``‖e /
+√d‖₂ ≤ ε`` is known, and for any ``τ > 0``
 
     Σ_j κ_j |W_j·e|  ≤  √(Σ κ_j τ_j) · ‖diag(√(κ/τ)) W diag(√d)‖₂ · ε,      e_i = 0 where t_i = 0:
 
 the norm of those rows and columns alone whose neurons are open. Measured, this halves what is lost in the second layer.
 
 **Soundness.** ``n``, ``d`` and ``τ`` are hints. Factors ``N`` are stored in float32 and are what is meant by ``N`` from
-then on; how far ``N u`` is from the exact product is, row by row, at most ``γ Σ_i |W_ji||s_i|‖N_i‖`` and what underflows,
-and is added to ``η`` with the same product that passes ``η`` on. Largest eigenvalues are bounded by Frobenius norms of
-repeated squares, which needs no eigensolver. Weights and their rounding are charged as in
+then on; how far ``N u`` is from the exact product is, row by row, at most ``γ Σ_i |W_ji||s_i|‖N_i‖`` and what
+underflows, and is added to ``η`` with the same product that passes ``η`` on. Largest eigenvalues are bounded by
+Frobenius norms of repeated squares, which needs no eigensolver. Weights and their rounding are charged as in
 :mod:`isonomy_verify.sweep`.
 """
 
@@ -31,6 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import SMALL, TINY, U32, Above, Array, Float32, U, gamma, norm_up
 from isonomy_verify.network import Network
@@ -39,6 +40,8 @@ from isonomy_verify.sweep import Sweep
 
 if TYPE_CHECKING:
     from isonomy_verify.differences import Differences
+
+Mask = NDArray[np.bool_]
 
 SQUARES = 2
 """How often a matrix is squared to bound its largest eigenvalue."""
@@ -71,7 +74,10 @@ class Weights:
             scaled = [weight * root for weight, root in zip(blocks, self.scale[-1], strict=True)]
             units = [2.0 ** np.ceil(np.log2(max(float(np.abs(each).max(initial=0.0)), 1e-300))) for each in scaled]
             self.scaled.append(
-                [(np.ascontiguousarray((each / unit).astype(np.float32)), unit) for each, unit in zip(scaled, units, strict=True)]
+                [
+                    (np.ascontiguousarray((each / unit).astype(np.float32)), unit)
+                    for each, unit in zip(scaled, units, strict=True)
+                ]
             )
             self.squares.append(
                 [Above.of(np.ascontiguousarray(((np.abs(each) * (1 + 8 * U) + TINY) ** 2).T)) for each in scaled]
@@ -134,7 +140,7 @@ class Forms:
     def _store(self, k: int, centre: Array, open_: Array, slopes: list[Array]) -> tuple[Array, Array]:
         """Keep the form of a layer; the ranges that it gives."""
         layer, ellipsoid = self.weights.network.layers[k], self.ellipsoids[k]
-        factor: Array | Float32 | None = None
+        factor: Any = None
         lost = 0.0
         if ellipsoid is not None:
             factor = ellipsoid.matrix.astype(np.float32)[None]
@@ -167,7 +173,7 @@ class Forms:
 
     @property
     def _columns(self) -> int:
-        return next(each.matrix.shape[1] for each in self.ellipsoids if each is not None)
+        return int(next(each.matrix.shape[1] for each in self.ellipsoids if each is not None))
 
 
 class Joint(Forms):
@@ -176,7 +182,7 @@ class Joint(Forms):
     def __init__(self, weights: Weights, ellipsoids: list[Ellipsoid | None]) -> None:
         super().__init__(weights, ellipsoids)
         self.rest: list[Array] = []  # what is open but for what the next two share
-        self.shared: list[list[tuple[int, Array, Array]]] = []  # block, ε, which neurons of its source are open
+        self.shared: list[list[tuple[int, Array, Mask]]] = []  # block, ε, which neurons of its source are open
         self.slope: list[Array] = []
         self.half: list[Array] = []
 
@@ -293,7 +299,7 @@ class Joint(Forms):
             together = together + size * self._norm(k, number, weight, bent) * (1 + 8 * U)
         return np.asarray(np.fmin(alone, together))
 
-    def _norm(self, k: int, number: int, weight: Array, bent: Any) -> Array:
+    def _norm(self, k: int, number: int, weight: Array, bent: Mask) -> Array:
         """At least ``√(Σ weight) ‖diag(√weight) W diag(√d)‖₂`` over the open neurons, (n,).
 
         With ``P`` the part of the matrix that is open, ``‖P‖₂⁴ = ‖P Pᵀ‖₂² ≤ ‖(P Pᵀ)²‖_F``; in float32, with entries of
@@ -322,8 +328,8 @@ class Joint(Forms):
 def largest_up(gram: Array | Float32, squares: int = SQUARES) -> Array:
     """At least the spectral norm (n,) of matrices (n, q, q); of symmetric ones it is their largest eigenvalue.
 
-    ``‖P‖₂ = ‖P Pᵀ‖₂^½ ≤ ‖P Pᵀ‖_F^½``. Each matrix is scaled to a Frobenius norm of at most 1 before it is multiplied, so
-    that rounding moves the product by at most ``rounding`` in norm.
+    ``‖P‖₂ = ‖P Pᵀ‖₂^½ ≤ ‖P Pᵀ‖_F^½``. Each matrix is scaled to a Frobenius norm of at most 1 before it is multiplied,
+    so that rounding moves the product by at most ``rounding`` in norm.
     """
     q, unit = gram.shape[-1], U32 if gram.dtype == np.float32 else U
     rounding, grow, least = 4 * gamma(q + 16, unit), 1 + gamma(q * q + 16, unit), 2.0**-50

@@ -170,7 +170,8 @@ class Ball:
         return Landing(matrix, loss, -wide, wide, reach)
 
     def ellipsoid(self, weight: Array, size: Array) -> Ellipsoid | None:
-        """``W v = (W K) R v + (W − W K R) v``; a ball of order 1 lies in that of order 2, one of order ∞ in a larger."""
+        """``W v = (W K) R v + (W − W K R) v``; a ball of order 1 lies in that of order 2, one of order ∞ in a larger
+        one."""
         if self.free.any():
             return None
         landing, wide = self.landing(weight, size), 1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U)
@@ -262,7 +263,9 @@ class BallBox:
         """Some of the sets."""
         low, high, radius, offset = (_rows(a, rows) for a in (self.low, self.high, self.radius, self.offset))
         shares = None if self.shares is None else _rows(self.shares, rows)
-        return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, shares, self.columns)
+        return BallBox(
+            low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, shares, self.columns
+        )
 
     def within(self, other: BallBox) -> BallBox:
         """What other sets, row by row, leave of these: their boxes, and their radii where the balls are of one shape.
@@ -282,10 +285,11 @@ class BallBox:
         """From the ball, where its root determines every coordinate that moves; else None.
 
         Coordinates with one possible value take it, ``v = w``. For the moves ``v`` of all others and any matrix ``G``
-        ``W v = G (R v) + (W − G R) v`` and ``R v = ρu − o − R w``; the last term is at most ``|W − G R|`` times the box.
+        ``W v = G (R v) + (W − G R) v`` and ``R v = ρu − o − R w``; the last term is at most ``|W − G R|`` times the
+        box.
         """
-        fixed = self.columns[(self.low == self.high).all(0)[self.columns]]
-        free = self.columns[(self.low < self.high).any(0)[self.columns]]
+        moves = (self._low < self._high).any(0)
+        fixed, free = self.columns[~moves], self.columns[moves]
         if not len(free) or not len(self.root) or not np.isfinite(self._extent).all():
             return None
         still, root, part = self.low[:, fixed], self.root[:, free], weight[:, free]

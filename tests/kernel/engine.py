@@ -27,7 +27,7 @@ from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.sweep import Prepared
-from isonomy_verify.tiers import Enclosure, enclose
+from isonomy_verify.tiers import enclose
 
 TIERS = ("interval", "quick", "tight", "rows")
 """``rows`` is the tight tier with a backward pass of its own for every open neuron."""
@@ -59,23 +59,6 @@ def region_of(drawn: Drawn) -> Ball | BallBox:
     return BallBox(drawn.low, drawn.high, drawn.root, drawn.order, drawn.radius, drawn.offset, inverse)
 
 
-def expanded(head: Head, margins: Enclosure) -> tuple[Array, Array]:
-    """Margins of every ordered pair of classes, as the fuzzer counts them."""
-    if head.kind != "softmax" or head.outputs == 2:
-        return margins
-    at = {pair: i for i, pair in enumerate(head.pairs)}
-    low, high = [], []
-    for c in range(head.outputs):
-        for j in range(head.outputs):
-            if j > c:
-                low.append(margins.low[:, at[c, j]])
-                high.append(margins.high[:, at[c, j]])
-            elif j < c:
-                low.append(-margins.high[:, at[j, c]])
-                high.append(-margins.low[:, at[j, c]])
-    return np.stack(low, 1), np.stack(high, 1)
-
-
 def kernel(
     net: Net, centre: Array, region: Drawn, tier: str, *, float32: bool = False, raw: bool = False
 ) -> other.Enclosed:
@@ -89,7 +72,7 @@ def kernel(
                 prepared = Prepared(normal_form(nodes_of(net), head.rows), shared, float32)
             one, rows = ("tight", 0.0) if tier == "rows" else (tier, None)
             at, over = enclose(prepared, centre, one, None if shared else own, rows)  # type: ignore[arg-type]
-            return other.Enclosed(expanded(head, at), expanded(head, over), head.violation(at, over))
+            return other.Enclosed(other.ordered(head, at), other.ordered(head, over), head.violation(at, over))
     except ValueError as error:
         raise other.RefusedError(str(error)) from None
 
@@ -124,7 +107,7 @@ def pairs(
                 gaps = compare(Pairs(network, float32, *balls), centre, sets[0], sets[1], room, sets[2:], tight)  # type: ignore[arg-type]
             found = []
             for gap in gaps:
-                near_, far, move = (expanded(head, side) for side in gap)
+                near_, far, move = (other.ordered(head, side) for side in gap)
                 found.append(other.Compared(near_, far, move, head.gap(*gap)))
             return found
     except ValueError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -15,7 +16,7 @@ from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
 from isonomy_verify import activations, network
-from isonomy_verify.differences import Pairs
+from isonomy_verify.differences import Gap, Pairs, compare
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox, SingularError
@@ -124,6 +125,29 @@ def pairs_for(
         while len(kept) > KEPT:
             kept.popitem(last=False)
         return found[:3]
+
+
+def compare_sets(
+    given: Network,
+    centre: Tensor,
+    near: ConvexSets,
+    between: ConvexSets,
+    limits: ConvexSets | None = None,
+    within: Sequence[ConvexSets] = (),
+    *,
+    float32_run: bool = False,
+    tight: bool = True,
+) -> list[Gap]:
+    """Margins of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
+    the difference of the two; the same for every part of ``near`` in ``within``."""
+    sets = (near, between) if limits is None else (None, None)
+    pairs, one, other = pairs_for(given, sets[0], sets[1], float32_run)
+    if one is None or other is None:
+        around, apart, *smaller = (region_of(each) for each in (near, between, *within))
+        room = None if limits is None else region_of(limits)
+        return compare(pairs, centre.numpy(), around, apart, room, smaller, tight)
+    balls = [ball for each in within if (ball := ball_of(each)) is not None]
+    return compare(pairs, centre.numpy(), one, other, None, balls, tight)
 
 
 def _layers_of(given: Network) -> network.Network:

@@ -5,8 +5,9 @@ cost ``c(x, z) ≤ r``. The people in reach are regions of the ground cost just 
 metric (one for each choice of categories in the realizable domain); the other person ``y`` of a pair is somewhere in
 the sum of both, and ``y − z`` in the metric's own set.
 
-**Soundness.** Regions cover everybody in reach, sums of sets hold every ``y``, and the relational tier bounds the
-difference of the two. A pass at a radius also bounds every smaller one: its lines hold there as well.
+**Soundness.** Regions cover everybody in reach, sums of sets hold every ``y``, and the kernel bounds the difference of
+the two (:mod:`isonomy_verify.differences`). A pass at a radius also bounds every smaller one: its lines hold there as
+well.
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, norm_upper, up
 from isonomy.bounds.ends import Ends
-from isonomy.bounds.kernel import ball_of, head_of, pairs_for, region_of
+from isonomy.bounds.kernel import compare_sets, head_of
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
-from isonomy_verify.differences import compare
-from isonomy_verify.regions import Ball, BallBox
 
 NUMBERS = 2**17
 """Activations of the widest layer at a time, as in the local tiers."""
@@ -178,7 +177,7 @@ class Moving:
 
     def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> FloatArray:
         """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
-        owner, network = between.owner, self.question.network
+        owner = between.owner
         centre = near.centre[torch.from_numpy(owner)]
         apart = _moved(between.sets, between.centre - centre)
         limits = self._limits(near, owner, apart)
@@ -199,16 +198,8 @@ class Moving:
         tight: bool,
     ) -> list[FloatArray]:
         """Bounds for sets ``near`` and smaller ones, by one pass."""
-        network, within = self.question.network, list[Ball | BallBox]()
-        balls = (near, apart) if limits is None else (None, None)
-        pairs, one, other = pairs_for(network, *balls, self.float32_run)
-        if one is None or other is None:
-            around, differences, *within = (region_of(sets) for sets in (near, apart, *smaller))
-            room = None if limits is None else region_of(limits)
-            gaps = compare(pairs, centre.numpy(), around, differences, room, within, tight)
-        else:
-            within = [ball for sets in smaller if (ball := ball_of(sets)) is not None]
-            gaps = compare(pairs, centre.numpy(), one, other, None, within, tight)
+        network = self.question.network
+        gaps = compare_sets(network, centre, near, apart, limits, smaller, float32_run=self.float32_run, tight=tight)
         head = head_of(network, None, self.float32_run)
         return [head.gap(*gap) for gap in gaps]
 

@@ -122,13 +122,13 @@ def profiles(
         known.compute(rest, plan.first)
     tick(1, rounds + 1)
     for step in range(rounds):
-        for again in range(HALVES if known.single else 1):
-            jobs = known.halves(plan) if known.single else known.poor(plan.rungs, plan.multiplier)
-            for rung, rows in jobs:
+        jobs = []
+        for _ in range(HALVES if known.single else 1):
+            found = known.halves(plan) if known.single else known.poor(plan.rungs, plan.multiplier)
+            for rung, rows in found:
                 known.compute(rows, rung)
-            if not jobs:
-                break
-        if not jobs and not again:
+            jobs += found
+        if not jobs:
             break
         tick(step + 2, rounds + 1)
     return known.profiles()

@@ -195,9 +195,7 @@ class Pairs:
         """The metric's ball and a box."""
         if not len(self.root):
             return BallBox(low, high)
-        return BallBox(
-            low, high, self.root, self.order, np.full(len(low), self.similarity.delta), inverse=self.inverse
-        )
+        return BallBox(low, high, self.root, self.order, np.full(len(low), self.similarity.delta), inverse=self.inverse)
 
     # -- cutting -----------------------------------------------------------------------------------------------
 
