@@ -42,7 +42,7 @@ from isonomy_verify.tiers import Enclosure, checked
 BLOCK = 128
 """Pairs of regions that are bounded together."""
 
-CROWDED = 0.1
+CROWDED = 0.07
 """With a larger share of open neurons in the first layer, passes for single ones cost most and say least."""
 
 
@@ -58,20 +58,30 @@ class Pairs:
     """A network made ready for pairs of people; for balls that everybody shares, or for sets of each pair's own."""
 
     def __init__(
-        self, network: Network, run_unit: bool = False, near: Ball | None = None, between: Ball | None = None
+        self,
+        network: Network,
+        run_unit: bool = False,
+        near: Ball | None = None,
+        between: Ball | None = None,
+        like: Pairs | None = None,
     ) -> None:
+        """``like``: others whose preparation is taken over as far as it is the same."""
         if (near is None) != (between is None):
             raise ValueError("Pairs share both balls or none.")
-        both = None if near is None or between is None else Sum(between, near)
-        self.network, self.run_unit, self.shared = network, run_unit, both is not None
+        self.network, self.run_unit, self.shared = network, run_unit, near is not None
+        self._both = None if near is None or between is None else Sum(between, near)
         self.near = Prepared(network, near, run_unit, 0)
-        self.far = Prepared(network, both, run_unit, 0)
-        self.between = Prepared(network, between, run_unit, 0, runs=2)
+        same = like is not None and like.network is network
+        self.weights = like.weights if like is not None and same else Weights(network)
+        if like is not None and same and like.run_unit == run_unit and like.between.region is between:
+            self.between = like.between
+        else:
+            self.between = Prepared(network, between, run_unit, 0, runs=2)
 
     @cached_property
-    def weights(self) -> Weights:
-        """What the joint passes need of the weights."""
-        return Weights(self.network)
+    def far(self) -> Prepared:
+        """For the sum of both balls."""
+        return Prepared(self.network, self._both, self.run_unit, 0)
 
 
 class Differences(Sweep):
@@ -85,6 +95,7 @@ class Differences(Sweep):
         """Without ``far`` the far run is known by the near one and the difference."""
         self.near, self.far, self.joint = near, far, joint
         self.slopes: list[tuple[Array, Array]] = []
+        self._runs: dict[int, tuple[tuple[Array, Array], tuple[Array, Array]]] = {}
         self.doubt: list[Array | float] = []
         super().__init__(prepared, np.zeros_like(near.x), region)
 
@@ -103,6 +114,8 @@ class Differences(Sweep):
 
     def runs(self, k: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Ranges of the near and of the far run at a layer, each narrowed by the other and the difference."""
+        if k in self._runs:
+            return self._runs[k]
         zl, zu = self.near.certain(k)
         low, high = self.low[k], self.high[k]
         room = (4 * U) * (np.abs(zl) + np.abs(zu) + np.abs(low) + np.abs(high)) + TINY
@@ -112,7 +125,8 @@ class Differences(Sweep):
             room = (4 * U) * (np.abs(first) + np.abs(last) + np.abs(low) + np.abs(high)) + TINY
             zl, zu = np.fmax(zl, first - high - room), np.fmin(zu, last - low + room)
             yl, yu = np.fmax(yl, first), np.fmin(yu, last)
-        return (zl, np.maximum(zl, zu)), (yl, np.maximum(yl, yu))
+        self._runs[k] = (zl, np.maximum(zl, zu)), (yl, np.maximum(yl, yu))
+        return self._runs[k]
 
     def _size(self, k: int) -> None:
         """The range of a layer is known: narrow it by what else is known, and weigh its activation."""
@@ -133,6 +147,7 @@ class Differences(Sweep):
         activation = self.network.layers[k].activation
         if activation is None:
             return
+        self._runs.pop(k, None)  # what was known before
         (zl, zu), (yl, yu) = self.runs(k)
         low, high = np.minimum(zl, yl), np.maximum(zu, yu)
         if len(self.slopes) == k:
@@ -292,24 +307,23 @@ class _Block:
         self.last = pairs.network.depth
         own = not pairs.shared
         self.near = Sweep(pairs.near, x, near if own else None)
-        self.far: Sweep | None = Sweep(pairs.far, x, Sum(between, near, limits) if own else None)
+        self.far: Sweep | None = None
         joint = Joint.of(pairs.weights, between) if tight else None
         self.forms = Forms.of(pairs.weights, near) if joint is not None else None
-        self.each = tight
-        if joint is not None and self.forms is not None and self._crowded():
-            self.each, self.far = False, None
+        self.each = tight and (joint is None or self.forms is None or not self._crowded())
+        if self.each or not tight:
+            self.far = Sweep(pairs.far, x, Sum(between, near, limits) if own else None)
         self.between = Differences(pairs.between, self.near, self.far, between if own else None, joint)
         for k in range(self.last + 1):
             self._layer(k)
 
     def _crowded(self) -> bool:
         """Are many neurons of the first layer open?"""
-        assert self.far is not None
         layer = self.pairs.network.layers[0]
         if layer.activation is None:
             return False
-        self.far.enclose(0)
-        least, most = slope_range(layer.activation, self.far.low[0], self.far.high[0])
+        self.near.enclose(0)
+        least, most = slope_range(layer.activation, self.near.low[0], self.near.high[0])
         return bool(np.mean(least < most) > CROWDED)
 
     def _layer(self, k: int) -> None:
@@ -330,11 +344,11 @@ class _Block:
     def gaps(self) -> list[Gap]:
         """Over the regions, and over the smaller ones."""
         count = 1 + len(self.smaller)
-        near = _outputs(self.near, self.smaller, self.tight)
+        near = _outputs(self.near, self.smaller, self.tight, self.each)
         burst = self.near.burst | self.between.burst
         if self.far is not None:
             sums = [self.far.region.within(part) for part in self.smaller]  # type: ignore[attr-defined]
-            far = _outputs(self.far, sums, self.tight)
+            far = _outputs(self.far, sums, self.tight, self.each)
             burst = burst | self.far.burst
         low, high = np.array(self.between.low[self.last]), np.array(self.between.high[self.last])
         if self.tight and self.last:
@@ -362,8 +376,13 @@ class _Block:
         return found
 
 
-def _outputs(sweep: Sweep, within: Sequence[Region], tight: bool) -> list[tuple[Array, Array]]:
-    """Outputs over the regions of a sweep, and over parts of them."""
+def _outputs(sweep: Sweep, within: Sequence[Region], tight: bool, each: bool) -> list[tuple[Array, Array]]:
+    """Outputs over the regions of a sweep, and over parts of them.
+
+    Lines that touch where a pass is largest suffice where many ReLUs are open; others have two chances.
+    """
+    kinds = {layer.activation.kind for layer in sweep.network.layers if layer.activation is not None}
+    both = each or kinds != {"relu"}
     last = sweep.network.depth
     found = [(np.array(sweep.low[last]), np.array(sweep.high[last])) for _ in range(1 + len(within))]
     if not tight:
@@ -372,7 +391,7 @@ def _outputs(sweep: Sweep, within: Sequence[Region], tight: bool) -> list[tuple[
     for j in range(sweep.network.outputs.width):
         moves = sweep.steer(j)
         for sign in (1.0, -1.0):
-            for touch in (True, False):
+            for touch in (True, False) if both else (True,):
                 sides = sweep.sides(run, moves, sign) if touch else sweep.sides()
                 for (low, high), bound in zip(found, sweep.sides_within(j, sign, sides, within), strict=True):
                     if sign > 0:

@@ -53,6 +53,7 @@ LEAST32, ROOT32, LARGEST32 = 2.0**-120, 2.0**-60, 2.0**40
 class Weights:
     """What is the same for everybody: weights in float32, scalings ``d`` and the squares that they weigh."""
 
+    @np.errstate(all="ignore")  # what overflows ends as an infinite bound
     def __init__(self, network: Network) -> None:
         self.network = network
         self.usable = True
@@ -65,8 +66,7 @@ class Weights:
             blocks = [block.weight for block in layer.blocks]
             self.largest.append([float(np.abs(weight).max(initial=0.0)) for weight in blocks])
             self.usable &= all(most < LARGEST32 for most in self.largest[-1])
-            with np.errstate(all="ignore"):
-                self.single.append([np.ascontiguousarray(weight.astype(np.float32)) for weight in blocks])
+            self.single.append([np.ascontiguousarray(weight.astype(np.float32)) for weight in blocks])
             means = [np.abs(weight).mean(0) for weight in blocks]
             self.scale.append(
                 [1 / np.sqrt(np.clip(mean / max(float(mean.mean()), 1e-300), 1e-3, 1e3)) for mean in means]
@@ -185,6 +185,7 @@ class Joint(Forms):
         self.shared: list[list[tuple[int, Array, Mask]]] = []  # block, ε, which neurons of its source are open
         self.slope: list[Array] = []
         self.half: list[Array] = []
+        self._kept: dict[int, Float32] = {}
 
     def _lines(self, sweep: Differences, j: int) -> None:
         """Slopes ``s`` and ``t`` of an activation whose ranges are known by now."""
@@ -239,8 +240,7 @@ class Joint(Forms):
         top = weight.max(1, keepdims=True) + SMALL
         light = (weight / top).astype(np.float32)
         if len(factor) == 1:
-            outer = (factor[0][:, :, None] * factor[0][:, None, :]).reshape(factor.shape[1], -1)
-            gram = (light @ outer).reshape(len(light), factor.shape[2], factor.shape[2])
+            gram = (light @ self._outer(j)).reshape(len(light), factor.shape[2], factor.shape[2])
         else:
             gram = np.matmul((factor * light[:, :, None]).transpose(0, 2, 1), factor)
         size = float(np.abs(factor).max(initial=0.0))
@@ -249,6 +249,13 @@ class Joint(Forms):
         found = largest_up(gram) * (1 + 8 * U) + lost
         scale = self.radius * self.radius * (1 + 4 * U)
         return np.asarray(np.fmin(found * scale * top[:, 0] * (1 + 8 * U) + doubt * trace, trace))
+
+    def _outer(self, j: int) -> Float32:
+        """``N_i N_iᵀ`` of a factor that all share, flat."""
+        factor = self.factor[j][0]
+        if j not in self._kept:
+            self._kept[j] = (factor[:, :, None] * factor[:, None, :]).reshape(len(factor), -1)
+        return self._kept[j]
 
     def output(self, sweep: Differences, output: int) -> tuple[Array, Array]:
         """The least and the largest difference of an output, by one backward pass with the middle slopes."""

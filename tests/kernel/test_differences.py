@@ -106,13 +106,11 @@ def test_hostile_scalings_of_all_together(monkeypatch: pytest.MonkeyPatch, seed:
     rng = np.random.default_rng([3, seed])
     nodes, x = chain(rng, [3, 12, 10, 2], gain=2.0), rng.normal(size=(2, 3))
     near, between = Ball(np.eye(3), 2.0, 0.6), Ball(rng.normal(size=(3, 3)) + 2 * np.eye(3), 2.0, 0.4)
-    pairs = Pairs(normal_form(nodes), False, near, between)
-    both(monkeypatch, True)
-    made = joint.np.sqrt  # the scalings are 1 / √(clipped means): make them anything
+    # The scalings are 1 / √(clipped means): make them anything.
     monkeypatch.setattr(joint.np, "clip", lambda a, low, high: np.exp(4 * rng.normal(size=np.shape(a))))
-    weights = pairs.weights
+    pairs = Pairs(normal_form(nodes), False, near, between)
     monkeypatch.undo()
-    assert made is np.sqrt and any((scale > 3).any() for layer in weights.scale for scale in layer)
+    assert any((scale > 3).any() for layer in pairs.weights.scale for scale in layer)
     both(monkeypatch, True)
     (gap,) = compare(pairs, x, near, between)
     for k in range(12):
@@ -169,6 +167,34 @@ def test_what_is_charged_scales_with_the_difference() -> None:
         (gap,) = compare(Pairs(normal_form(nodes), False, near, between), rng.normal(size=(3, 4)), near, between)
         found.append(gap.between.high / delta)
     assert found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("behind", [True, False])
+def test_weights_that_cancel_when_they_are_merged(
+    monkeypatch: pytest.MonkeyPatch, behind: bool, together: bool
+) -> None:
+    """Two affine maps become one matrix, off by far more than its own rounding: behind the activation or before it.
+
+    All neurons are active, so that nothing else is between the bound and the truth.
+    """
+    both(monkeypatch, together)
+    for seed in range(12):
+        rng = np.random.default_rng([10, seed])
+        first = rng.normal(size=(1, 4))
+        cancel = np.concatenate([first, first + 1e-9 * rng.normal(size=(1, 4))]), 1e8 * np.array([[1.0, -1.0]])
+        tables = [np.eye(4), *cancel] if behind else [*cancel, np.array([[1.0]])]
+        nodes, bent = [Node("input", width=4)], 1 if behind else 2
+        for i, table in enumerate(tables):
+            bias = np.full(len(table), 50.0 if i + 1 == bent else 0.0)
+            nodes.append(Node("affine", (len(nodes) - 1,), weight=table, bias=bias))
+            if i + 1 == bent:
+                nodes.append(Node("activation", (len(nodes) - 1,), activation=Activation("relu")))
+        exact = cancel[1] @ (cancel[0] - cancel[0][:1])  # without cancellation
+        x, ball = np.zeros((1, 4)), Ball(np.eye(4), 2.0, 0.1)
+        (gap,) = compare(Pairs(normal_form(nodes), False, ball, ball), x, ball, ball)
+        for d in 0.1 * (1 - 1e-15) * exact / np.linalg.norm(exact) * np.array([[1.0], [-1.0]]):
+            judged(nodes, gap, 0, x[0], np.zeros(4), d)
 
 
 def test_a_protected_flip_is_not_taken_for_standing_still() -> None:

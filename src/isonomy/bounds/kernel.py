@@ -108,23 +108,29 @@ def pairs_for(
     given: Network, near: ConvexSets | None = None, between: ConvexSets | None = None, float32_run: bool = False
 ) -> tuple[Pairs, Ball | None, Ball | None]:
     """The network's margins made ready for pairs of people, and the balls that everybody shares, if both do."""
-    sets = [each for each in (near, between) if each is not None]
-    balls = [ball_of(each) for each in sets]
-    shared = len(balls) == 2 and all(ball is not None for ball in balls)
+    sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
     with _lock:
         kept = _pairs.setdefault(given, OrderedDict())
-        key: tuple[float, ...] = (float(float32_run),)
-        if shared:
-            key = (*key, *(number for each in sets for number in (id(each.root), float(each.radius[0]))))
+        key = float(float32_run), *(number for each in sets[: 2 * (len(sets) == 2)] for number in _key(each))
         found = kept.pop(key, None)
         if found is None:
-            one, other = balls if shared else (None, None)
-            roots = (sets[0].root, sets[1].root) if shared else (None, None)
-            found = Pairs(_layers_of(given), float32_run, one, other), one, other, roots
+            like = next(reversed(kept.values()), None)
+            one, other, roots = None, None, (None, None)
+            if len(sets) == 2:
+                one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
+                other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[3:] == key[3:]), None)
+                other = ball_of(sets[1]) if other is None else other
+            pairs = Pairs(_layers_of(given), float32_run, one, other, None if like is None else like[0])
+            found = pairs, one, other, roots
         kept[key] = found
         while len(kept) > KEPT:
             kept.popitem(last=False)
         return found[:3]
+
+
+def _key(sets: ConvexSets) -> tuple[float, float]:
+    """A ball is known by its root, which is kept so that its id stays its own, and by its radius."""
+    return float(id(sets.root)), float(sets.radius[0])
 
 
 def compare_sets(
