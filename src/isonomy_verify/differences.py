@@ -71,12 +71,12 @@ class Pairs:
         self.network, self.run_unit, self.shared = network, run_unit, near is not None
         self._both = None if near is None or between is None else Sum(between, near)
         self.near = Prepared(network, near, run_unit, 0)
-        same = like is not None and like.network is network
-        self.weights = like.weights if like is not None and same else Weights(network)
-        if like is not None and same and like.run_unit == run_unit and like.between.region is between:
-            self.between = like.between
+        known = like if like is not None and like.network is network else None
+        self.weights: Weights = Weights(network) if known is None else known.weights
+        if known is None or known.run_unit != run_unit or known.between.region is not between:
+            self.between: Prepared = Prepared(network, between, run_unit, 0, runs=2)
         else:
-            self.between = Prepared(network, between, run_unit, 0, runs=2)
+            self.between = known.between
 
     @cached_property
     def far(self) -> Prepared:

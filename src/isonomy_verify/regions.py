@@ -293,9 +293,9 @@ class BallBox:
         if not len(free) or not len(self.root) or not np.isfinite(self._extent).all():
             return None
         still, root, part = self.low[:, fixed], self.root[:, free], weight[:, free]
-        inverse = self.inverse[free]
+        inverse: Array = self.inverse[free]
         if len(free) < len(self.columns) or np.abs(inverse @ root - np.eye(len(free))).max() > 1e-6:
-            inverse = np.linalg.pinv(root)
+            inverse = np.asarray(np.linalg.pinv(root), dtype=np.float64)
         matrix, extent = part @ inverse, np.maximum(np.abs(self.low), np.abs(self.high))[:, free]
         terms = gamma(4 * (sum(self.root.shape) + len(self.columns) + 16))
         left = np.abs(part - matrix @ root) + (np.abs(part) + np.abs(matrix) @ np.abs(root)) * terms

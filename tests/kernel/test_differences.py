@@ -197,6 +197,49 @@ def test_weights_that_cancel_when_they_are_merged(
             judged(nodes, gap, 0, x[0], np.zeros(4), d)
 
 
+@pytest.mark.parametrize("where", ["weights", "matrix"])
+def test_what_float32_cannot_tell_apart(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Factors whose parts cancel: in float32 nothing of them is left, or far too much."""
+    both(monkeypatch, True)
+    for seed in range(8):
+        rng = np.random.default_rng([11, seed])
+        row, other = np.round(rng.normal(size=(2, 3)) * 8) + 0.5, rng.normal(size=3)
+        last = np.array([[1e4, -1e4]])
+        if where == "weights":
+            first, last = np.stack([row[0], row[0]]), last + 1e-5 * rng.random((1, 2))
+        else:
+            first = np.stack([row[0], row[0] + 1e-8 * other])
+        nodes = [Node("input", width=3), Node("affine", (0,), weight=first, bias=np.full(2, 50.0))]
+        nodes.append(Node("activation", (1,), activation=Activation("relu")))
+        nodes.append(Node("affine", (2,), weight=last, bias=-(last @ np.full(2, 50.0))))
+        nodes.append(Node("activation", (3,), activation=Activation("relu")))
+        nodes.append(Node("affine", (4,), weight=np.ones((1, 1)), bias=np.zeros(1)))
+        x, near, between = np.zeros((1, 3)), Ball(np.eye(3), 2.0, 0.7), Ball(np.eye(3), 2.0, 0.3)
+        (gap,) = compare(Pairs(normal_form(nodes), False, near, between), x, near, between)
+        way = (last @ first)[0] / np.linalg.norm(last @ first)
+        for sign in (1.0, -1.0):
+            judged(nodes, gap, 0, x[0], sign * 0.7 * INSIDE * way, sign * 0.3 * INSIDE * way)
+
+
+def test_rounding_of_values_is_part_of_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody moves, and a neuron stands on its kink by rounding alone."""
+    both(monkeypatch, True)
+    for seed in range(8):
+        rng = np.random.default_rng([12, seed])
+        x, first, last = rng.normal(size=(1, 3)), rng.normal(size=(5, 3)), 1e9 * rng.normal(size=(1, 5))
+        bias = rng.random(5) * 5
+        nodes = [Node("input", width=3), Node("affine", (0,), weight=first, bias=bias)]
+        nodes.append(Node("activation", (1,), activation=Activation("relu")))
+        there = -(np.maximum(x @ first.T + bias, 0) @ last.T)[0]
+        nodes.append(Node("affine", (2,), weight=last, bias=there))
+        nodes.append(Node("activation", (3,), activation=Activation("relu")))
+        nodes.append(Node("affine", (4,), weight=np.ones((1, 1)), bias=np.zeros(1)))
+        near, between = Ball(np.eye(3), 2.0, 0.0), Ball(np.eye(3), 2.0, 1e-16)
+        (gap,) = compare(Pairs(normal_form(nodes), False, near, between), x, near, between)
+        for d in members(rng, np.eye(3), 2.0, 1e-16, 3):
+            judged(nodes, gap, 0, x[0], np.zeros(3), d)
+
+
 def test_a_protected_flip_is_not_taken_for_standing_still() -> None:
     """One pass for both people would claim that nothing changes."""
     nodes = [Node("input", width=1), Node("affine", (0,), weight=np.array([[1.0]]), bias=np.zeros(1))]

@@ -115,7 +115,8 @@ def pairs_for(
         found = kept.pop(key, None)
         if found is None:
             like = next(reversed(kept.values()), None)
-            one, other, roots = None, None, (None, None)
+            one, other = None, None
+            roots: tuple[Tensor | None, Tensor | None] = (None, None)
             if len(sets) == 2:
                 one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
                 other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[3:] == key[3:]), None)
