@@ -182,7 +182,10 @@ def test_weights_that_cancel_when_they_are_merged(
     for seed in range(12):
         rng = np.random.default_rng([10, seed])
         first = rng.normal(size=(1, 4))
-        cancel = np.concatenate([first, first + 1e-9 * rng.normal(size=(1, 4))]), 1e8 * np.array([[1.0, -1.0]])
+        cancel = (
+            np.concatenate([first, first + 10.0 ** rng.integers(-12, -8) * rng.normal(size=(1, 4))]),
+            1e8 * np.array([[1.0, -1.0]]),
+        )
         tables = [np.eye(4), *cancel] if behind else [*cancel, np.array([[1.0]])]
         nodes, bent = [Node("input", width=4)], 1 if behind else 2
         for i, table in enumerate(tables):
