@@ -30,10 +30,9 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 import isonomy  # noqa: E402
-from isonomy.bounds.ends import Ends, margins  # noqa: E402
-from isonomy.bounds.relational import Relational  # noqa: E402
+from isonomy.bounds.kernel import compare_sets, head_of  # noqa: E402
 from isonomy.networks.graph import Affine  # noqa: E402
-from isonomy.sets import ConvexSets, SumOfSets  # noqa: E402
+from isonomy.sets import ConvexSets  # noqa: E402
 from isonomy.similarity.regions import Similarity  # noqa: E402
 
 NETWORK = Path(__file__).parent / "networks" / "adult_2x256.onnx"
@@ -197,22 +196,21 @@ def exact(network: isonomy.Network, people: isonomy.Population, metric: isonomy.
 
 
 def moving_centre(network: isonomy.Network, people: isonomy.Population, metric: isonomy.Metric, n: int) -> None:
-    say("| δ | radius of the centre (ℓ2) | attack | two ranges (linear) | relational | relational over attack |")
+    say("| δ | radius of the centre (ℓ2) | attack | two ranges | difference | difference over attack |")
     say("|---|---|---|---|---|---|")
     delta, x = 0.02, np.array(people.test.x[:n])
-    ends, tier = Ends(network), Relational(network.margins)
+    head = head_of(network)
     similarity = Similarity(metric, delta, people.schema.domain("unbounded"))
     for radius in (0.01, 0.05, 0.1):
         apart, gap = [], []
         for start in range(0, n, 250):
             (piece,) = similarity.regions(x[start : start + 250])
             ball = ConvexSets.of_ball(torch.ones(x.shape[1], dtype=torch.float64), 2.0, radius)
-            found = tier.compare(piece.centre, ball, SumOfSets(piece.sets, ball), piece.sets)
-            near, far = margins(found.near), margins(found.far)
-            apart.append(ends.violation(near, far))
-            gap.append(ends.gap(near, far, (found.low, found.high)))
+            (found,) = compare_sets(network, piece.centre, ball, piece.sets)
+            apart.append(head.violation(found.near, found.far))
+            gap.append(head.gap(*found))
         lower = attack_pairs(network, metric, x, delta, radius)
-        upper, wide = torch.cat(gap).mean().item(), torch.cat(apart).mean().item()
+        upper, wide = np.concatenate(gap).mean(), np.concatenate(apart).mean()
         say(f"| {delta} | {radius} | {lower:.4f} | {wide:.4f} | {upper:.4f} | {upper / lower:.3f} |")
 
 

@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from isonomy.bounds.backward import Backward
-from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets, SumOfSets, norm_upper
+from isonomy.sets import ConvexSets, norm_upper
 
 quick = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
@@ -383,16 +381,3 @@ def test_norm_upper_of_tensors(x: list[float], order: float) -> None:
         return
     exact = {1.0: sum(values), 2.0: sum(v * v for v in values), math.inf: max(values, default=Fraction(0))}[order]
     assert exact <= (Fraction(bound) ** 2 if order == 2 else Fraction(bound))
-
-
-def test_a_sum_of_sets_reaches_where_the_domain_pins_a_coordinate() -> None:
-    """``e = (−4, 4)`` and ``b = (4, 3)``: their first coordinates cancel, so pinning it must not shrink the parts."""
-    similar = make([[1.0, 1.0]], 2.0, [0.1, 0.1], [-9.0, -9.0], [9.0, 9.0], inverse=np.array([[0.0], [1.0]]))
-    ball = ConvexSets.of_ball(tensor([1.0, 1.0]), 2.0, 5.0)
-    pinned = ConvexSets.of_box(tensor([[0.0, -9.0]] * 2), tensor([[0.0, 9.0]] * 2))
-    sets = SumOfSets(similar, ball, pinned)
-    graph = Network.from_layers([np.eye(2)], [np.zeros(2)]).graph
-    backward = Backward(graph, sets, lambda k, mode: None, lambda k: None)
-    backward.cost[1] = torch.zeros(2, dtype=torch.float64)
-    upper = backward.upper(1, tensor([[0.0, 1.0]]), torch.tensor([0]), lambda k: None)
-    assert upper.item() >= 7.0

@@ -280,7 +280,7 @@ class Leaves:
         roots, since = self.root[rows], int(self._kept["since"][rows].min())
         region: Region | None = None
         if self.region is not None:
-            region = self.region[roots].within(*self.box(rows))
+            region = self.region[roots].boxed(*self.box(rows))
         start = [each if len(each) == 1 else each[roots] for each in self.start]
         sweep = Sweep(self.prepared, self.x[roots], region, start, ranges=since < 0)
         last, empty = len(self.widths), np.zeros(len(rows), dtype=bool)

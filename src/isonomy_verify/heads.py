@@ -111,6 +111,41 @@ class Head:
             change = np.where(np.isnan(change), np.inf, change) * (1 + 4 * U) + 4 * U
         return np.asarray(np.clip(change, 0.0, self.largest))
 
+    @np.errstate(all="ignore")
+    def gap(self, near: Enclosure, far: Enclosure, move: Enclosure) -> Array:
+        """The largest change (n,) between two whose margins are enclosed, and so is the difference of the margins.
+
+        ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. Take
+        the largest ``D`` and put ``t`` as near to ``−D/2`` as both enclosures allow; where they do not allow that
+        ``D`` at all, their ends bound the change. Of ``k`` classes, ``t_c`` moves by no more than the margins of ``c``.
+        """
+        apart, (least, most) = self.violation(near, far), move
+        if self.kind == "regression":
+            change = np.maximum(-least, most).max(1)
+            return np.asarray(np.fmin(apart, np.where(np.isnan(change), np.inf, np.maximum(change, 0.0))))
+        if self.kind == "softmax" and self.outputs > 2:
+            k = self.outputs
+            low, high = np.full((len(least), k, k), np.inf), np.full((len(least), k, k), -np.inf)
+            for i, (c, j) in enumerate(self.pairs):
+                low[:, c, j], high[:, c, j] = least[:, i], most[:, i]
+                low[:, j, c], high[:, j, c] = -most[:, i], -least[:, i]
+            least, most = -high.max(2), -low.min(2)
+        (zl, zu), (yl, yu) = self.logits(near), self.logits(far)
+        rise = self._rise(zl, zu, yl, yu, most)
+        fall = self._rise(-zu, -zl, -yu, -yl, -least)
+        return np.asarray(np.clip(np.fmin(apart, np.maximum(rise, fall).max(1)), 0.0, 1.0))
+
+    def _rise(self, zl: Array, zu: Array, yl: Array, yu: Array, move: Array) -> Array:
+        """The largest ``σ(t + D) − σ(t)`` with ``D ≤ move``, ``t`` in the first interval, ``t + D`` in the second."""
+        first, last = np.maximum(zl, yl - move), np.minimum(zu, yu - move)
+        at = np.minimum(np.maximum(-move / 2, first), last)
+        # Both places round: σ is no steeper than 1/4.
+        rise = sigmoid(at + move) - sigmoid(at) + 2 * self.accuracy + (8 * U) * (np.abs(at) + np.abs(move))
+        widest = sigmoid(yu) - sigmoid(zl) + 2 * self.accuracy
+        widest = np.where(np.isnan(widest), 1.0, widest)
+        rise = np.where((first <= last) & np.isfinite(rise), np.minimum(rise, widest), widest)
+        return np.asarray(np.where(move < 0, 0.0, rise))
+
     def attained(self, one: Enclosure, other: Enclosure) -> Array:
         """A change (n,) that certainly happens between two enclosed individuals: 0 where the enclosures overlap."""
         a, b = self.received(one), self.received(other)

@@ -116,9 +116,12 @@ class Layer:
         most = np.max([top.max(1, initial=0.0) for top in tops], 0) if len(tops) else np.zeros(1)
         return np.asarray(~(self.peak * (1 + most) < LARGEST32))
 
-    def eta(self, tops: Sequence[Array], room: Array | None = None) -> Array:
-        """``eta`` (n,) for sizes (n, width) of the layer's sources, in the order of its blocks; from above."""
-        total: Array | float = self.bias_norm * self.bias_norm
+    def eta(self, tops: Sequence[Array], room: Array | None = None, bias: bool = True) -> Array:
+        """``eta`` (n,) for sizes (n, width) of the layer's sources, in the order of its blocks; from above.
+
+        Without ``bias`` for what the weights alone make of differences.
+        """
+        total: Array | float = self.bias_norm * self.bias_norm if bias else 0.0
         for top, squares in zip(tops, self.scale_squared, strict=True):
             out = None if room is None or room.shape[1] != top.shape[1] else room
             total = total + np.multiply(top, top, out=out) @ squares

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -53,6 +54,20 @@ class Landing(NamedTuple):
     low: Array
     high: Array
     reach: Array
+
+
+class Ellipsoid(NamedTuple):
+    """How a layer's weight meets an ellipsoid around a set: ``|W v − middle − radius · matrix u| ≤ loss``, entry by
+    entry, for every ``v`` of the set and some ``u`` with ``‖u‖₂ ≤ 1``.
+
+    ``middle`` and ``loss`` are (rows or 1, width), ``radius`` (rows or 1,), ``matrix`` (width, columns) is the same
+    for all.
+    """
+
+    matrix: Array
+    middle: Array
+    radius: Array
+    loss: Array
 
 
 class Region(Protocol):
@@ -155,6 +170,24 @@ class Ball:
         reach = np.maximum(reach, (size @ extent) * (1 + gamma(2 * terms)) + TINY * (1 + extent.sum()))
         return Landing(matrix, loss, -wide, wide, reach)
 
+    def ellipsoid(self, weight: Array, size: Array) -> Ellipsoid | None:
+        """``W v = (W K) R v + (W − W K R) v``; a ball of order 1 lies in that of order 2, one of order ∞ in a larger
+        one."""
+        if self.free.any():
+            return None
+        landing, wide = self.landing(weight, size), 1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U)
+        return Ellipsoid(
+            landing.matrix, np.zeros((1, len(weight))), np.array([self.radius * wide * (1 + 2 * U)]), landing.loss[None]
+        )
+
+    def within(self, other: Ball) -> Ball:
+        """The part that a ball of the same shape leaves of this one."""
+        if not np.array_equal(self.root, other.root) or self.order != other.order:
+            raise ValueError("A smaller ball must be of the same shape.")
+        part = copy(self)
+        part.radius = min(self.radius, other.radius)
+        return part
+
     def support(self, t: Array, owner: Index | slice) -> Array:
         """``ρ‖t‖_q``."""
         if self.order == 2:  # squares that underflow are below SMALL, those that overflow say nothing
@@ -192,7 +225,9 @@ class BallBox:
         inverse: Array | None = None,
         blocks: Sequence[tuple[int, int]] = (),
         shares: Array | None = None,
+        columns: Index | None = None,
     ) -> None:
+        """``columns``: of the landings, where they shall be more than those that some set moves."""
         if np.isnan(low).any() or np.isnan(high).any() or not (low <= high).all():
             raise ValueError("The box of a region must have its lower side below its upper one.")
         m = low.shape[1]
@@ -210,7 +245,7 @@ class BallBox:
         self.rows = max(
             len(part) for part in (low, high, self.radius, self.offset, *([] if shares is None else [shares]))
         )
-        self.columns = np.flatnonzero((self.extent != 0).any(0))
+        self.columns = np.flatnonzero((self.extent != 0).any(0)) if columns is None else columns
         place = np.full(m, -1)
         place[self.columns] = np.arange(len(self.columns))
         self._blocks = [np.arange(a, b)[place[a:b] >= 0] for a, b in self.blocks]
@@ -230,9 +265,54 @@ class BallBox:
         """Some of the sets."""
         low, high, radius, offset = (_rows(a, rows) for a in (self.low, self.high, self.radius, self.offset))
         shares = None if self.shares is None else _rows(self.shares, rows)
-        return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, shares)
+        return BallBox(
+            low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, shares, self.columns
+        )
 
-    def within(self, low: Array, high: Array) -> BallBox:
+    def within(self, other: BallBox) -> BallBox:
+        """What other sets, row by row, leave of these: their boxes, and their radii where the balls are of one shape.
+
+        It lands as these sets do.
+        """
+        low, high, radius = np.maximum(self.low, other.low), np.minimum(self.high, other.high), self.radius
+        same = np.array_equal(self.root, other.root) and np.array_equal(self.offset, other.offset)
+        if same and self.order == other.order:
+            radius = np.minimum(radius, other.radius)
+        high = np.maximum(low, high)  # where nothing is left, more than nothing
+        return BallBox(
+            low, high, self.root, self.order, radius, self.offset, self.inverse, self.blocks, self.shares, self.columns
+        )
+
+    def ellipsoid(self, weight: Array, size: Array) -> Ellipsoid | None:
+        """From the ball, where its root determines every coordinate that moves; else None.
+
+        Coordinates with one possible value take it, ``v = w``. For the moves ``v`` of all others and any matrix ``G``
+        ``W v = G (R v) + (W − G R) v`` and ``R v = ρu − o − R w``; the last term is at most ``|W − G R|`` times the
+        box.
+        """
+        moves = (self._low < self._high).any(0)
+        fixed, free = self.columns[~moves], self.columns[moves]
+        if not len(free) or not len(self.root) or not np.isfinite(self._extent).all():
+            return None
+        still, root, part = self.low[:, fixed], self.root[:, free], weight[:, free]
+        inverse: Array = self.inverse[free]
+        if len(free) < len(self.columns) or np.abs(inverse @ root - np.eye(len(free))).max() > 1e-6:
+            inverse = np.asarray(np.linalg.pinv(root), dtype=np.float64)
+        matrix, extent = part @ inverse, np.maximum(np.abs(self.low), np.abs(self.high))[:, free]
+        terms = gamma(4 * (sum(self.root.shape) + len(self.columns) + 16))
+        left = np.abs(part - matrix @ root) + (np.abs(part) + np.abs(matrix) @ np.abs(root)) * terms
+        away = self.offset + still @ self.root[:, fixed].T
+        large = np.abs(self.offset) + np.abs(still) @ np.abs(self.root[:, fixed]).T
+        middle = still @ weight[:, fixed].T - away @ matrix.T
+        doubt = (np.abs(still) @ np.abs(weight[:, fixed]).T + large @ np.abs(matrix).T) * (4 * terms)
+        loss = (extent @ left.T) * (1 + terms) + doubt + TINY * (1 + extent.sum(1)[:, None])
+        wide = 1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U)
+        radius = self.radius * (wide * (1 + 4 * U))
+        if not np.isfinite(middle).all() or not (loss <= 1e-6 * (extent @ np.abs(part).T) + 1e-12 * size.max()).all():
+            return None  # valid, and useless
+        return Ellipsoid(matrix, middle, radius, loss)
+
+    def boxed(self, low: Array, high: Array) -> BallBox:
         """The same sets in other boxes (rows, m)."""
         radius, offset = (np.broadcast_to(a, (len(low), *a.shape[1:])) for a in (self.radius, self.offset))
         return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, self.shares)
@@ -466,6 +546,68 @@ def _into_ball(w: Array, order: float, radius: Array) -> Array:
     return np.asarray(np.sign(w) * np.maximum(np.abs(w) - cut, 0.0))
 
 
+class Sum:
+    """``(first ⊕ second) ∩ limits``: somebody similar to somebody near, as far as anybody can be.
+
+    ``h(w) ≤ min(h_first(w) + h_second(w), h_limits(w))``. The landings of all parts stand side by side.
+    """
+
+    def __init__(self, first: Ball | BallBox, second: Ball | BallBox, limits: BallBox | None = None) -> None:
+        self.first, self.second, self.limits = first, second, limits
+        self.parts = (first, second) if limits is None else (first, second, limits)
+        self.rows = max(part.rows for part in self.parts)
+        self._ends: list[int] = []
+
+    @property
+    def extent(self) -> Array:
+        """The box around the sum, or around the limits."""
+        both = (self.first.extent + self.second.extent) * (1 + 4 * U)
+        return both if self.limits is None else np.minimum(both, self.limits.extent)
+
+    def __getitem__(self, rows: Index | slice) -> Sum:
+        """Some of the sets."""
+        return Sum(self.first[rows], self.second[rows], None if self.limits is None else self.limits[rows])
+
+    def within(self, second: Ball | BallBox) -> Sum:
+        """The same with a part of the second set; it lands alike."""
+        part = Sum(self.first, second, self.limits)
+        part._ends = self._ends
+        return part
+
+    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
+        """Matrices side by side; what is lost adds up."""
+        found = [part.landing(weight, size) for part in self.parts]
+        self._ends = np.cumsum([each.matrix.shape[1] for each in found[:2]]).tolist()
+        matrix = np.concatenate([each.matrix for each in found], axis=1)
+        one, other = found[:2]
+        low, high = one.low + other.low, one.high + other.high
+        room = (2 * U) * (np.abs(low) + np.abs(high)) + TINY
+        loss, reach = (one.loss + other.loss) * (1 + 2 * U), (one.reach + other.reach) * (1 + 2 * U)
+        low, high = low - room, high + room
+        if self.limits is not None:
+            low, high = np.fmax(low, found[2].low), np.fmin(high, found[2].high)
+            loss, reach = np.maximum(loss, found[2].loss), np.maximum(reach, found[2].reach)
+        return Landing(matrix, loss, low, high, reach)
+
+    def support(self, t: Array, owner: Index | slice) -> Array:
+        """The sum of both, or what the limits say."""
+        first, second, third = self._parted(t)
+        one, other = self.first.support(first, owner), self.second.support(second, owner)
+        both = one + other + (np.abs(one) + np.abs(other)) * (2 * U)
+        both = np.where(np.isnan(both), np.inf, both)
+        return both if self.limits is None else np.fmin(both, self.limits.support(third, owner))
+
+    def _parted(self, t: Array) -> tuple[Array, Array, Array]:
+        one, other = self._ends
+        return t[:, :one], t[:, one:other], t[:, other:]
+
+    def maximiser(self, t: Array, owner: Index | slice) -> Array:
+        """Both together; nothing is left to the limits."""
+        first, second, third = self._parted(t)
+        parts = [self.first.maximiser(first, owner), self.second.maximiser(second, owner), np.zeros(third.shape)]
+        return np.concatenate([np.broadcast_to(part, (len(t), part.shape[1])) for part in parts], axis=1)
+
+
 def _zero_times(extent: Array, part: Array) -> Array:
     """``extent @ partᵀ`` with 0 · ∞ = 0."""
     if np.isfinite(extent).all():
@@ -485,4 +627,4 @@ def _finite(a: Array, name: str) -> Array:
     return a
 
 
-__all__ = ["Ball", "BallBox", "Landing", "Region", "down", "up"]
+__all__ = ["Ball", "BallBox", "Ellipsoid", "Landing", "Region", "Sum", "down", "up"]

@@ -21,6 +21,7 @@ the moves, instead of being multiplied up layer by layer. Whatever overflows end
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ from isonomy_verify.arithmetic import (
 )  # fmt: skip
 from isonomy_verify.majorant import majorant
 from isonomy_verify.network import Layer, Network
-from isonomy_verify.regions import Ball, BallBox, Index, Landing, Region
+from isonomy_verify.regions import Ball, BallBox, Index, Landing, Region, Sum
 
 BLOCK = 256
 """Regions that are bounded together: enough for full speed of products, few enough to stay in cache."""
@@ -96,8 +97,16 @@ class Prepared:
     """
 
     @np.errstate(all="ignore")  # what overflows ends as an infinite bound
-    def __init__(self, network: Network, region: Ball | None = None, run_unit: bool = False, columns: int = 3) -> None:
-        """``run_unit``: bounds besides cover a float32 run of the original operations."""
+    def __init__(
+        self,
+        network: Network,
+        region: Ball | Sum | None = None,
+        run_unit: bool = False,
+        columns: int = 3,
+        runs: int = 1,
+    ) -> None:
+        """``run_unit``: bounds besides cover a float32 run of the original operations, or the difference of so many
+        ``runs``."""
         self.network, self.region, self.run_unit = network, region, run_unit
         self.unit32 = U32 if run_unit else 0.0
         self.landings: list[Landing | None] = [None] * len(network.layers)
@@ -120,7 +129,7 @@ class Prepared:
                 else (landing.loss + (layer.unit + coarse) * landing.reach) * 1.01
             )
             if run_unit:
-                loose = loose + layer.lost32
+                loose = loose + runs * layer.lost32
             self.loose.append(loose + TINY)
             zero = 0.0 if shape is None else 2 * layer.unit * shape.at_zero
             self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY], axis=1))
@@ -128,7 +137,7 @@ class Prepared:
         self.buffers = Buffers()
         self.dense: list[_Dense | None] = [None] * len(network.layers)
         self.narrow = max(layer.width for layer in network.layers) < NARROW  # a pass for each open neuron costs little
-        if region is not None and region.order == 2 and region.radius > 0 and columns and not self.narrow:
+        if columns and isinstance(region, Ball) and region.order == 2 and region.radius > 0 and not self.narrow:
             self._majorants(region, columns)
         self._norms: list[list[float]] | None = None
         self.column_weights = [_column_weights(network, k + 1) for k in range(network.depth)]
@@ -274,6 +283,8 @@ class Sides(NamedTuple):
 class Sweep:
     """Ranges and lines of every layer over one batch of regions."""
 
+    bare = True  # ranges of a layer that reads the input alone leave its own noise out
+
     def __init__(
         self, prepared: Prepared, x: Array, region: Region | None = None, start: list[Array] | None = None,
         ranges: bool = True,
@@ -355,7 +366,7 @@ class Sweep:
         """``eta`` of a layer from the sizes of its sources; what multiplies the rows of its open vectors, (n, rows)."""
         layer, open_ = self.network.layers[k], self.prepared.open[k]
         widest = max((self.top[block.source].shape[1] for block in layer.blocks), default=1)
-        eta = layer.eta([self.top[block.source] for block in layer.blocks], self._room("square", widest))
+        eta = self._eta(k, self._room("square", widest))
         for source, grow in zip(open_.sources, open_.grow, strict=True):
             eta = eta + self.eta[source] * grow
         self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
@@ -363,6 +374,19 @@ class Sweep:
             self.burst |= layer.bursts([self.top[block.source] for block in layer.blocks])
         self.under = self.under + layer.underflow * (1 + self.eta[k])
         return np.stack([self.eta[k], *(self.eta[source] for source in open_.sources), np.ones(self.n)], axis=1)
+
+    def _eta(self, k: int, room: Array) -> Array:
+        layer = self.network.layers[k]
+        return layer.eta([self.top[block.source] for block in layer.blocks], room)
+
+    def certain(self, k: int) -> tuple[Array, Array]:
+        """Ranges that hold the exact values of a layer, also where :meth:`enclose` leaves its noise out."""
+        if not (self.network.layers[k].reads_input_only and self.bare):
+            return self.low[k], self.high[k]
+        noise = self.eta[k][:, None] * (self.network.layers[k].rho * (self.prepared.noise[k] * 1.01))
+        noise = noise + self.prepared.loose[k] * 1.01
+        size = (4 * U) * (np.abs(self.low[k]) + np.abs(self.high[k]))
+        return self.low[k] - noise - size, self.high[k] + noise + size
 
     def enclose(self, k: int) -> None:
         """Ranges of a layer from those of its sources, by intervals.
@@ -373,7 +397,7 @@ class Sweep:
         layer, landing = self.network.layers[k], self.landings[k]
         weights = self.weigh(k)
         low, high = self._room(f"low{k}", layer.width), self._room(f"high{k}", layer.width)
-        if layer.reads_input_only:
+        if layer.reads_input_only and self.bare:
             assert landing is not None
             self.low[k] = np.add(self.start[k], landing.low, out=low)
             self.high[k] = np.add(self.start[k], landing.high, out=high)
@@ -465,9 +489,8 @@ class Sweep:
             high += landing.high
             most += (landing.loss + landing.reach) * 1.01
         np.minimum(high, most, out=high)
-        if (
-            layer.activation is None or layer.activation.kind != "relu"
-        ):  # of a ReLU nothing but the upper end is used for sizes
+        # Of a ReLU nothing but the upper end is used for sizes.
+        if layer.activation is None or layer.activation.kind != "relu" or not self.bare:
             np.maximum(low, np.negative(most, out=most), out=low)
         self.low[k], self.high[k] = low, high
         self._size(k)
@@ -525,6 +548,11 @@ class Sweep:
         low = np.fmax(low, self.low[k][row, column])
         high = np.maximum(np.fmin(high, self.high[k][row, column]), low)
         self.low[k][row, column], self.high[k][row, column] = low, high
+        self._renew(k, row, column)
+
+    def _renew(self, k: int, row: Index, column: Index) -> None:
+        """Lines and sizes of neurons whose ranges have become narrower."""
+        low, high = self.low[k][row, column], self.high[k][row, column]
         layer = self.network.layers[k]
         if layer.activation is None:
             return
@@ -621,6 +649,19 @@ class Sweep:
         bounded; so is ``split``, for the region. ``trace`` receives the coefficients of each layer's activations, and
         at −1 those of the region.
         """
+        return self.sides_within(output, sign, sides, (), trace, multipliers, split)[0]
+
+    def sides_within(
+        self,
+        output: int | Index,
+        sign: float | Array,
+        sides: list[Sides],
+        within: Sequence[Region],
+        trace: dict[int, Array] | None = None,
+        multipliers: list[Array] | None = None,
+        split: Array | None = None,
+    ) -> list[Array]:
+        """The same, and over sets within the regions, which the lines hold for as well; all land alike."""
         layers, last, prepared = self.network.layers, len(self.network.layers) - 1, self.prepared
         one = [output] if isinstance(output, int) else output
         signs = np.asarray(sign, dtype=np.float64).reshape(-1, 1)
@@ -675,12 +716,14 @@ class Sweep:
             landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
             if trace is not None:
                 trace[-1] = landed
-            if split is not None and isinstance(self.region, BallBox):
-                reach = self.region.support(landed, slice(None), split)
-            else:
-                reach = self.region.support(landed, slice(None))
-            bound = bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U)
-        return np.asarray(np.where(np.isnan(bound), np.inf, bound))
+            here = slice(None)
+            hinted = split is not None and isinstance(self.region, BallBox)
+            reaches = [self.region.support(landed, here, split) if hinted else self.region.support(landed, here)]  # type: ignore[call-arg]
+            reaches += [region.support(landed, here) for region in within]
+        else:
+            reaches = [np.zeros(self.n)] * (1 + len(within))
+        bounds = [bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U) for reach in reaches]
+        return [np.where(np.isnan(bound), np.inf, bound) for bound in bounds]
 
     def _edge(self, k: int, multiplier: Array) -> tuple[Array, Array]:
         """Finite multipliers where the end of the range that they speak of is finite, and that end."""

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from isonomy.bounds.backward import weakly
 from isonomy.bounds.linear import Linear
-from isonomy.bounds.relational import Relational
 from isonomy.networks.graph import Graph
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
@@ -41,22 +40,9 @@ def box(radius: float) -> ConvexSets:
     return ConvexSets.of_box(-wide, wide)
 
 
-def ball(radius: float) -> ConvexSets:
-    return ConvexSets.of_ball(torch.ones(WIDTH, dtype=torch.float64), 2, radius)
-
-
-def pairs(graph: Graph, centre: Tensor, shape: Callable[[float], ConvexSets], nested: bool) -> object:
-    near, far, between = shape(0.1), shape(0.2), shape(0.1)
-    within = [(shape(0.05), shape(0.15))]
-    return Relational(graph).compare_within(centre, near, far, between, within, nested=nested)
-
-
 BOUNDS: dict[str, Callable[[Graph, Tensor], object]] = {
     "linear": lambda graph, centre: Linear(graph).enclose(centre, box(0.2)),
     "in float64 again": lambda graph, centre: Linear(graph).enclose(centre, box(1e38)),
-    "relational": lambda graph, centre: pairs(graph, centre, box, False),
-    "nested": lambda graph, centre: pairs(graph, centre, box, True),
-    "all together": lambda graph, centre: pairs(graph, centre, ball, False),
 }
 
 

@@ -1,4 +1,4 @@
-"""Moving centres: pairs (z, y) with z in a ball and y similar to z never exceed what the relational tier proves.
+"""Moving centres: pairs (z, y) with z in a ball and y similar to z never exceed what the kernel proves.
 
 Pairs are drawn, put into corners, and pushed along gradients of the violation; each is scaled back into its sets by
 what the test itself computes, and judged with 1,200 bits at ``centre + v`` and ``centre + v + d``, added exactly.
@@ -16,12 +16,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy.bounds.ends import Ends, margins
-from isonomy.bounds.relational import Relational
 from isonomy.networks.graph import Activation, Affine, Head
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets, SumOfSets
+from isonomy.sets import ConvexSets
 
+from .pairs import compare
 from .reference import BITS, KINDS, RATIONAL, enclosed, exact_margins, exact_values, mpf, random_network
 
 steady = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -149,12 +148,8 @@ def attacked(
 
 def check(network: Network, centre: np.ndarray, near: Moves, between: Moves, rng: np.random.Generator) -> float:
     """No pair exceeds the gap, the violation of the two ranges, or any bound of the margins' difference."""
-    far = SumOfSets(between.sets, near.sets)
-    found = Relational(network.margins).compare(torch.from_numpy(centre)[None], near.sets, far, between.sets)
-    ends = Ends(network)
-    one, other = margins(found.near), margins(found.far)
-    gap = float(ends.gap(one, other, (found.low, found.high)))
-    apart = float(ends.violation(one, other))
+    (found,) = compare(network, centre[None], near.sets, between.sets)
+    one, other, gap, apart = found.near, found.far, float(found.gap[0]), float(found.apart[0])
     assert not math.isnan(gap) and gap <= apart
     moves, steps = attacked(network, centre, near, between, rng)
     with torch.no_grad():
@@ -264,10 +259,8 @@ def test_pairs_in_a_domain(seed: int, order: str, radius: float, delta: float) -
     reach = shift.sets.extent
     clipped = [torch.maximum(box[0], -reach), torch.minimum(box[1], reach)]
     near = replace(shift.sets, low=clipped[0], high=clipped[1], _memo={})
-    far = SumOfSets(similar.sets, shift.sets, ConvexSets.of_box(*box))
-    found = Relational(network.margins).compare(torch.from_numpy(centre), near, far, similar.sets)
-    ends = Ends(network)
-    gap = ends.gap(margins(found.near), margins(found.far), (found.low, found.high))
+    (found,) = compare(network, centre, near, similar.sets, ConvexSets.of_box(*box))
+    gap = found.gap
     whole = summed(network)
     with mpmath.workprec(BITS):
         for row in range(n):
@@ -317,8 +310,6 @@ def test_numbers_that_overflow_never_make_a_gap_of_nan(kind: str, head: Head) ->
     weights = [np.full((3, 2), 1e160), np.full((3, 3), 1e160), np.ones((1, 3))]
     network = Network.from_layers(weights, [np.zeros(3), np.zeros(3), np.zeros(1)], kind, head)
     ball = ConvexSets.of_ball(torch.ones(2, dtype=torch.float64), 2.0, 0.1)
-    found = Relational(network.margins).compare(
-        torch.zeros(1, 2, dtype=torch.float64), ball, SumOfSets(ball, ball), ball
-    )
-    gap = float(Ends(network).gap(margins(found.near), margins(found.far), (found.low, found.high)))
+    (found,) = compare(network, np.zeros((1, 2)), ball, ball)
+    gap = float(found.gap[0])
     assert gap >= 0.4, gap  # saturated, or nothing known

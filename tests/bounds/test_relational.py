@@ -1,4 +1,4 @@
-"""The relational tier: two people, one near the centre, the other similar to the first."""
+"""Differences of two runs: two people, one near the centre, the other similar to the first."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy.bounds.ends import Ends, margins
-from isonomy.bounds.relational import Relational
+from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
+from isonomy_verify.tiers import Enclosure
 
+from .pairs import compare
 from .reference import BITS, KINDS, RATIONAL, corners, enclosed, exact_margins, exact_values, mpf, random_network
 
 steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,14 +29,13 @@ def box(low: np.ndarray, high: np.ndarray) -> ConvexSets:
     return ConvexSets.of_box(torch.from_numpy(np.nextafter(low, -np.inf)), torch.from_numpy(np.nextafter(high, np.inf)))
 
 
-def check(network: Network, centre: np.ndarray, near: np.ndarray, far: np.ndarray, **options: bool) -> torch.Tensor:
+def check(network: Network, centre: np.ndarray, near: np.ndarray, far: np.ndarray, **options: bool) -> np.ndarray:
     """``near`` and ``far`` (n, k, m) are pairs; the boxes are the smallest that hold them and their differences."""
     moves, others, apart = near - centre[:, None], far - centre[:, None], far - near
     shapes = [box(part.min(axis=1), part.max(axis=1)) for part in (moves, others, apart)]
-    found = Relational(network.margins, **options).compare(torch.from_numpy(centre), *shapes)
-    ends = Ends(network)
-    gap = ends.gap(margins(found.near), margins(found.far), (found.low, found.high))
-    assert not torch.isnan(gap).any()
+    (found,) = compare(network, centre, shapes[0], shapes[2], shapes[1], **options)
+    gap = found.gap
+    assert not np.isnan(gap).any()
     with mpmath.workprec(BITS):
         for row in range(len(centre)):
             for z, y in zip(near[row], far[row], strict=True):
@@ -108,11 +108,10 @@ def test_the_gap_scales_with_the_similar_set_not_with_the_shift() -> None:
     network = Network.from_layers(weights, [np.full(6, 50.0), np.zeros(2)])
     zero = np.zeros((1, 3))
     shapes = [box(zero - r, zero + r) for r in (1.0, 1.01, 0.01)]
-    found = Relational(network.margins).compare(torch.zeros(1, 3, dtype=torch.float64), *shapes)
+    (found,) = compare(network, zero, shapes[0], shapes[2], shapes[1])
     row = (weights[1][1] - weights[1][0]) @ weights[0]
     assert found.high.item() == pytest.approx(0.01 * np.abs(row).sum(), rel=1e-9)
-    wide = Ends(network).violation(margins(found.near), margins(found.far)).item()
-    assert Ends(network).gap(margins(found.near), margins(found.far), (found.low, found.high)).item() < 0.1 * wide
+    assert found.gap[0] < 0.1 * found.apart[0]
 
 
 @given(
@@ -126,8 +125,8 @@ def test_gap_of_probabilities(
     z: tuple[float, float], y: tuple[float, float], move: tuple[float, float], places: list[tuple[float, float]]
 ) -> None:
     network = Network.from_layers([[[0.0], [1.0]]], [[0.0, 0.0]])
-    near, far, apart = ((torch.tensor([[a]]).double(), torch.tensor([[a + b]]).double()) for a, b in (z, y, move))
-    gap = Ends(network).gap(near, far, apart).item()
+    near, far, apart = (Enclosure(np.array([[a]]), np.array([[a + b]])) for a, b in (z, y, move))
+    gap = head_of(network).gap(near, far, apart).item()
     for first, second in places:
         t, d = near[0].item() + first * z[1], apart[0].item() + second * move[1]
         if near[1].item() >= t and far[0].item() <= t + d <= far[1].item() and d <= apart[1].item():

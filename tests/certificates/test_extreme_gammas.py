@@ -59,5 +59,5 @@ def test_powers_are_bounded_wherever_they_overflow(order: float) -> None:
 
 def test_radii_stay_within_what_can_be_computed_with() -> None:
     for scale in (NEAREST, FURTHEST):
-        radii = subradii(scale * 8, scale, fine=True)
+        radii = subradii(scale * 8, scale)
         assert radii == sorted(set(radii)) and all(0 < radius < math.inf for radius in radii)

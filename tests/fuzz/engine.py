@@ -19,13 +19,14 @@ import torch
 import isonomy
 from isonomy.bounds.ends import Ends, margins, margins_at
 from isonomy.bounds.interval import Interval
+from isonomy.bounds.kernel import compare_sets, head_of
 from isonomy.bounds.linear import Linear
-from isonomy.bounds.relational import Relational
 from isonomy.errors import IsonomyError
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.sets import ConvexSets, SumOfSets
+from isonomy.sets import ConvexSets
+from isonomy_verify.heads import Head
 
 from .networks import Array, Net, Step
 from .people import People
@@ -102,20 +103,25 @@ def compare(
 ) -> list[Compared]:
     """Somebody in ``near``, somebody ``between`` away from the first, within ``limits``; then for smaller ``near``."""
     with _refusing():
-        network, graph = _network(net), _graph(net, raw)
-        relational = Relational(graph, float32_run=float32, original=network.graph)
-        apart, room = _sets(between), None if limits is None else _sets(limits)
-        nears = [_sets(part) for part in (near, *within)]
-        fars = [SumOfSets(apart, part, room) for part in nears]
-        smaller = list(zip(nears[1:], fars[1:], strict=True))
-        gaps = relational.compare_within(
-            torch.from_numpy(centre), nears[0], fars[0], apart, smaller, tight=tight, nested=nested
+        network, room = _network(net.alive if raw else net), None if limits is None else _sets(limits)
+        head = head_of(network, None, float32)
+        sets = [_sets(part) for part in within]
+        gaps = compare_sets(
+            network, torch.from_numpy(centre), _sets(near), _sets(between), room, sets, float32_run=float32, tight=tight
         )
-        ends, found = Ends(network, None, float32), []
-        for gap in gaps:
-            one, other, move = margins(gap.near), margins(gap.far), (gap.low, gap.high)
-            found.append(Compared(_pair(one), _pair(other), _pair(move), ends.gap(one, other, move).numpy()))
-        return found
+        return [Compared(*(ordered(head, side) for side in gap), head.gap(*gap)) for gap in gaps]
+
+
+def ordered(head: Head, margins: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Margins of every ordered pair of classes."""
+    if head.kind != "softmax" or head.outputs == 2:
+        return margins[0], margins[1]
+    k, at, (low, high) = head.outputs, {pair: i for i, pair in enumerate(head.pairs)}, margins
+    pairs = [(c, j) for c in range(k) for j in range(k) if j != c]
+    return (
+        np.stack([low[:, at[c, j]] if j > c else -high[:, at[j, c]] for c, j in pairs], 1),
+        np.stack([high[:, at[c, j]] if j > c else -low[:, at[j, c]] for c, j in pairs], 1),
+    )
 
 
 def certify_local(net: Net, people: People, tier: str, *, float32: bool, threshold: float | None) -> Certified:

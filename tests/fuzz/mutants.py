@@ -143,24 +143,6 @@ MUTANTS = (
         "cost = layer.slack_norm * (size + reach)",
     ),
     Mutant(
-        "relational: only the near person's slopes count",
-        "bounds/relational.py",
-        "return torch.minimum(z_low, y_low), torch.maximum(z_high, y_high)",
-        "return z_low, z_high",
-    ),
-    Mutant(
-        "relational: float32 runs of both people are taken for exact ones",
-        "bounds/relational.py",
-        "return total + self._run_cost(i)",
-        "return total",
-    ),
-    Mutant(
-        "ends: the steepest place of the logistic function is missed",
-        "bounds/ends.py",
-        "torch.maximum(-move / 2, first)",
-        "torch.maximum(-move, first)",
-    ),
-    Mutant(
         "ends: margins are not rounded outward",
         "bounds/ends.py",
         "return low - (4 * UNIT) * (size + low.abs()), high + (4 * UNIT) * (size + high.abs())",

@@ -1,6 +1,7 @@
 """The kernel as an engine of the fuzzer (``tests.fuzz``): its networks, regions and exact truth, the kernel's bounds.
 
-``python -m tests.kernel.engine START COUNT`` asks the cases of these numbers that are about one run of a network.
+``python -m tests.kernel.engine START COUNT`` asks the cases of these numbers that are about one run of a network, or
+about the difference of two.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from tests.fuzz import engine as other
 from tests.fuzz.networks import Net
 from tests.fuzz.regions import Region as Drawn
 
-from isonomy_verify import sweep
+from isonomy_verify import differences, sweep
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.differences import Pairs, compare
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.sweep import Prepared
-from isonomy_verify.tiers import Enclosure, enclose
+from isonomy_verify.tiers import enclose
 
 TIERS = ("interval", "quick", "tight", "rows")
 """``rows`` is the tight tier with a backward pass of its own for every open neuron."""
@@ -57,23 +59,6 @@ def region_of(drawn: Drawn) -> Ball | BallBox:
     return BallBox(drawn.low, drawn.high, drawn.root, drawn.order, drawn.radius, drawn.offset, inverse)
 
 
-def expanded(head: Head, margins: Enclosure) -> tuple[Array, Array]:
-    """Margins of every ordered pair of classes, as the fuzzer counts them."""
-    if head.kind != "softmax" or head.outputs == 2:
-        return margins
-    at = {pair: i for i, pair in enumerate(head.pairs)}
-    low, high = [], []
-    for c in range(head.outputs):
-        for j in range(head.outputs):
-            if j > c:
-                low.append(margins.low[:, at[c, j]])
-                high.append(margins.high[:, at[c, j]])
-            elif j < c:
-                low.append(-margins.high[:, at[j, c]])
-                high.append(-margins.low[:, at[j, c]])
-    return np.stack(low, 1), np.stack(high, 1)
-
-
 def kernel(
     net: Net, centre: Array, region: Drawn, tier: str, *, float32: bool = False, raw: bool = False
 ) -> other.Enclosed:
@@ -87,20 +72,65 @@ def kernel(
                 prepared = Prepared(normal_form(nodes_of(net), head.rows), shared, float32)
             one, rows = ("tight", 0.0) if tier == "rows" else (tier, None)
             at, over = enclose(prepared, centre, one, None if shared else own, rows)  # type: ignore[arg-type]
-            return other.Enclosed(expanded(head, at), expanded(head, over), head.violation(at, over))
+            return other.Enclosed(other.ordered(head, at), other.ordered(head, over), head.violation(at, over))
     except ValueError as error:
         raise other.RefusedError(str(error)) from None
 
 
+def pairs(
+    net: Net,
+    centre: Array,
+    near: Drawn,
+    between: Drawn,
+    *,
+    limits: Drawn | None = None,
+    within: tuple[Drawn, ...] = (),
+    float32: bool = False,
+    raw: bool = False,
+    nested: bool = False,
+    tight: bool = True,
+) -> list[other.Compared]:
+    """The kernel's bounds of two runs; ``raw`` and ``nested`` are the same to it."""
+    try:
+        with np.errstate(all="ignore"):
+            head = Head(net.head, net.outputs, None, float32)
+            network = normal_form(nodes_of(net), head.rows)
+            drawn = [near, between, *within]
+            sets = [region_of(each) for each in drawn]
+            shared = limits is None and all(isinstance(each, Ball) for each in sets)
+            if not shared:
+                sets = [boxed(each) for each in drawn]
+            balls = sets[:2] if shared else (None, None)
+            room = None if limits is None else boxed(limits)
+            # Neurons one by one as well as all together, whatever the network.
+            with mock.patch.object(differences, "CROWDED", -1.0 if len(centre) % 2 else 1.0):
+                gaps = compare(Pairs(network, float32, *balls), centre, sets[0], sets[1], room, sets[2:], tight)  # type: ignore[arg-type]
+            found = []
+            for gap in gaps:
+                near_, far, move = (other.ordered(head, side) for side in gap)
+                found.append(other.Compared(near_, far, move, head.gap(*gap)))
+            return found
+    except ValueError as error:
+        raise other.RefusedError(str(error)) from None
+
+
+def boxed(drawn: Drawn) -> BallBox:
+    """A drawn region as sets of each row's own."""
+    inverse = np.ascontiguousarray(drawn.inverse)
+    return BallBox(drawn.low, drawn.high, drawn.root, drawn.order, drawn.radius, drawn.offset, inverse)
+
+
 def outcome(number: int) -> str:
     """``held``, ``refused``, ``other`` where the case asks something else, or what is wrong."""
-    if not cases.CYCLE[number % len(cases.CYCLE)].startswith("enclose"):
+    question = cases.CYCLE[number % len(cases.CYCLE)]
+    if not question.startswith(("enclose", "compare")):
         return "other"
     case = cases.case(number)
-    assert isinstance(case, cases.Enclose)
-    with mock.patch.object(other, "enclose", kernel):
+    if isinstance(case, cases.Enclose):
+        case = replace(case, tiers=TIERS)
+    with mock.patch.object(other, "enclose", kernel), mock.patch.object(other, "compare", pairs):
         try:
-            failure = replace(case, tiers=TIERS).check()
+            failure = case.check()
         except other.RefusedError:
             return "refused"
         except Exception:

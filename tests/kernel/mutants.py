@@ -31,7 +31,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "isonomy_verify"
-MODULES = ("arithmetic", "activations", "network", "regions", "majorant", "sweep", "tiers", "heads")
+MODULES = (
+    "arithmetic", "activations", "network", "regions", "majorant", "sweep", "tiers", "heads", "joint", "differences",
+)  # fmt: skip
+PAIRWISE = ("joint", "differences")
+"""Of which only tests about two runs know anything."""
+
 HINTS = {
     "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "__call__", "both", "taken",
     "tighten", "_check", "check_width", "checked", "__getitem__",
@@ -134,16 +139,21 @@ def _small(node: ast.AST, kind: str) -> bool:
 
 def order(module: str) -> list[str]:
     """Test files, the module's own first and the fuzzer's last."""
-    own = [f"test_{module}.py"]
-    usual = [
-        "test_tiers.py",
-        "test_sweep.py",
-        "test_regions.py",
-        "test_network.py",
-        "test_heads.py",
-        "test_majorant.py",
-    ]
-    files = [*own, *(name for name in [*usual, "test_rounding.py"] if name not in own)]
+    own = ["test_differences.py"] if module in PAIRWISE else [f"test_{module}.py"]
+    usual = (
+        []
+        if module in PAIRWISE
+        else [
+            "test_tiers.py",
+            "test_sweep.py",
+            "test_regions.py",
+            "test_network.py",
+            "test_heads.py",
+            "test_majorant.py",
+            "test_rounding.py",
+        ]
+    )
+    files = [*own, *(name for name in usual if name not in own)]
     if importlib.util.find_spec("tests.fuzz") is not None:
         files.append("test_fuzz.py")
     return [f"tests/kernel/{name}" for name in files]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from isonomy import Counterparts, Effort, Mahalanobis, SensitiveSubspace, WeightedLp
 from isonomy.attacks import attack
 from isonomy.bounds.ends import Ends
-from isonomy.bounds.relational import Relational
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Population, Schema
 from isonomy.search.cuts import reading
@@ -88,7 +87,7 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     network = Network.from_layers(weights, [0.3 * rng.normal(size=len(w)) for w in weights], head=head)
     graph, ends = network.margins, Ends(network)
     similarity = Similarity(metric_of(name, rng), float(rng.choice([0.3, 1.0])), TOWN.domain(kind))
-    pairs = Pairs(similarity, Relational(graph), ends, reading(graph).numpy())
+    pairs = Pairs(similarity, network, reading(graph).numpy())
     x = townspeople(rng, 6, kind)
     # An attack goes to the edge of the similar set, where a pair is lost first.
     y = attack(graph, ends, similarity, x, Effort(steps=6, restarts=0, branches=4)).counterpart
@@ -114,7 +113,7 @@ def test_shares_of_a_cut_add_up() -> None:
     rng = np.random.default_rng(0)
     network = Network.from_layers([rng.normal(size=(2, WIDTH))], [np.zeros(2)])
     similarity = Similarity(Counterparts.of(TOWN), 1.0, TOWN.domain("realizable"))
-    pairs = Pairs(similarity, Relational(network.margins), Ends(network), reading(network.margins).numpy())
+    pairs = Pairs(similarity, network, reading(network.margins).numpy())
     part, _ = pairs.narrowed(pairs.everybody())
     for _ in range(12):
         children = pairs.cut(part)

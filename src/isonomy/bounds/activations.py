@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import ELEMENTARY, TINY, UNIT
+from isonomy.arithmetic import ELEMENTARY, UNIT
 from isonomy.networks.graph import Activation
 
 GRID = 16
@@ -98,80 +98,3 @@ def curvature(activation: Activation) -> float:
     if activation.kind == "elu":
         return activation.parameters[0]
     return CURVATURE.get(activation.kind, 0.0)
-
-
-def chord_slopes(
-    activation: Activation, point: Tensor, error: Tensor, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The smallest and largest slope of chords from a known point, which is within ``error`` of ``point``.
-
-    ``low`` and ``high`` are moves from ``point``. For a ReLU chords from one point are less steep than chords anywhere:
-    the slope ``(relu(p + d) − relu(p)) / d`` grows with ``p`` and with ``d``.
-    """
-    low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # chords begin at the point itself
-    room = error + (4 * UNIT) * (point.abs() + low.abs() + high.abs()) + TINY
-    if activation.kind != "relu":
-        return slopes(activation, point + low - room, point + high + room)
-    # From p > 0 the longest way down is the flattest chord, from p < 0 the longest way up is the steepest one.
-    # Over a range without an end both are not a number, and rule nothing out.
-    flat = ((point - room) / (2 * room - low)).nan_to_num(0.0).clamp(0.0, 1.0) * (1 - 8 * UNIT)
-    steep = (1 + (point + room) / (high + 2 * room) + 8 * UNIT).nan_to_num(1.0).clamp(0.0, 1.0)
-    return torch.where(point + low >= room, 1.0, flat), torch.where(point + high <= -room, 0.0, steep)
-
-
-def slopes(activation: Activation, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and largest slope of any chord of the activation within ``[low, high]``.
-
-    **Soundness.** Chords have slopes between the smallest and the largest derivative. Activations of straight pieces:
-    exact, and ends that are not a number rule nothing out. Smooth ones: the derivative at the ends of ``GRID`` cells
-    (and at a kink), widened by how much it can change over one cell.
-    """
-    if activation.kind == "relu":
-        alive = ~(high <= 0)
-        return ((low >= 0) & alive).to(low.dtype), alive.to(low.dtype)
-    zero, one = torch.zeros_like(low), torch.ones_like(low)
-    if activation.kind in ("leaky_relu", "prelu"):
-        slope = low.new_tensor(activation.parameters).expand(low.shape)
-        left, right = torch.where(high <= 0, slope, one), torch.where(low >= 0, one, slope)
-        return torch.minimum(left, right), torch.maximum(left, right)
-    if activation.kind == "clip":
-        bottom, top = activation.parameters
-        inside = ~(high <= bottom) & ~(low >= top)
-        within = inside & (low >= bottom) & (high <= top)
-        return torch.where(within, one, zero), torch.where(inside, one, zero)
-    share = torch.linspace(0, 1, GRID + 1, dtype=torch.float64).reshape(-1, *[1] * low.ndim)
-    derivative = _derivative(activation, low + share * (high - low))
-    least, most = derivative.amin(0), derivative.amax(0)
-    if activation.kind == "elu":
-        across = (low <= 0) & (high >= 0)
-        kink = torch.where(across, activation.parameters[0], least)
-        least, most = torch.minimum(least, kink), torch.maximum(most, kink)
-        least, most = torch.where(across, least.clamp(max=1.0), least), torch.where(across, most.clamp(min=1.0), most)
-    room = curvature(activation) * ((high - low) * ((1 + 1e-9) / GRID) + (8 * UNIT) * (low.abs() + high.abs()))
-    room = room + (8 * ELEMENTARY * UNIT) * (1 + low.abs() + high.abs()) + TINY
-    steepest = shape(activation).steepest
-    return (least - room).clamp(min=-steepest), (most + room).clamp(max=steepest)
-
-
-def _derivative(activation: Activation, x: Tensor) -> Tensor:
-    match activation.kind:
-        case "sigmoid":
-            return torch.sigmoid(x) * torch.sigmoid(-x)
-        case "tanh":
-            return 1 - torch.tanh(x).square()
-        case "erf":
-            return torch.exp(-x.square()) * (2 / math.sqrt(math.pi))
-        case "softplus":
-            return torch.sigmoid(activation.parameters[0] * x)
-        case "elu":
-            return torch.where(x >= 0, 1.0, activation.parameters[0] * torch.exp(x.clamp(max=0)))
-        case "silu":
-            return torch.sigmoid(x) * (1 + x * torch.sigmoid(-x))
-        case "gelu":
-            density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
-            return 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * density
-        case "gelu_tanh":
-            scale = math.sqrt(2 / math.pi)
-            inner = torch.tanh(scale * (x + 0.044715 * x**3))
-            return 0.5 * (1 + inner) + 0.5 * x * (1 - inner.square()) * scale * (1 + 3 * 0.044715 * x.square())
-    raise AssertionError(f"no derivative for {activation.kind}")

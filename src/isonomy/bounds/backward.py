@@ -2,8 +2,7 @@
 
 Coefficients ``c`` of a node become ``cW`` below an affine layer; an activation replaces its move by a line above it
 where the coefficient is positive and a line below it where it is negative. At the input what is left is ``w·v``, whose
-maximum over the region is the support function. The linear tier uses this for the moves of one run, the relational tier
-for the difference of two; they differ in the lines and the regions only.
+maximum over the region is the support function.
 
 **Soundness.** Any lines that are valid will do. Each product ``cW`` is rounded; the exact function differs from the
 stored one by at most ``γ|c||W|`` per coordinate, times how far the layer below can move. That, and whatever else a node
@@ -30,9 +29,6 @@ Owner = Tensor | slice
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
-
-Slack = Callable[[int, Tensor, Owner], Tensor]
-"""How far off lines through an activation are, for given coefficients of its output."""
 
 PASS = 2048
 """Rows of coefficients in one backward pass: small enough to stay in cache, large enough for fast products."""
@@ -85,29 +81,6 @@ class Backward:
                         bottom[part, column] = torch.maximum(bottom[part, column], lowest)
                         top[part, column] = torch.minimum(top[part, column], highest)
         return found
-
-    def outputs_jointly(
-        self,
-        known: tuple[Tensor, Tensor],
-        slope: Callable[[int], Tensor],
-        slack: Slack,
-        within: Shape | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Known enclosures of the last node's moves, improved by a pass with one ``slope`` for each activation.
-
-        ``slack`` says how far off that is for all of its neurons together. With ``within`` everything is about smaller
-        regions.
-        """
-        last, (rows, width) = len(self.graph.nodes) - 1, known[0].shape
-        low, high = numbers(*known)
-        every, none = slice(0, rows), low.new_zeros(rows)
-        for column, one in enumerate(torch.eye(width, dtype=torch.float64)):
-            pending = {last: one.expand(rows, width)}
-            landed = self._descend(pending, every, none, none, slope, slack)
-            sides = self._sides(*landed, every, () if within is None else (within,))
-            bottom, top = numbers(*sides[-1])
-            low[:, column], high[:, column] = torch.maximum(low[:, column], bottom), torch.minimum(high[:, column], top)
-        return low, torch.maximum(low, high)
 
     def both_sides(
         self, i: int, rows: Tensor, owner: Owner, mode: Mode, within: Sequence[Shape] = ()
@@ -225,13 +198,10 @@ class Backward:
         owner: Owner,
         middle: Tensor,
         half: Tensor,
-        slope: Callable[[int], Tensor] | None = None,
-        slack: Slack | None = None,
     ) -> tuple[Tensor, Tensor, _Landing]:
         """Carry coefficients down to the input along parallel lines, from constants ``middle ± half``.
 
-        With parallel lines the coefficients of both sides are the same, only the constants differ. With a ``slack``
-        they are judged for all neurons of an activation together, around lines with the given ``slope``.
+        With parallel lines the coefficients of both sides are the same, only the constants differ.
         """
         ground = _Landing(self.ground)
         if 0 in pending:
@@ -241,10 +211,7 @@ class Backward:
             if c is None:
                 continue
             node = self.graph.nodes[k]
-            if isinstance(node.op, Activation) and slope is not None and slack is not None:
-                half = half + slack(k, c, owner) + norm_upper(c, 2) * self.cost[k][owner]
-                _pass(pending, node.inputs[0], c * slope(k)[owner], ground)
-            elif isinstance(node.op, Activation):
+            if isinstance(node.op, Activation):
                 known = self.lines(k, "chord")
                 above, below = known.above[owner], known.below[owner]
                 middle = middle + (c * (above + below)).sum(1) / 2

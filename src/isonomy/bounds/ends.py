@@ -56,36 +56,6 @@ class Ends:
         # A difference of two numbers between 0 and 1 is off by at most one unit roundoff.
         return (change * (1 + 4 * UNIT) + 4 * UNIT).clamp(0.0, self.largest)
 
-    def gap(self, near: tuple[Tensor, Tensor], far: tuple[Tensor, Tensor], move: tuple[Tensor, Tensor]) -> Tensor:
-        """The largest change between two people whose margins are enclosed, and so is the difference of the margins.
-
-        ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. Take
-        the largest ``D`` and put ``t`` as near to ``−D/2`` as both enclosures allow; if they do not allow that ``D`` at
-        all, the ends of the enclosures bound the change.
-        """
-        apart = self.violation(near, far)
-        if self.head == "regression":
-            return torch.minimum(apart, torch.maximum(-move[0], move[1]).amax(1).clamp(min=0.0))
-        if self.head == "softmax" and self.classes > 2:
-            shape = (len(move[0]), self.classes, self.classes - 1)
-            move = -move[1].reshape(shape).amax(2), -move[0].reshape(shape).amin(2)
-        (z_low, z_high), (y_low, y_high) = self._logits(*near), self._logits(*far)
-        rise = self._rise(z_low, z_high, y_low, y_high, move[1])
-        fall = self._rise(-z_high, -z_low, -y_high, -y_low, -move[0])
-        return torch.minimum(apart, torch.maximum(rise, fall).amax(1)).clamp(0.0, 1.0)
-
-    def _rise(self, z_low: Tensor, z_high: Tensor, y_low: Tensor, y_high: Tensor, move: Tensor) -> Tensor:
-        """The largest ``σ(t + D) − σ(t)`` with ``D ≤ move``, ``t`` in the first interval, ``t + D`` in the second."""
-        first, last = torch.maximum(z_low, y_low - move), torch.minimum(z_high, y_high - move)
-        at = torch.minimum(torch.maximum(-move / 2, first), last)
-        rise = torch.sigmoid(at + move) - torch.sigmoid(at)
-        # Both ends round: a shift of the place costs at most a quarter of itself.
-        size = at.abs() + move.abs()
-        rise = rise + 2 * self.doubt + (8 * UNIT) * torch.where(torch.isfinite(size), size, 0.0)
-        widest = torch.sigmoid(y_high) - torch.sigmoid(z_low) + 2 * self.doubt
-        rise = torch.where((first <= last) & torch.isfinite(rise), torch.minimum(rise, widest), widest)
-        return torch.where(move < 0, 0.0, rise)
-
     def attained(self, x: tuple[Tensor, Tensor], y: tuple[Tensor, Tensor]) -> Tensor:
         """A change that certainly happens between two enclosed individuals: 0 where the enclosures overlap."""
         (x_low, x_high), (y_low, y_high) = self.values(*x), self.values(*y)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
 from isonomy_verify import activations, network
+from isonomy_verify.differences import Gap, Pairs, compare
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox, SingularError
@@ -26,6 +28,8 @@ KEPT = 8
 _layers: WeakKeyDictionary[Network, dict[bool, network.Network]] = WeakKeyDictionary()
 _Kept = OrderedDict[tuple[int, float, bool, bool], tuple[Tensor | None, Prepared]]
 _prepared: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
+_Balls = tuple[Pairs, Ball | None, Ball | None, tuple[Tensor | None, Tensor | None]]
+_pairs: WeakKeyDictionary[Network, OrderedDict[tuple[float, ...], _Balls]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -99,14 +103,72 @@ def prepared_for(
         key = id(root), 0.0 if sets is None else float(sets.radius[0]), float32_run, scores
         found = kept.pop(key, None)
         if found is None:
-            layers = _layers.setdefault(given, {})
-            if scores not in layers:
-                nodes = nodes_of(given.graph)
-                more, rows = (head.scores(len(nodes) - 1), None) if scores else ([], head.rows)
-                layers[scores] = normal_form([*nodes, *more], rows)
             ball = None if sets is None else ball_of(sets)
-            found = root, Prepared(layers[scores], ball, float32_run)
+            found = root, Prepared(_layers_of(given, scores), ball, float32_run)
         kept[key] = found
         while len(kept) > KEPT:
             kept.popitem(last=False)
         return found[1]
+
+
+def pairs_for(
+    given: Network, near: ConvexSets | None = None, between: ConvexSets | None = None, float32_run: bool = False
+) -> tuple[Pairs, Ball | None, Ball | None]:
+    """The network's margins made ready for pairs of people, and the balls that everybody shares, if both do."""
+    sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
+    with _lock:
+        kept = _pairs.setdefault(given, OrderedDict())
+        key = float(float32_run), *(number for each in sets[: 2 * (len(sets) == 2)] for number in _key(each))
+        found = kept.pop(key, None)
+        if found is None:
+            like = next(reversed(kept.values()), None)
+            one, other = None, None
+            roots: tuple[Tensor | None, Tensor | None] = (None, None)
+            if len(sets) == 2:
+                one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
+                other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[3:] == key[3:]), None)
+                other = ball_of(sets[1]) if other is None else other
+            pairs = Pairs(_layers_of(given), float32_run, one, other, None if like is None else like[0])
+            found = pairs, one, other, roots
+        kept[key] = found
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+        return found[:3]
+
+
+def _key(sets: ConvexSets) -> tuple[float, float]:
+    """A ball is known by its root, which is kept so that its id stays its own, and by its radius."""
+    return float(id(sets.root)), float(sets.radius[0])
+
+
+def compare_sets(
+    given: Network,
+    centre: Tensor,
+    near: ConvexSets,
+    between: ConvexSets,
+    limits: ConvexSets | None = None,
+    within: Sequence[ConvexSets] = (),
+    *,
+    float32_run: bool = False,
+    tight: bool = True,
+) -> list[Gap]:
+    """Margins of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
+    the difference of the two; the same for every part of ``near`` in ``within``."""
+    sets = (near, between) if limits is None else (None, None)
+    pairs, one, other = pairs_for(given, sets[0], sets[1], float32_run)
+    if one is None or other is None:
+        around, apart, *smaller = (region_of(each) for each in (near, between, *within))
+        room = None if limits is None else region_of(limits)
+        return compare(pairs, centre.numpy(), around, apart, room, smaller, tight)
+    balls = [ball for each in within if (ball := ball_of(each)) is not None]
+    return compare(pairs, centre.numpy(), one, other, None, balls, tight)
+
+
+def _layers_of(given: Network, scores: bool = False) -> network.Network:
+    """Margins, or scores, in normal form; made once."""
+    layers = _layers.setdefault(given, {})
+    if scores not in layers:
+        nodes, head = nodes_of(given.graph), head_of(given)
+        more, rows = (head.scores(len(nodes) - 1), None) if scores else ([], head.rows)
+        layers[scores] = normal_form([*nodes, *more], rows)
+    return layers[scores]

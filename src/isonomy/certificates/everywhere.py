@@ -20,7 +20,6 @@ import numpy as np
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
-from isonomy.bounds.relational import Relational
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
@@ -178,8 +177,7 @@ class _Everywhere:
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
         self.graph, self.ends = question.network.margins, Ends(question.network, None, float32_run)
-        relational = Relational(self.graph, float32_run=float32_run, original=question.network.graph)
-        self.pairs = Pairs(question.similarity, relational, self.ends, reading(self.graph).numpy())
+        self.pairs = Pairs(question.similarity, question.network, reading(self.graph).numpy(), float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
         everybody, _ = self.pairs.narrowed(self.pairs.everybody())

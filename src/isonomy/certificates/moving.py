@@ -5,8 +5,9 @@ cost ``c(x, z) ≤ r``. The people in reach are regions of the ground cost just 
 metric (one for each choice of categories in the realizable domain); the other person ``y`` of a pair is somewhere in
 the sum of both, and ``y − z`` in the metric's own set.
 
-**Soundness.** Regions cover everybody in reach, sums of sets hold every ``y``, and the relational tier bounds the
-difference of the two. A pass at a radius also bounds every smaller one: its lines hold there as well.
+**Soundness.** Regions cover everybody in reach, sums of sets hold every ``y``, and the kernel bounds the difference of
+the two (:mod:`isonomy_verify.differences`). A pass at a radius also bounds every smaller one: its lines hold there as
+well.
 """
 
 from __future__ import annotations
@@ -21,19 +22,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, norm_upper, up
-from isonomy.bounds.ends import Ends, margins
-from isonomy.bounds.relational import Relational
+from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import compare_sets, head_of
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
-from isonomy.sets import ConvexSets, Shape, SumOfSets
+from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
 
 NUMBERS = 2**17
 """Activations of the widest layer at a time, as in the local tiers."""
-
-FACTORS = 2**21
-"""How many numbers the directions of a layer's differences may take at a time."""
 
 WIDE = 1e6
 """On the unbounded domain "anybody" is anybody within this radius."""
@@ -57,9 +55,8 @@ class Moving:
 
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
         """
-        graph = self.relational.graph
-        widest = max(graph.widths)
-        size = max(16, min(NUMBERS // widest, FACTORS // (widest * graph.width(0))))
+        graph = self.question.network.margins
+        size = max(16, min(1024, NUMBERS // max(graph.widths)))
         starts = range(0, len(rows), size)
         found = in_parallel(lambda start: self._chunk(rows[start : start + size], radii, tight, size), starts)
         return np.concatenate([np.zeros((0, len(radii))), *found])
@@ -82,7 +79,7 @@ class Moving:
             sets = ConvexSets.of_box(low, high, torch.from_numpy(centre), tuple(wide))
             near = Regions(np.zeros(1, dtype=np.int64), torch.from_numpy(centre), sets)
         values = [self._gaps(near, between, (), tight=True) for between in self._between(near)]
-        worst = float(torch.cat(values).max())
+        worst = float(np.concatenate(values).max())
         return worst, WIDE if domain.kind == "unbounded" else np.inf
 
     @cached_property
@@ -105,9 +102,9 @@ class Moving:
 
     @cached_property
     def together(self) -> bool:
-        """May neurons be judged all together? Then every smaller radius costs about a backward pass of its own.
+        """May neurons be judged all together? Then every radius is worth a pass of its own.
 
-        Neuron by neuron it costs no more than a support function. A guide to good radii, nothing more.
+        Neuron by neuron a smaller one costs no more than a support function. A guide, nothing more.
         """
         root, _ = self.question.metric.gauge()
         return bool(len(root) >= root.shape[1])
@@ -136,12 +133,6 @@ class Moving:
         return (WIDE + furthest) * (1 + 1e-9)
 
     @cached_property
-    def relational(self) -> Relational:
-        """The bounds behind it all."""
-        network = self.question.network
-        return Relational(network.margins, float32_run=self.float32_run, original=network.graph)
-
-    @cached_property
     def reach(self) -> Similarity:
         """Who is in reach, at radius 0; immutable features of a person do change from one population to another."""
         domain = self.question.domain
@@ -156,7 +147,7 @@ class Moving:
 
     def _chunk(self, rows: NDArray[np.int64], radii: Sequence[float], tight: bool, size: int) -> FloatArray:
         x = np.array(self.question.x[rows])
-        worst = torch.zeros(len(x), len(radii), dtype=torch.float64)
+        worst = np.zeros((len(x), len(radii)))
         balls = [self._ball(radius) for radius in radii]
         for regions in balls[-1].regions(x):
             for near in regions.pieces(size):
@@ -165,10 +156,9 @@ class Moving:
                     for some in between.pieces(size):
                         value = self._gaps(near, some, [sets for sets, _ in smaller], tight)
                         for j, (_, alive) in enumerate(smaller):
-                            value[~torch.from_numpy(alive)[torch.from_numpy(some.owner)], j] = 0.0
-                        owner = torch.from_numpy(near.owner[some.owner])
-                        worst.scatter_reduce_(0, owner[:, None].expand_as(value), value, "amax")
-        return worst.numpy()
+                            value[~alive[some.owner], j] = 0.0
+                        np.maximum.at(worst, near.owner[some.owner], value)
+        return worst
 
     def _between(self, near: Regions) -> list[Regions]:
         """Differences between somebody in the regions and somebody similar."""
@@ -185,19 +175,33 @@ class Moving:
         wanders = bool((near.sets.extent[:, torch.from_numpy(~domain.numeric)] > 0).any())
         return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())
 
-    def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> Tensor:
+    def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> FloatArray:
         """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
         owner = between.owner
         centre = near.centre[torch.from_numpy(owner)]
         apart = _moved(between.sets, between.centre - centre)
         limits = self._limits(near, owner, apart)
         nears = [take(sets, owner) for sets in (near.sets, *smaller)]
-        fars: list[Shape] = [SumOfSets(apart, sets, limits) for sets in nears]
-        within = list(zip(nears[1:], fars[1:], strict=True))
-        nested = _holds_nothing(apart)
-        gaps = self.relational.compare_within(centre, nears[0], fars[0], apart, within, tight=tight, nested=nested)
-        values = [self.ends.gap(margins(gap.near), margins(gap.far), (gap.low, gap.high)) for gap in gaps]
-        return torch.stack([*values[1:], values[0]], dim=1)
+        if self.together or not tight:  # a pass that says nothing of smaller radii
+            values = [self._compare(centre, sets, apart, limits, (), tight)[0] for sets in nears]
+        else:
+            values = self._compare(centre, nears[0], apart, limits, nears[1:], tight)
+        return np.stack([*values[1:], values[0]], axis=1)
+
+    def _compare(
+        self,
+        centre: Tensor,
+        near: ConvexSets,
+        apart: ConvexSets,
+        limits: ConvexSets | None,
+        smaller: Sequence[ConvexSets],
+        tight: bool,
+    ) -> list[FloatArray]:
+        """Bounds for sets ``near`` and smaller ones, by one pass."""
+        network = self.question.network
+        gaps = compare_sets(network, centre, near, apart, limits, smaller, float32_run=self.float32_run, tight=tight)
+        head = head_of(network, None, self.float32_run)
+        return [head.gap(*gap) for gap in gaps]
 
     def _limits(self, near: Regions, owner: NDArray[np.int64], apart: ConvexSets) -> ConvexSets | None:
         """Where the other person can be at all, seen from the centres."""
@@ -213,13 +217,6 @@ class Moving:
             return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
         wide = tuple(block for block in domain.blocks if block[1] - block[0] > 1)
         return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(centre), wide)
-
-
-def _holds_nothing(sets: ConvexSets) -> bool:
-    """Can everybody be compared with themselves: is no move at all in every set?"""
-    around = bool(((sets.low <= 0) & (sets.high >= 0)).all())
-    norm = torch.linalg.vector_norm(sets.offset, sets.order, dim=1) * (1 + 1e-9)  # certainly, also after rounding
-    return around and bool((norm <= sets.radius).all())
 
 
 def _moved(sets: ConvexSets, shift: Tensor) -> ConvexSets:

@@ -4,8 +4,9 @@ Problem: find few radii at which bounds with a moving centre are worth their pri
 given γ is as small as it would be with many. A pass at a radius serves smaller ones too, less and less well, so a
 handful of passes is enough if they stand at the right places: a *ladder* of radii is tried on a small pilot group, the
 best rung is taken for everybody, and then, round by round, those individuals whose bound rests on a pass at a much
-larger radius than they would travel get one at their own. How far people would travel is told by the multiplier that
-the pilot group has with the whole ladder.
+larger radius than they would travel get one at their own. Where a pass says nothing of smaller radii, the round halves
+the cell between two radii on which the individual's bound rests. How far people would travel is told by the multiplier
+that the pilot group has with the whole ladder.
 
 **Soundness.** Every value bounds the violation of everybody within its radius, whichever radii were chosen; where
 nothing was computed a profile says what is true of anybody at all.
@@ -30,6 +31,15 @@ PILOT = 16
 
 FINE = 2
 """Radii of the grid between a rung of the ladder and the next, which is twice as far."""
+
+FINEST = 8
+"""The same where radii are chosen one by one."""
+
+HALVES = 2
+"""How often a round halves cells."""
+
+SMALLEST = 2.0**-6
+"""Cells that begin at 0 are halved down to this share of γ."""
 
 RUNGS = 12
 """The longest ladder."""
@@ -112,9 +122,12 @@ def profiles(
         known.compute(rest, plan.first)
     tick(1, rounds + 1)
     for step in range(rounds):
-        jobs = known.poor(plan.rungs, plan.multiplier)
-        for rung, rows in jobs:
-            known.compute(rows, rung)
+        jobs = []
+        for _ in range(HALVES if known.single else 1):
+            found = known.halves(plan) if known.single else known.poor(plan.rungs, plan.multiplier)
+            for rung, rows in found:
+                known.compute(rows, rung)
+            jobs += found
         if not jobs:
             break
         tick(step + 2, rounds + 1)
@@ -152,6 +165,7 @@ class _Known:
     ) -> None:
         self.moving, self.order, self.gamma, self.largest, self.tight = moving, order, gamma, largest, tight
         self.local, self.scale = local, min(max(gamma, NEAREST), FURTHEST)
+        self.single = moving.together or not tight  # does a pass say nothing of smaller radii?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
 
@@ -164,9 +178,7 @@ class _Known:
 
     def radii(self, rung: float) -> list[float]:
         """Where a pass is read."""
-        if not self.tight:
-            return [rung]  # a forward pass says nothing of smaller radii
-        return subradii(rung, self.scale, fine=not self.moving.together)
+        return [rung] if self.single else subradii(rung, self.scale)
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
         """Take note of bounds, the smaller of old and new."""
@@ -199,16 +211,8 @@ class _Known:
     def poor(self, rungs: Sequence[float], multiplier: float) -> list[tuple[float, IntArray]]:
         """Rungs, and the individuals who would travel about as far but whose bound rests on a pass at twice as far."""
         some = self.profiles()
-        cells = some.cells(self.moving.question.weights)
-        with np.errstate(over="ignore"):
-            height = cells.value - multiplier * power_lower(cells.near, self.order)
-        order = np.lexsort((height, cells.owner))
-        active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
-        owner, near, far = cells.owner[active], cells.near[active], cells.far[active]
-        # Who stands beyond all passes is judged by what is true of anybody, and would travel as far as that is worth.
-        column = np.minimum(np.searchsorted(some.radii, far), len(some.radii) - 1)
-        came = self._sources(some, owner, column)
-        came[np.isinf(far)] = np.inf
+        owner, near, far = self._active(some, multiplier)
+        came = self._came(some, owner, far)
         jobs = []
         for rung, further in zip(sorted(rungs), [*sorted(rungs)[1:], np.inf], strict=True):
             short = (far <= rung) & ((far > rung / 2) | (rung == min(rungs))) & (came >= 1.9 * rung)
@@ -218,8 +222,38 @@ class _Known:
                 jobs.append((rung, wanted.astype(np.int64)))
         return jobs
 
-    def _sources(self, some: Profiles, owner: IntArray, column: IntArray) -> FloatArray:
-        """At which radius the pass stood from which a value of a profile, once monotone, comes."""
+    def halves(self, plan: Plan) -> list[tuple[float, IntArray]]:
+        """Radii, and the individuals whose bound rests on a cell that such a radius would halve."""
+        if plan.first is None:
+            return []
+        some = self.profiles()
+        owner, near, far = self._active(some, plan.multiplier)
+        far = self._came(some, owner, far)  # the grid is everybody's, the pass behind a value one's own
+        last = max(plan.rungs)
+        middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * plan.first) / 2)
+        step = np.rint(FINEST * np.log2(np.minimum(middle, last) / self.scale))
+        chosen = np.minimum(self.scale * 2.0 ** (step / FINEST), last)
+        wanted = (chosen > near * (1 + 1e-9)) & (chosen < far * (1 - 1e-9)) & (chosen >= SMALLEST * self.scale)
+        return [
+            (float(radius), np.unique(owner[wanted & (chosen == radius)]).astype(np.int64))
+            for radius in np.unique(chosen[wanted])
+        ]
+
+    def _active(self, some: Profiles, multiplier: float) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Everybody's cell in which the bound is largest: whose, and between which radii."""
+        cells = some.cells(self.moving.question.weights)
+        with np.errstate(over="ignore"):
+            height = cells.value - multiplier * power_lower(cells.near, self.order)
+        order = np.lexsort((height, cells.owner))
+        active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
+        return cells.owner[active], cells.near[active], cells.far[active]
+
+    def _came(self, some: Profiles, owner: IntArray, far: FloatArray) -> FloatArray:
+        """At which radius the pass stood from which a value of a profile, once monotone, comes.
+
+        Who stands beyond all passes is judged by what is true of anybody, and would travel as far as that is worth.
+        """
+        column = np.minimum(np.searchsorted(some.radii, far), len(some.radii) - 1)
         sources = np.stack([self.source[radius] for radius in some.radii], axis=1)
         backwards = some.values[:, ::-1]
         best = np.minimum.accumulate(backwards, axis=1)
@@ -227,19 +261,17 @@ class _Known:
         lowered = np.append(np.ones((len(best), 1), dtype=bool), best[:, 1:] < best[:, :-1], axis=1)
         place = np.maximum.accumulate(np.where(lowered, np.arange(best.shape[1]), 0), axis=1)[:, ::-1]
         found: FloatArray = sources[owner, best.shape[1] - 1 - place[owner, column]]
+        found[np.isinf(far)] = np.inf
         return found
 
 
-def subradii(rung: float, gamma: float, *, fine: bool) -> list[float]:
+def subradii(rung: float, gamma: float) -> list[float]:
     """The radii of the grid that a pass at a rung is read at: fine ones below it, coarser ones further down.
 
-    Always the same numbers for the same γ, so that passes meet on them. More of them where they cost next to nothing.
+    Always the same numbers for the same γ, so that passes meet on them.
     """
     last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
-    if fine:
-        steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
-    else:
-        steps = [*range(last - FINE, last + 1), last - 2 * FINE, last - 3 * FINE]
+    steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
     return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
 
 

@@ -98,7 +98,7 @@ class Settling(ABC):
                 own = None
                 if not shared:
                     own = region_of(mine.sets)
-                    own = own.within(*(np.broadcast_to(end, mine.centre.shape) for end in (own.low, own.high)))
+                    own = own.boxed(*(np.broadcast_to(end, mine.centre.shape) for end in (own.low, own.high)))
                 leaves = Leaves(prepared, mine.centre.numpy(), own, some.output, some.sign, some.bound)
                 trees = Trees(leaves, mine, self.judge, self.influence)
                 target = partial(self.target, some, mine.owner)

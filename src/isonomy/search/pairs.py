@@ -1,8 +1,8 @@
 """Pairs of people: who may be compared with whom, in parts that can be bounded and cut.
 
 A *part* is a box for one person ``x``, a box for the other person ``y``, and perhaps the categories of either. With the
-metric's own set ``E`` around ``x``, the difference ``y − x`` lies in ``E ∩ (box of y − box of x)``, and the relational
-tier bounds how differently the two can be treated. Parts are cut where ``width · influence`` is largest: the box of
+metric's own set ``E`` around ``x``, the difference ``y − x`` lies in ``E ∩ (box of y − box of x)``, and the kernel
+bounds how differently the two can be treated. Parts are cut where ``width · influence`` is largest: the box of
 ``x`` as long as it is wider than the differences, else the box of ``y``. A category is fixed by trying each; whole
 numbers are cut between lattice points.
 
@@ -15,20 +15,19 @@ unclipped similar set; where its box depends on ``x``, the larger of those at th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, up
-from isonomy.bounds.ends import Ends, margins
-from isonomy.bounds.relational import Relational
+from isonomy.bounds.kernel import head_of, pairs_for
+from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.sets import ConvexSets, SumOfSets
 from isonomy.similarity.branches import pseudo_inverse
 from isonomy.similarity.regions import LATTICE_MARGIN, Similarity, axis_reach
+from isonomy_verify.differences import compare
+from isonomy_verify.regions import BallBox
 
 MARGIN = 1e-9
 """Relative margin before a part is called empty; far above any rounding error."""
@@ -60,8 +59,12 @@ class Parts:
 class Pairs:
     """A network, a metric, a δ and a domain, made ready to bound and cut parts."""
 
-    def __init__(self, similarity: Similarity, relational: Relational, ends: Ends, influence: FloatArray) -> None:
-        self.similarity, self.relational, self.ends = similarity, relational, ends
+    def __init__(
+        self, similarity: Similarity, network: Network, influence: FloatArray, float32_run: bool = False
+    ) -> None:
+        self.similarity = similarity
+        self.network, _, _ = pairs_for(network, None, None, float32_run)
+        self.head = head_of(network, None, float32_run)
         # What the network does not read may still decide who is similar: cut it last.
         self.influence = influence + 1e-6 * influence.max(initial=1.0)
         self.domain: Domain = similarity.domain
@@ -178,38 +181,21 @@ class Pairs:
     def bound(self, parts: Parts) -> FloatArray:
         """The largest change between two similar people of each part, from above."""
         middle = (parts.x_low + parts.x_high) / 2
-        centre = torch.from_numpy(middle)
 
-        def box(low: FloatArray, high: FloatArray) -> ConvexSets:
-            sides = torch.from_numpy(_step(low - middle, down)), torch.from_numpy(_step(high - middle, up))
-            return ConvexSets.of_box(*sides, base=centre, blocks=self.wide)
+        def box(low: FloatArray, high: FloatArray) -> BallBox:
+            sides = _step(low - middle, down), _step(high - middle, up)
+            return BallBox(*sides, blocks=self.wide, shares=middle)
 
         near, whole = box(parts.x_low, parts.x_high), box(parts.y_low, parts.y_high)
-        around = [np.ascontiguousarray(side) for side in self._around([parts.x_low, parts.x_high])]
-        low, high = self.differences(parts)
-        with torch.no_grad():
-            far = SumOfSets(self._ball(*around), near, whole)
-            gap = self.relational.compare(centre, near, far, self._ball(low, np.maximum(low, high)))
-            upper = self.ends.gap(margins(gap.near), margins(gap.far), (gap.low, gap.high))
-        return np.where(upper.isnan(), np.inf, upper).astype(np.float64)
+        low, high = (np.array(side, dtype=np.float64) for side in self.differences(parts))
+        between = self._ball(low, np.maximum(low, high))
+        return self.head.gap(*compare(self.network, middle, near, between, whole)[0])
 
-    def _ball(self, low: FloatArray, high: FloatArray) -> ConvexSets:
+    def _ball(self, low: FloatArray, high: FloatArray) -> BallBox:
         """The metric's ball and a box."""
-
-        def tensor(array: FloatArray) -> Tensor:
-            return torch.from_numpy(np.array(array, dtype=np.float64))
-
-        found = ConvexSets.of_box(tensor(low), tensor(high))
         if not len(self.root):
-            return found
-        return replace(
-            found,
-            root=tensor(self.root),
-            order=self.order,
-            radius=torch.full((len(low),), self.similarity.delta, dtype=torch.float64),
-            offset=torch.zeros(1, len(self.root), dtype=torch.float64),
-            inverse=tensor(self.inverse),
-        )
+            return BallBox(low, high)
+        return BallBox(low, high, self.root, self.order, np.full(len(low), self.similarity.delta), inverse=self.inverse)
 
     # -- cutting -----------------------------------------------------------------------------------------------
 
