@@ -20,6 +20,7 @@ import numpy as np
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import head_of
 from isonomy.bounds.relational import Relational
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
@@ -178,6 +179,7 @@ class _Everywhere:
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
         self.graph, self.ends = question.network.margins, Ends(question.network, None, float32_run)
+        self.head = head_of(question.network, None, float32_run)
         relational = Relational(self.graph, float32_run=float32_run, original=question.network.graph)
         self.pairs = Pairs(question.similarity, relational, self.ends, reading(self.graph).numpy())
         self.rng = np.random.default_rng(seed)
@@ -273,7 +275,8 @@ class _Everywhere:
     def _attack(self, x: FloatArray) -> None:
         if not len(x):
             return
-        found = attack(self.graph, self.ends, self.question.similarity, x, Effort(steps=10, restarts=0, branches=8))
+        effort = Effort(steps=10, restarts=0, branches=8)
+        found = attack(self.question.network, self.head, self.question.similarity, x, effort)
         best = int(found.lower.argmax())
         if found.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(found.lower[best]))

@@ -209,8 +209,10 @@ def certify_local(
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
-        found = search(judged.graph, judged.ends, question.similarity, x, effort) if attack else None
-        return (*judged.chunk(x), found)
+        bound, keeps, at = judged.chunk(x)
+        if not attack:
+            return bound, keeps, None
+        return bound, keeps, search(question.network, judged.head, question.similarity, x, effort, bound, at)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -262,6 +264,16 @@ class _Judged(NamedTuple):
     bound: FloatArray
     keeps: NDArray[np.bool_]
     turns: NDArray[np.bool_]
+    at: Enclosure  # the margins at its owner
+
+
+class Chunk(NamedTuple):
+    """Upper bounds of some individuals, whose decision cannot change, and the margins at them (None where those known
+    cover float32 runs besides)."""
+
+    upper: FloatArray
+    kept: NDArray[np.bool_]
+    at: Enclosure | None
 
 
 class Bounds:
@@ -278,18 +290,21 @@ class Bounds:
             _refuse_free_reading(question, self.graph)
         self._alone = prepared_for(question.network, None, float32_run)
 
-    def chunk(self, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Upper bounds of some individuals, and whose decision cannot change."""
+    def chunk(self, x: FloatArray) -> Chunk:
+        """What is known of some individuals."""
         upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
         branching = self.question.domain.kind == "realizable"
         at_x = enclose_at(self._alone, x) if branching else None
+        parts: list[Enclosure] = []
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
                 judged = self._judged(piece, None, self.kernel) if at_x is None else self._laddered(piece, at_x)
                 bound, keeps = judged.bound, judged.keeps
                 np.maximum.at(upper, piece.owner, bound)
                 kept[piece.owner[~keeps]] = False
-        return upper, kept
+                parts.append(judged.at)
+        at = Enclosure(*map(np.concatenate, zip(*parts, strict=True))) if at_x is None else at_x
+        return Chunk(upper, kept, None if self.float32_run else at)
 
     def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
         """Bounds of regions of which everybody has several: only the worst one of each counts.
@@ -299,7 +314,7 @@ class Bounds:
         """
         if self.kernel != "tight":
             return self._judged(piece, at_x, self.kernel)
-        bound, keeps, turns = self._judged(piece, at_x, "quick")
+        bound, keeps, turns, at = self._judged(piece, at_x, "quick")
         for once in (True, False):
             order = np.lexsort((bound, piece.owner))
             rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
@@ -313,7 +328,7 @@ class Bounds:
                 lost = np.zeros(len(at_x.low), dtype=bool)
                 lost[piece.owner[turns]] = True
                 rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
-        return _Judged(bound, keeps, turns)
+        return _Judged(bound, keeps, turns, at)
 
     def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier, once: bool = False) -> _Judged:
         """What a tier says of regions."""
@@ -322,7 +337,7 @@ class Bounds:
         at = at if at_x is None else at_x.of(piece.owner)
         mine, theirs = self.head.decision(at), self.head.decision(over)
         keeps = (mine >= 0) & (mine == theirs)
-        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps))
+        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), at)
 
     def _enclosed(self, piece: Regions, tier: tiers.Tier, once: bool) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
@@ -346,7 +361,7 @@ class Bounds:
         left = replace(limits, seconds=limits.seconds - (time.monotonic() - began))
         if not len(rows) or left.seconds <= 0:
             return upper
-        judge = Judge(self.graph, self.ends, self.question.similarity, self.question.x[rows])
+        judge = Judge(self.question.network, self.head, self.question.similarity, self.question.x[rows])
         parts = ("lower", "counterpart", "flips", "flip_counterpart")
         for part in parts:
             getattr(judge, part)[:] = getattr(finds, part)[rows]
@@ -355,7 +370,7 @@ class Bounds:
         )
         done = len(upper) - len(rows)
         upper = upper.copy()
-        upper[rows] = improve(interval, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
+        upper[rows] = improve(interval, self.ends, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
         for part in parts:
             getattr(finds, part)[rows] = getattr(judge, part)
         return upper

@@ -30,8 +30,9 @@ from torch import Tensor
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, led_back
-from isonomy.bounds.ends import margins_at
+from isonomy.bounds.ends import Ends, margins_at
 from isonomy.bounds.interval import Interval
+from isonomy.bounds.kernel import region_of
 from isonomy.bounds.linear import Sweep
 from isonomy.parallel import one_thread
 from isonomy.search.cuts import SMALLEST, cut_box, halves, reading
@@ -55,6 +56,7 @@ MEMORY = 2**26
 
 def improve(
     interval: Interval,
+    ends: Ends,
     judge: Judge,
     upper: FloatArray,
     limits: Limits,
@@ -62,7 +64,7 @@ def improve(
 ) -> FloatArray:
     """Upper bounds of the violations of the judge's individuals, never above ``upper``; the judge gets the finds."""
     with one_thread():
-        search = _Search(interval, judge, upper, limits)
+        search = _Search(interval, ends, judge, upper, limits)
         while search.open and search.left > 0 and time.monotonic() < search.deadline:
             search.round()
             tick(len(upper) - len(search.open), len(upper))
@@ -70,9 +72,9 @@ def improve(
 
 
 class _Search:
-    def __init__(self, interval: Interval, judge: Judge, upper: FloatArray, limits: Limits) -> None:
+    def __init__(self, interval: Interval, ends: Ends, judge: Judge, upper: FloatArray, limits: Limits) -> None:
         self.deadline, self.left = time.monotonic() + limits.seconds, limits.nodes
-        ends, similarity = judge.ends, judge.similarity
+        similarity = judge.similarity
         self.similarity, self.judge, self.limits, self.upper = similarity, judge, limits, upper
         self.ready = Ready.of(interval, Goals(ends, interval.graph.output_width))
         # Not the judge's own enclosures: these are also to hold for float32 runs, where they are asked for.
@@ -257,9 +259,9 @@ class _Search:
         rows, moves = rows[keep], moves[keep]
         if not len(rows):
             return
-        regions, anchors = pool.regions[rows.numpy()], pool.anchors[rows]
-        moves = led_back(regions.sets, anchors, moves.clone())
-        for y in as_individuals(self.similarity, regions, anchors, moves):
+        regions, anchors = pool.regions[rows.numpy()], pool.anchors[rows.numpy()]
+        found = led_back(region_of(regions.sets), anchors, moves.detach().numpy())
+        for y in as_individuals(self.similarity, regions, anchors, found):
             self.judge.consider(regions.owner, self.similarity.domain.filled(y))
 
     # -- helpers ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from isonomy.arithmetic import UNIT
 from isonomy.attacks import find_anchors
+from isonomy.bounds.kernel import region_of
 from isonomy.population import Domain
 from isonomy.search.frame import Frame, State
 from isonomy.similarity.regions import Regions
@@ -33,7 +34,7 @@ class Pool:
 
     def __init__(self, regions: Regions, folds: bool) -> None:
         self.regions, self.folds = regions, folds
-        self.anchors, inside = find_anchors(regions)
+        self.anchors, inside = find_anchors(region_of(regions.sets), len(regions))
         self.inside = torch.from_numpy(inside)
         self.base: dict[int, Tensor] = {}
         self.base_widths: dict[str, int] = {}

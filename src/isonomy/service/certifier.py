@@ -120,7 +120,7 @@ class Certifier:
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
             some, undecided = undecided[:size], undecided[size:]
             began = time.monotonic()
-            bound, keeps = self.tight.chunk(x[some])
+            bound, keeps, _ = self.tight.chunk(x[some])
             self._pace.note(len(some), time.monotonic() - began)
             better = bound < upper[some]
             upper[some[better]], tier[some[better]] = bound[better], "tight"
@@ -130,14 +130,14 @@ class Certifier:
     def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
         size = chunk_rows(self.graph, tier)
         if len(x) <= size:
-            return bounds.chunk(np.array(x))
+            return bounds.chunk(np.array(x))[:2]
         parts = [bounds.chunk(np.array(x[start : start + size])) for start in range(0, len(x), size)]
-        return np.concatenate([upper for upper, _ in parts]), np.concatenate([kept for _, kept in parts])
+        return np.concatenate([part.upper for part in parts]), np.concatenate([part.kept for part in parts])
 
     def _search(self, x: FloatArray) -> Finds:
         size = chunk_rows(self.graph, "tight")
         parts = [
-            search(self.graph, self.ends, self._searched, np.array(x[start : start + size]), Effort())
+            search(self.question.network, self.tight.head, self._searched, np.array(x[start : start + size]), Effort())
             for start in range(0, len(x), size)
         ]
         fields = ("lower", "counterpart", "flips", "flip_counterpart")

@@ -1,0 +1,108 @@
+"""What counts as found: candidates that were checked afresh, and the best of each individual.
+
+**Soundness.** A search proves nothing and is trusted with nothing. The vector ``y`` itself must be allowed by the
+domain, its distance rounded *up* must be at most ``δ``, and the value reported is the change between the kernel's
+enclosures of both runs, rounded *down*. A failed check costs the find, never the truth of ``lower``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks.field import Field, IntArray
+from isonomy.bounds.kernel import prepared_for
+from isonomy.brief import brief
+from isonomy.networks.network import Network
+from isonomy.similarity.regions import Similarity
+from isonomy_verify.heads import Head
+from isonomy_verify.tiers import Enclosure, enclose_at
+
+EXAMPLES = 32
+"""Individuals by whom the precision of a search is chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finds:
+    """The best checked find of each individual: ``lower`` 0 and ``counterpart`` x itself where there is none."""
+
+    lower: FloatArray
+    counterpart: FloatArray
+    flips: NDArray[np.bool_]
+    flip_counterpart: FloatArray
+
+    __repr__ = brief
+
+
+class Judge:
+    """Checks finds and keeps the best of each individual."""
+
+    def __init__(
+        self, network: Network, head: Head, similarity: Similarity, x: FloatArray, at: Enclosure | None = None
+    ) -> None:
+        """``at`` are the margins at ``x`` where they are known already."""
+        self.prepared, self.head, self.similarity, self.x = prepared_for(network), head, similarity, x
+        self.field = Field.of(self.prepared, head, x[:EXAMPLES])
+        self.at_x = enclose_at(self.prepared, x) if at is None else at
+        self.decision = head.decision(self.at_x)
+        with np.errstate(all="ignore"):
+            middle = 0.5 * self.at_x.low + 0.5 * self.at_x.high
+            self.scores = self.field.scores(middle)
+            self.received = self.field.received(self.scores)
+        self.lower, self.counterpart = np.zeros(len(x)), x.copy()
+        self.flips, self.flip_counterpart = np.zeros(len(x), dtype=bool), x.copy()
+
+    def consider(self, owner: IntArray, y: FloatArray) -> None:
+        """Look at candidates ``y`` for the individuals ``owner``."""
+        fits = self.similarity.domain.allows(self.x[owner], y)
+        owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
+        if len(owner):
+            fits = self.similarity.metric.distance_upper(self.x[owner], y) <= self.similarity.delta
+            owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
+        if len(owner) > 1:
+            chosen = self._promising(owner, y)
+            owner, y = owner[chosen], y[chosen]
+        if not len(owner):
+            return
+        at_x, at_y = self.at_x.of(owner), enclose_at(self.prepared, y)
+        value, other = self.head.attained(at_x, at_y), self.head.decision(at_y)
+        top = last_of_each(owner, value)
+        better = top[value[top] > self.lower[owner[top]]]
+        self.lower[owner[better]], self.counterpart[owner[better]] = value[better], y[better]
+        flip = (other >= 0) & (self.decision[owner] >= 0) & (other != self.decision[owner]) & ~self.flips[owner]
+        self.flip_counterpart[owner[flip]] = y[flip]
+        self.flips[owner[flip]] = True
+
+    def change(self, owner: IntArray, scores: FloatArray) -> FloatArray:
+        """By how much somebody with these scores (n, targets) is treated differently, about."""
+        return np.asarray(np.abs(self.field.received(scores) - self.received[owner]).max(1))
+
+    def _promising(self, owner: IntArray, y: FloatArray) -> IntArray:
+        """The candidate of each individual that goes furthest, if it goes further than what is known, and one that is
+        decided otherwise, if that is news: only these are worth an enclosure."""
+        if (owner[1:] > owner[:-1]).all():
+            return np.arange(len(owner))
+        with np.errstate(all="ignore"):
+            margins = self.field.margins(y)
+            value = np.nan_to_num(self.change(owner, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
+            other = self.head.decision(Enclosure(margins, margins))
+        top = last_of_each(owner, value)
+        flip = np.flatnonzero(
+            (other >= 0) & (self.decision[owner] >= 0) & (other != self.decision[owner]) & ~self.flips[owner]
+        )
+        flip = flip[np.unique(owner[flip], return_index=True)[1]]
+        return np.union1d(top[value[top] > self.lower[owner[top]] * (1 - 1e-5)], flip)
+
+    def finds(self) -> Finds:
+        """The best of each individual."""
+        return Finds(self.lower, self.counterpart, self.flips, self.flip_counterpart)
+
+
+def last_of_each(owner: IntArray, value: FloatArray) -> IntArray:
+    """Where the largest value of each owner stands."""
+    order = np.lexsort((value, owner))
+    top: IntArray = order[np.append(owner[order][1:] != owner[order][:-1], True)]
+    return top
