@@ -13,9 +13,10 @@ Whoever has an ``upper`` bound that is nearly attained needs no more. The finds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
@@ -38,6 +39,9 @@ CLEAR = 0.8
 
 NEAR = 0.99
 """Whoever attains this share of the upper bound is done."""
+
+LATTICE = 512
+"""Up to so many choices of whole numbers (and categories) an individual's are searched one by one."""
 
 PLACES = 24
 """Places looked at for each restart."""
@@ -81,12 +85,44 @@ def attack(
     """
     judge = Judge(network, head, similarity, x, at)
     enough = np.full(len(x), np.inf) if upper is None else NEAR * upper
-    for regions in _searched(similarity, x):
-        for piece in regions.pieces(ROWS):
-            search = _Search.of(judge, piece, effort, enough)
-            if search is not None:
-                search.go()
+    every = _searched(similarity, x)
+    for regions in every:
+        _go(judge, regions, effort, enough)
+    if similarity.domain.kind != "unbounded" and similarity.domain.integer.any() and effort.steps:
+        for regions in every:
+            _go(judge, _on_lattice(similarity, regions, judge.lower < enough), effort, enough)
     return judge.finds()
+
+
+def _go(judge: Judge, regions: Regions, effort: Effort, enough: FloatArray) -> None:
+    for piece in regions.pieces(ROWS):
+        search = _Search.of(judge, piece, effort, enough)
+        if search is not None:
+            search.go()
+
+
+def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool_]) -> Regions:
+    """The regions of open individuals cut into those of single whole numbers, where there are few enough of them."""
+    domain, sets = similarity.domain, regions.sets
+    which = np.flatnonzero(domain.integer)
+    centre, low, high = regions.centre.numpy(), sets.low.numpy(), sets.high.numpy()
+    origin, unit = domain.origin[which], domain.unit[which]
+    first = np.ceil((centre + low)[:, which] * unit + origin - 1e-6)
+    last = np.floor((centre + high)[:, which] * unit + origin + 1e-6)
+    each = np.maximum(last - first + 1, 0)
+    count = each.prod(1)
+    total = np.bincount(regions.owner, count, minlength=len(open_))[regions.owner]
+    some = np.flatnonzero(open_[regions.owner] & (total <= LATTICE) & (count > 1))
+    row = np.repeat(some, count[some].astype(np.int64))
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    cut = regions[row]
+    low, high = np.array(low[row]), np.array(high[row])
+    for j, column in enumerate(which):
+        size = each[row, j].astype(np.int64)
+        value = (first[row, j] + place % size - origin[j]) / unit[j] - centre[row, column]
+        place = place // size
+        low[:, column] = high[:, column] = value
+    return replace(cut, sets=replace(cut.sets, low=torch.from_numpy(low), high=torch.from_numpy(high), _memo={}))
 
 
 def _searched(similarity: Similarity, x: FloatArray) -> list[Regions]:
