@@ -59,6 +59,8 @@ def led_back(sets: BallBox, anchors: FloatArray, moves: FloatArray) -> FloatArra
         along, length = np.vecdot(at, line), np.maximum(np.vecdot(line, line), 1e-300)
         room = np.maximum(radius * radius - np.vecdot(at, at), 0.0)
         share = (np.sqrt(along * along + length * room) - along) / length
+    elif not at.any():
+        share = radius / np.maximum(np.linalg.norm(line, sets.order, axis=1), 1e-300)
     else:
         share, step = np.ones(len(moves)), 1.0
         for _ in range(40):
@@ -85,8 +87,13 @@ def _boxed(sets: BallBox, moves: FloatArray) -> FloatArray:
 def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """The nearest shares between ``low`` and ``high`` that add up to 1: all lowered by the same, then cut off.
 
-    The sum falls with that number, piece by piece linearly; it is found by halving, and the last piece exactly.
+    The sum falls with that number, piece by piece linearly. Between 0 and 1 the piece is found by sorting, otherwise
+    about by halving; within it the number is exact.
     """
+    if not low.any() and (high == 1).all():
+        ordered = -np.sort(-rows, axis=1)
+        cuts = (np.cumsum(ordered, 1) - 1.0) / np.arange(1, rows.shape[1] + 1)
+        return np.maximum(rows - cuts.max(1, keepdims=True), 0.0)
     first, last = (rows - high).min(1), (rows - low).max(1)
     for _ in range(24):
         middle = 0.5 * (first + last)

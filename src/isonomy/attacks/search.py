@@ -46,6 +46,15 @@ LATTICE = 512
 PLACES = 24
 """Places looked at for each restart."""
 
+WIDE = 0.9
+"""Whoever attains less than this share of the upper bound is searched all over."""
+
+FLAT = 1e-3
+"""What a climb may still gain, relative to what it gained, when it ends."""
+
+AROUND, AROUND_PLACES = 0.5, 24
+"""How far around the best find is looked at first, relative to the region, and at how many places."""
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -84,19 +93,19 @@ def attack(
     the margins at ``x``.
     """
     judge = Judge(network, head, similarity, x, at)
-    enough = np.full(len(x), np.inf) if upper is None else NEAR * upper
+    upper = np.full(len(x), np.inf) if upper is None else upper
     every = _searched(similarity, x)
     for regions in every:
-        _go(judge, regions, effort, enough)
-    if similarity.domain.kind != "unbounded" and similarity.domain.integer.any() and effort.steps:
+        _go(judge, regions, effort, upper)
+    if similarity.domain.kind == "realizable" and similarity.domain.integer.any() and effort.steps:
         for regions in every:
-            _go(judge, _on_lattice(similarity, regions, judge.lower < enough), effort, enough)
+            _go(judge, _on_lattice(similarity, regions, judge.lower < NEAR * upper), effort, upper)
     return judge.finds()
 
 
-def _go(judge: Judge, regions: Regions, effort: Effort, enough: FloatArray) -> None:
+def _go(judge: Judge, regions: Regions, effort: Effort, upper: FloatArray) -> None:
     for piece in regions.pieces(ROWS):
-        search = _Search.of(judge, piece, effort, enough)
+        search = _Search.of(judge, piece, effort, upper)
         if search is not None:
             search.go()
 
@@ -165,26 +174,26 @@ class _Search:
     """The search of a batch of regions."""
 
     def __init__(
-        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: Effort, enough: FloatArray
+        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: Effort, upper: FloatArray
     ) -> None:
-        self.judge, self.field, self.effort, self.enough = judge, judge.field, effort, enough
+        self.judge, self.field, self.effort, self.upper = judge, judge.field, effort, upper
         self.regions, self.sets, self.anchors = regions, sets, anchors
         self.owner, self.centre = regions.owner, regions.centre.numpy()
         extent = np.minimum(sets.extent, FAR)
         if len(sets.root):  # what the ball leaves of the box
             reach = np.linalg.norm(sets.inverse, axis=1) * sets.radius[:, None]
             extent = np.minimum(extent, np.where(sets.root.any(0), 1.5 * reach, np.inf))
-        self.extent = extent
+        self.extent = np.broadcast_to(extent, self.centre.shape)
 
     @classmethod
-    def of(cls, judge: Judge, regions: Regions, effort: Effort, enough: FloatArray) -> _Search | None:
+    def of(cls, judge: Judge, regions: Regions, effort: Effort, upper: FloatArray) -> _Search | None:
         """Made ready, unless there is nothing to search."""
         sets = region_of(regions.sets)
         anchors, inside = find_anchors(sets, len(regions))
         if not inside.all():
             rows = np.flatnonzero(inside)
             regions, sets, anchors = regions[rows], sets[rows] if sets.rows > 1 else sets, anchors[rows]
-        return cls(judge, regions, sets, anchors, effort, enough) if len(regions) else None
+        return cls(judge, regions, sets, anchors, effort, upper) if len(regions) else None
 
     def go(self) -> None:
         """All rounds."""
@@ -195,14 +204,22 @@ class _Search:
         best = np.zeros(len(self.judge.x))
         np.maximum.at(best, self.owner[stars.row], promise)
         clear = promise >= CLEAR * best[self.owner[stars.row]]
-        self._show(stars.row[clear], self._led_back(stars.row, stars.moves)[clear])
-        if self.effort.steps:
-            open_ = np.flatnonzero(self._open()[self.owner[stars.row]])
-            if len(open_):
-                self._climb(_Goals.joined([stars[open_], *self._starts(stars[open_])]))
+        first = stars[np.flatnonzero(clear)]
+        first = _Goals(first.row, first.target, first.sign, self._led_back(first.row, first.moves))
+        self._show(first.row, first.moves)
+        if not self.effort.steps:
+            return
+        open_ = self._open(NEAR, first)
+        if len(open_):
+            climbed, _ = self._climb(first[open_])
+            self._show(climbed.row, climbed.moves)
+        open_ = self._open(WIDE, stars)
+        if len(open_):
+            self._look_around(stars[open_])
 
-    def _open(self) -> NDArray[np.bool_]:
-        return np.asarray(self.judge.lower < self.enough)
+    def _open(self, share: float, goals: _Goals) -> IntArray:
+        """The climbs of individuals for whom less than this share of the upper bound was found."""
+        return np.flatnonzero((self.judge.lower < share * self.upper)[self.owner[goals.row]])
 
     def _show(self, row: IntArray, moves: FloatArray) -> None:
         """Moves of regions, as individuals, to the judge."""
@@ -218,12 +235,16 @@ class _Search:
 
     def _gradient(self, goals: _Goals, share: float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Each climb's score, times its sign, and its gradient; with a share, by chords."""
-        extent = None
-        if share:
-            extent = self.extent if len(self.extent) == 1 else self.extent[goals.row]
+        extent = self.extent[goals.row] if share else None
         y = self.centre[goals.row] + goals.moves
         scores, gradient = self.field.climbed(y, goals.target, goals.sign, extent, share)
         return goals.sign * scores[np.arange(len(y)), goals.target], gradient
+
+    def _value(self, goals: _Goals, row: IntArray, moves: FloatArray) -> FloatArray:
+        """The score of climbs, times their sign, at moves of their rows."""
+        scores = self.field.scores(self.field.margins(self.centre[row] + moves))
+        value = goals.sign * scores[np.arange(len(row)), goals.target]
+        return np.asarray(np.where(np.isfinite(value), value, -np.inf))
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
@@ -242,81 +263,100 @@ class _Search:
                 found.append(_Goals(some, goals.target[some], np.full(len(some), sign), moves[some]))
                 change = self.field.received(reached[some]) - self.judge.received[owner[some], target]
                 promises.append(np.abs(change))
-        return _Goals.joined(found), np.concatenate(promises)
+        return _Goals.joined(found), np.nan_to_num(np.concatenate(promises))
 
-    def _starts(self, stars: _Goals) -> list[_Goals]:
-        """More places to climb from: where chords lead, and the best of many places all over the regions."""
-        found = []
+    def _climb(self, goals: _Goals) -> tuple[_Goals, FloatArray]:
+        """Hill climbing: in turn towards where the gradient is largest, and along it in the shape of the region; steps
+        that lead higher are taken and grow, others shrink. The ends of the climbs, and the scores there."""
+        goals = _Goals(goals.row, goals.target, goals.sign, self._led_back(goals.row, goals.moves))
+        score, gradient = self._gradient(goals)
+        start = goals.sign * self.judge.scores[self.owner[goals.row], goals.target]
+        rates, active = np.ones((2, len(goals))), np.arange(len(goals))
+        sets = self._of(goals.row)
+        for step in range(self.effort.steps):
+            some = goals[active]
+            slope = gradient[active]
+            if step % 2 == 0:
+                aim = furthest(sets, slope) - some.moves
+                # Who stands where even the gradient leaves nothing to gain has arrived.
+                far = np.vecdot(slope, aim) > FLAT * np.abs(score[active] - start[active])
+                far &= rates[:, active].max(0) > FLAT
+                if not far.all():
+                    active, aim, some, slope = active[far], aim[far], some[np.flatnonzero(far)], slope[far]
+                    sets = self._of(some.row)
+                if not len(active):
+                    break
+            else:
+                aim = slope * self.extent[some.row] ** 2
+                aim = aim / np.maximum(np.sqrt(np.vecdot(slope, aim)), 1e-300)[:, None]
+            rate = rates[step % 2, active]
+            tried = led_back(sets, self.anchors[some.row], some.moves + rate[:, None] * aim)
+            value, turned = self._gradient(_Goals(some.row, some.target, some.sign, tried))
+            higher = value > score[active]
+            up = active[higher]
+            goals.moves[up], score[up], gradient[up] = tried[higher], value[higher], turned[higher]
+            rates[step % 2, active] = np.where(higher, np.minimum(1.0, 2 * rate), 0.4 * rate)
+        return goals, score
+
+    def _look_around(self, stars: _Goals) -> None:
+        """Climbs from the stars, from where chords lead and from the best of many places; then smaller and smaller
+        moves around the best of what they found, which also cross ridges."""
         chords = _Goals(stars.row, stars.target, stars.sign, self.anchors[stars.row])
         for share in (1.0, 0.5):
-            gradient = self._gradient(chords, share)[1]
-            moves = self._led_back(stars.row, furthest(self._of(stars.row), gradient))
-            chords = _Goals(stars.row, stars.target, stars.sign, moves)
-            found.append(chords)
-        found = found[-1:]
+            moves = furthest(self._of(stars.row), self._gradient(chords, share)[1])
+            chords = _Goals(stars.row, stars.target, stars.sign, self._led_back(stars.row, moves))
+        starts = [stars, chords]
         if self.effort.restarts:
-            places = self._places()
-            best = np.full((self.effort.restarts, len(stars)), -np.inf)
-            moves = np.repeat(stars.moves[None], self.effort.restarts, 0)
-            rows, inverse = np.unique(stars.row, return_inverse=True)
-            sets, every = self._of(rows), np.arange(len(stars))
-            for place in places:
-                extent = self.extent if len(self.extent) == 1 else self.extent[rows]
-                tried = led_back(sets, self.anchors[rows], self.anchors[rows] + place * extent)
-                scores = self.field.scores(self.field.margins(self.centre[rows] + tried))
-                value = stars.sign * scores[inverse, stars.target]
-                worst = best.argmin(0)
-                better = np.flatnonzero(value > best[worst, every])
-                best[worst[better], better] = value[better]
-                moves[worst[better], better] = tried[inverse[better]]
-            found += [_Goals(stars.row, stars.target, stars.sign, some) for some in moves]
-        return found
+            starts += self._restarts(stars)
+        ends, score = self._climb(_Goals.joined(starts))
+        top = score.reshape(len(starts), -1).argmax(0) * len(stars) + np.arange(len(stars))
+        best, score = ends[top], score[top]
+        for step in range(self.effort.steps if self.effort.restarts else 0):
+            moves, value = self._best_of(best, AROUND * 0.6**step, best.moves, self._directions(AROUND_PLACES, 1 + step))
+            higher = value[0] > score
+            best.moves[higher], score[higher] = moves[0][higher], value[0][higher]
+        self._show(ends.row, ends.moves)
+        self._show(best.row, best.moves)
 
-    def _places(self) -> FloatArray:
-        """Directions, in units of the extents: the same for everybody, so that nobody's finds depend on who else is
-        searched."""
+    def _restarts(self, stars: _Goals) -> list[_Goals]:
+        """The best of many places all over the regions, for each climb as many as it may restart."""
+        directions = self._directions(PLACES * self.effort.restarts, 0)
+        moves, _ = self._best_of(stars, 2.0, self.anchors[stars.row], directions, self.effort.restarts)
+        return [_Goals(stars.row, stars.target, stars.sign, some) for some in moves]
+
+    def _best_of(
+        self, goals: _Goals, scale: float, base: FloatArray, directions: FloatArray, most: int = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """The best moves (most, climbs, m) from ``base`` by ``scale`` along the directions, and their scores."""
+        found, values = [], []
+        size, count = max(1, ROWS // len(directions)), len(directions)
+        for start in range(0, len(goals), size):
+            some = np.arange(start, min(start + size, len(goals)))
+            each = np.repeat(some, count)
+            row = goals.row[each]
+            tried = base[each] + scale * np.tile(directions, (len(some), 1)) * self.extent[row]
+            tried = self._led_back(row, tried)
+            value = self._value(goals[each], row, tried).reshape(len(some), count)
+            order = np.argsort(-value, axis=1, kind="stable")[:, :most]
+            tried = tried.reshape(len(some), count, -1)
+            found.append(np.take_along_axis(tried, order[:, :, None], 1))
+            values.append(np.take_along_axis(value, order, 1))
+        return np.concatenate(found).swapaxes(0, 1), np.concatenate(values).T
+
+    def _directions(self, count: int, turn: int) -> FloatArray:
+        """Directions, in units of the extents, along axes, diagonals and anywhere: the same for everybody, so that
+        nobody's finds depend on who else is searched."""
+        rng = np.random.default_rng([self.effort.seed, turn])
         width = self.centre.shape[1]
-        rng = np.random.default_rng(self.effort.seed)
-        count = PLACES * self.effort.restarts
+        diagonals = rng.choice([-1.0, 1.0], (count // 3, width))
+        around = rng.normal(size=(count // 3, width))
+        around /= np.maximum(np.linalg.norm(around, axis=1, keepdims=True), 1e-300)
+        axes = np.zeros((count - 2 * (count // 3), width))
         moving = np.flatnonzero((self.extent > 0).any(0))
-        corners = rng.choice([-2.0, 2.0], (count // 3, width))
-        around = 2 * rng.normal(size=(count // 3, width)) / max(1.0, np.sqrt(len(moving)))
-        axes = np.zeros((count - len(corners) - len(around), width))
         if len(moving):
             place = rng.permutation(2 * max(len(moving), len(axes)))[: len(axes)]
-            axes[np.arange(len(axes)), moving[(place // 2) % len(moving)]] = 2.0 - 4.0 * (place % 2)
-        return np.concatenate([axes, around, corners])
-
-    def _climb(self, goals: _Goals) -> None:
-        """Hill climbing: in turn towards where the gradient is largest, and along it in the shape of the region; steps
-        that lead higher are taken and grow, others shrink."""
-        moves = self._led_back(goals.row, goals.moves)
-        goals = _Goals(goals.row, goals.target, goals.sign, moves)
-        score, gradient = self._gradient(goals)
-        rates = np.ones((2, len(goals)))
-        active = np.arange(len(goals))
-        for step in range(self.effort.steps):
-            kind = step % 2
-            active = active[rates[:, active].max(0) > 1e-3]
-            if not len(active):
-                break
-            some, rate = goals[active], rates[kind, active][:, None]
-            sets = self._of(some.row)
-            if kind == 0:
-                tried = some.moves + rate * (furthest(sets, gradient[active]) - some.moves)
-            else:
-                extent = self.extent if len(self.extent) == 1 else self.extent[some.row]
-                along = gradient[active] * extent**2
-                length = np.sqrt(np.vecdot(gradient[active], along))[:, None]
-                tried = some.moves + rate * along / np.maximum(length, 1e-300)
-            trial = _Goals(some.row, some.target, some.sign, led_back(sets, self.anchors[some.row], tried))
-            value, turned = self._gradient(trial)
-            higher = value > score[active] + 1e-9 * np.abs(score[active])
-            up = active[higher]
-            goals.moves[up], score[up], gradient[up] = trial.moves[higher], value[higher], turned[higher]
-            rates[kind, up] = np.minimum(1.0, 2 * rates[kind, up])
-            rates[kind, active[~higher]] *= 0.4
-        self._show(goals.row, goals.moves)
+            axes[np.arange(len(axes)), moving[(place // 2) % len(moving)]] = 1.0 - 2.0 * (place % 2)
+        return np.concatenate([axes, around, diagonals])
 
 
 def _first_of_each(owner: IntArray, value: FloatArray, most: int) -> IntArray:
