@@ -49,10 +49,15 @@ class Enclosure(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Outputs at the centres, and over the regions around them."""
+    """Outputs at the centres, and over the regions around them.
+
+    ``pull`` (n, columns of the region) is a hint at where the first output of the tight tier is extreme: about its
+    slope in the region's own coordinates. Nothing says that it is right.
+    """
 
     at: Enclosure
     over: Enclosure
+    pull: Array | None = None
 
 
 @np.errstate(all="ignore")  # what overflows ends as an infinite bound
@@ -71,12 +76,13 @@ def enclose(
     ``once`` leaves out second passes, for whoever wants to choose what is worth them.
     """
     x = checked(x, prepared.network.width)
-    found = []
+    found, pulls = [], []
     size = -(-len(x) // max(1, -(-len(x) // BLOCK)))  # equal blocks
     for start in range(0, len(x), max(1, size)):
         part = slice(start, start + size)
         sweep = Sweep(prepared, x[part], None if region is None else region[part])
         found.append(_block(sweep, tier, rows, once))
+        pulls += sweep.pulls[:1]
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
     rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE))
@@ -85,7 +91,8 @@ def enclose(
             sweep = Sweep(prepared, x[some], None if region is None else region[some])
             first, last = _block(sweep, "tight", rows, True)[2:]
             low[some], high[some] = np.fmax(low[some], first), np.fmin(high[some], last)
-    return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high))
+    pull = np.concatenate(pulls) if pulls and len(pulls) == len(found) else None
+    return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high), pull)
 
 
 @np.errstate(all="ignore")

@@ -8,6 +8,7 @@ enclosures of both runs, rounded *down*. A failed check costs the find, never th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,16 @@ class Finds:
     __repr__ = brief
 
 
+class Known(NamedTuple):
+    """What bounds say of individuals: ``upper`` bounds of their violations, whose decision is ``kept``, the margins
+    ``at`` them, and which way (n, coordinates of a ball that all share) the first margin is thought to grow."""
+
+    upper: FloatArray
+    kept: NDArray[np.bool_]
+    at: Enclosure | None = None
+    pull: FloatArray | None = None
+
+
 class Judge:
     """Checks finds and keeps the best of each individual."""
 
@@ -52,6 +63,7 @@ class Judge:
             middle = 0.5 * self.at_x.low + 0.5 * self.at_x.high
             self.scores = self.field.scores(middle)
             self.received = self.field.received(self.scores)
+        self.room = _room(head, self.decision, self.received)
         self.lower, self.counterpart = np.zeros(len(x)), x.copy()
         self.flips, self.flip_counterpart = np.zeros(len(x), dtype=bool), x.copy()
 
@@ -60,7 +72,7 @@ class Judge:
         fits = self.similarity.domain.allows(self.x[owner], y)
         owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
         if len(owner):
-            fits = self.similarity.metric.distance_upper(self.x[owner], y) <= self.similarity.delta
+            fits = self.similarity.metric.similar(self.x[owner], y, self.similarity.delta)
             owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
         if len(owner) > 1:
             chosen = self._promising(owner, y)
@@ -72,7 +84,7 @@ class Judge:
         top = last_of_each(owner, value)
         better = top[value[top] > self.lower[owner[top]]]
         self.lower[owner[better]], self.counterpart[owner[better]] = value[better], y[better]
-        flip = (other >= 0) & (self.decision[owner] >= 0) & (other != self.decision[owner]) & ~self.flips[owner]
+        flip = self._news(owner, other)
         self.flip_counterpart[owner[flip]] = y[flip]
         self.flips[owner[flip]] = True
 
@@ -81,20 +93,26 @@ class Judge:
         return np.asarray(np.abs(self.field.received(scores) - self.received[owner]).max(1))
 
     def _promising(self, owner: IntArray, y: FloatArray) -> IntArray:
-        """The candidate of each individual that goes furthest, if it goes further than what is known, and one that is
-        decided otherwise, if that is news: only these are worth an enclosure."""
-        if (owner[1:] > owner[:-1]).all():
+        """Of several candidates of an individual the one that goes furthest, if it goes further than what is known, and
+        one that is decided otherwise, if that is news: only these are worth an enclosure."""
+        several = np.bincount(owner, minlength=len(self.x))[owner] > 1
+        rows = np.flatnonzero(several)
+        if not len(rows):
             return np.arange(len(owner))
+        mine = owner[rows]
         with np.errstate(all="ignore"):
-            margins = self.field.margins(y)
-            value = np.nan_to_num(self.change(owner, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
-            other = self.head.decision(Enclosure(margins, margins))
-        top = last_of_each(owner, value)
-        flip = np.flatnonzero(
-            (other >= 0) & (self.decision[owner] >= 0) & (other != self.decision[owner]) & ~self.flips[owner]
-        )
-        flip = flip[np.unique(owner[flip], return_index=True)[1]]
-        return np.union1d(top[value[top] > self.lower[owner[top]] * (1 - 1e-5)], flip)
+            margins = self.field.margins(y[rows])
+            value = np.nan_to_num(self.change(mine, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
+            flip = np.flatnonzero(self._news(mine, self.head.decision(Enclosure(margins, margins))))
+        top = last_of_each(mine, value)
+        top = top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]
+        flip = flip[np.unique(mine[flip], return_index=True)[1]]
+        return np.union1d(np.flatnonzero(~several), rows[np.union1d(top, flip)])
+
+    def _news(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
+        """Is it another decision than the individual's own, for somebody of whom no other one is known?"""
+        own = self.decision[owner]
+        return np.asarray((decision >= 0) & (own >= 0) & (decision != own) & ~self.flips[owner])
 
     def finds(self) -> Finds:
         """The best of each individual."""
@@ -106,3 +124,17 @@ def last_of_each(owner: IntArray, value: FloatArray) -> IntArray:
     order = np.lexsort((value, owner))
     top: IntArray = order[np.append(owner[order][1:] != owner[order][:-1], True)]
     return top
+
+
+def _room(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
+    """By how much people must be treated differently, at least, to be decided otherwise; infinite where nothing is
+    decided."""
+    if (decision < 0).all():
+        return np.full(len(decision), np.inf)
+    if received.shape[1] == 1:
+        cut = 0.5 if head.threshold is None else head.threshold
+        room = np.abs(received[:, 0] - cut)
+    else:
+        ordered = np.sort(received, axis=1)
+        room = (ordered[:, -1] - ordered[:, -2]) / 2
+    return np.where(decision < 0, np.inf, room)

@@ -106,18 +106,24 @@ def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArra
     return np.asarray(np.clip(shares + np.where(free, rest[:, None], 0.0), low, high))
 
 
-def furthest(sets: BallBox, gradient: FloatArray) -> FloatArray:
-    """Where a linear function is largest: over the ball alone if the box does not hold that back, over box and
-    simplices where there is no ball, and else where both are weighed against each other."""
+def furthest(sets: BallBox, gradient: FloatArray, clipped: bool = True) -> FloatArray:
+    """Where a linear function is largest: over the ball alone if the box does not hold that back (``clipped`` says
+    whether it can), over box and simplices where there is no ball, and else where both are weighed against each
+    other."""
     if not len(sets.root):
         return _corner(sets, gradient)
     pulled = gradient @ sets.inverse
-    moves = (sets.radius[:, None] * _pole(pulled, sets.order) - sets.offset) @ sets.inverse.T
-    held = _held_back(sets, gradient, pulled, moves)
+    moves = on_sphere(sets, pulled)
+    held = _held_back(sets, gradient, pulled, moves) if clipped else np.zeros(0)
     if held.any():
         rows = np.flatnonzero(held)
         moves[rows] = _balanced(sets[rows] if sets.rows > 1 else sets, gradient[rows], moves[rows])
     return moves
+
+
+def on_sphere(sets: BallBox, pulled: FloatArray) -> FloatArray:
+    """Where a linear function of ``R v + o`` is largest over the ball."""
+    return np.asarray((sets.radius[:, None] * _pole(pulled, sets.order) - sets.offset) @ sets.inverse.T)
 
 
 def _held_back(sets: BallBox, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:

@@ -21,33 +21,34 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.field import IntArray
-from isonomy.attacks.judge import Finds, Judge
-from isonomy.attacks.places import FAR, as_individuals, find_anchors, furthest, led_back
+from isonomy.attacks.judge import Finds, Judge, Known
+from isonomy.attacks.places import FAR, as_individuals, find_anchors, furthest, led_back, on_sphere
 from isonomy.bounds.kernel import region_of
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.similarity.regions import Regions, Similarity
+from isonomy_verify.arithmetic import dual_order
 from isonomy_verify.heads import Head
 from isonomy_verify.regions import BallBox
-from isonomy_verify.tiers import Enclosure
 
 ROWS = 2048
 """Regions searched at once; bounds the memory of a batch."""
 
-CLEAR = 0.8
+CLEAR = 0.9
 """Stars that promise less than this share of what another one promises their owner wait."""
 
-NEAR = 0.99
-"""Whoever attains this share of the upper bound is done."""
+NEAR, WIDE = 0.95, 0.9
+"""Whoever attains the first share of the upper bound is done; whoever attains less than the second is searched all
+over."""
+
+NEAR_NARROW, WIDE_NARROW = 0.99, 0.97
+"""The same where layers are narrow and a search costs little."""
 
 LATTICE = 512
 """Up to so many choices of whole numbers (and categories) an individual's are searched one by one."""
 
 PLACES = 24
 """Places looked at for each restart."""
-
-WIDE = 0.9
-"""Whoever attains less than this share of the upper bound is searched all over."""
 
 FLAT = 1e-3
 """What a climb may still gain, relative to what it gained, when it ends."""
@@ -84,30 +85,33 @@ def attack(
     similarity: Similarity,
     x: FloatArray,
     effort: Effort,
-    upper: FloatArray | None = None,
-    at: Enclosure | None = None,
+    known: Known | None = None,
 ) -> Finds:
     """Search the similar sets of the rows of ``x`` (n, m), which lie in the domain.
 
-    ``upper`` are bounds of the violations, where they are known: whoever comes near is not searched further. ``at`` are
-    the margins at ``x``.
+    ``known`` is what bounds say of them: whoever comes near an upper bound is not searched further.
     """
-    judge = Judge(network, head, similarity, x, at)
-    upper = np.full(len(x), np.inf) if upper is None else upper
+    known = known or Known(np.full(len(x), np.inf), np.zeros(len(x), dtype=bool))
+    judge = Judge(network, head, similarity, x, known.at)
     every = _searched(similarity, x)
     for regions in every:
-        _go(judge, regions, effort, upper)
+        _go(judge, regions, effort, known)
     if similarity.domain.kind == "realizable" and similarity.domain.integer.any() and effort.steps:
         for regions in every:
-            _go(judge, _on_lattice(similarity, regions, judge.lower < NEAR * upper), effort, upper)
+            _go(judge, _on_lattice(similarity, regions, judge.lower < _shares(judge)[0] * known.upper), effort, known)
     return judge.finds()
 
 
-def _go(judge: Judge, regions: Regions, effort: Effort, upper: FloatArray) -> None:
+def _go(judge: Judge, regions: Regions, effort: Effort, known: Known) -> None:
     for piece in regions.pieces(ROWS):
-        search = _Search.of(judge, piece, effort, upper)
+        search = _Search.of(judge, piece, effort, known)
         if search is not None:
             search.go()
+
+
+def _shares(judge: Judge) -> tuple[float, float]:
+    """Which shares of an upper bound are near it, and far from it."""
+    return (NEAR_NARROW, WIDE_NARROW) if judge.prepared.narrow else (NEAR, WIDE)
 
 
 def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool_]) -> Regions:
@@ -174,11 +178,11 @@ class _Search:
     """The search of a batch of regions."""
 
     def __init__(
-        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: Effort, upper: FloatArray
+        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: Effort, known: Known
     ) -> None:
-        self.judge, self.field, self.effort, self.upper = judge, judge.field, effort, upper
+        self.judge, self.field, self.effort, self.known = judge, judge.field, effort, known
         self.regions, self.sets, self.anchors = regions, sets, anchors
-        self.owner, self.centre = regions.owner, regions.centre.numpy()
+        self.owner, self.centre, self.clipped = regions.owner, regions.centre.numpy(), regions.sets.clipped
         extent = np.minimum(sets.extent, FAR)
         if len(sets.root):  # what the ball leaves of the box
             reach = np.linalg.norm(sets.inverse, axis=1) * sets.radius[:, None]
@@ -186,14 +190,14 @@ class _Search:
         self.extent = np.broadcast_to(extent, self.centre.shape)
 
     @classmethod
-    def of(cls, judge: Judge, regions: Regions, effort: Effort, upper: FloatArray) -> _Search | None:
+    def of(cls, judge: Judge, regions: Regions, effort: Effort, known: Known) -> _Search | None:
         """Made ready, unless there is nothing to search."""
         sets = region_of(regions.sets)
         anchors, inside = find_anchors(sets, len(regions))
         if not inside.all():
             rows = np.flatnonzero(inside)
             regions, sets, anchors = regions[rows], sets[rows] if sets.rows > 1 else sets, anchors[rows]
-        return cls(judge, regions, sets, anchors, effort, upper) if len(regions) else None
+        return cls(judge, regions, sets, anchors, effort, known) if len(regions) else None
 
     def go(self) -> None:
         """All rounds."""
@@ -203,23 +207,30 @@ class _Search:
         stars, promise = self._stars()
         best = np.zeros(len(self.judge.x))
         np.maximum.at(best, self.owner[stars.row], promise)
-        clear = promise >= CLEAR * best[self.owner[stars.row]]
+        clear = promise >= np.where(self._may_turn(best), 0.0, CLEAR * best)[self.owner[stars.row]]
         first = stars[np.flatnonzero(clear)]
-        first = _Goals(first.row, first.target, first.sign, self._led_back(first.row, first.moves))
+        if self.clipped:
+            first = _Goals(first.row, first.target, first.sign, self._led_back(first.row, first.moves))
         self._show(first.row, first.moves)
         if not self.effort.steps:
             return
-        open_ = self._open(NEAR, first)
+        near, wide = _shares(self.judge)
+        open_ = self._open(near, first, self._may_turn(self.known.upper))
         if len(open_):
             climbed, _ = self._climb(first[open_])
             self._show(climbed.row, climbed.moves)
-        open_ = self._open(WIDE, stars)
+        open_ = self._open(wide, stars)
         if len(open_):
             self._look_around(stars[open_])
 
-    def _open(self, share: float, goals: _Goals) -> IntArray:
-        """The climbs of individuals for whom less than this share of the upper bound was found."""
-        return np.flatnonzero((self.judge.lower < share * self.upper)[self.owner[goals.row]])
+    def _open(self, share: float, goals: _Goals, more: NDArray[np.bool_] | bool = False) -> IntArray:
+        """The climbs of individuals for whom less than this share of the upper bound was found, and ``more`` of
+        them."""
+        return np.flatnonzero(((self.judge.lower < share * self.known.upper) | more)[self.owner[goals.row]])
+
+    def _may_turn(self, change: FloatArray) -> NDArray[np.bool_]:
+        """Whose decision is not known to change, and may if they are treated so differently."""
+        return np.asarray(~self.judge.flips & ~self.known.kept & (self.judge.room <= change))
 
     def _show(self, row: IntArray, moves: FloatArray) -> None:
         """Moves of regions, as individuals, to the judge."""
@@ -249,21 +260,35 @@ class _Search:
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def _stars(self) -> tuple[_Goals, FloatArray]:
-        """For each score, up and down, where its gradient at the anchor leads in the most promising regions of each
-        individual; and the change that it promises."""
-        every, owner = np.arange(len(self.owner)), self.owner
-        found, promises = [], []
+        """For each score, up and down, where its slope leads in the most promising regions of each individual; and the
+        change that it promises."""
+        owner, found, promises = self.owner, [], []
         for target in range(self.field.targets):
-            goals = _Goals(every, np.full(len(every), target), np.ones(len(every)), self.anchors)
-            score, gradient = self._gradient(goals)
-            for sign in (1.0, -1.0):
-                moves = furthest(self.sets, sign * gradient)
-                reached = score + np.vecdot(gradient, moves - self.anchors)
+            for sign, moves, reached in self._followed(target):
                 some = _first_of_each(owner, sign * reached, self.effort.branches)
-                found.append(_Goals(some, goals.target[some], np.full(len(some), sign), moves[some]))
+                found.append(_Goals(some, np.full(len(some), target), np.full(len(some), sign), moves[some]))
                 change = self.field.received(reached[some]) - self.judge.received[owner[some], target]
                 promises.append(np.abs(change))
         return _Goals.joined(found), np.nan_to_num(np.concatenate(promises))
+
+    def _followed(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
+        """Up and down: where the slope of a score leads, by what bounds say of it or by its gradient at the anchors,
+        and the score that it promises."""
+        pull = self.known.pull
+        if pull is not None and not self.clipped and self.field.targets == 1:
+            # One ball around everybody, which is the same in both directions.
+            pull = pull[self.owner].astype(np.float64)
+            score, moves = self.judge.scores[self.owner, 0], on_sphere(self.sets, pull)
+            gain = self.sets.radius * np.linalg.norm(pull, dual_order(self.sets.order), axis=1)
+            return [(1.0, moves, score + gain), (-1.0, -moves, score - gain)]
+        every = np.arange(len(self.owner))
+        goals = _Goals(every, np.full(len(every), target), np.ones(len(every)), self.anchors)
+        score, gradient = self._gradient(goals)
+        found = []
+        for sign in (1.0, -1.0):
+            moves = furthest(self.sets, sign * gradient, self.clipped)
+            found.append((sign, moves, score + np.vecdot(gradient, moves - self.anchors)))
+        return found
 
     def _climb(self, goals: _Goals) -> tuple[_Goals, FloatArray]:
         """Hill climbing: in turn towards where the gradient is largest, and along it in the shape of the region; steps
@@ -277,7 +302,7 @@ class _Search:
             some = goals[active]
             slope = gradient[active]
             if step % 2 == 0:
-                aim = furthest(sets, slope) - some.moves
+                aim = furthest(sets, slope, self.clipped) - some.moves
                 # Who stands where even the gradient leaves nothing to gain has arrived.
                 far = np.vecdot(slope, aim) > FLAT * np.abs(score[active] - start[active])
                 far &= rates[:, active].max(0) > FLAT
@@ -303,7 +328,7 @@ class _Search:
         moves around the best of what they found, which also cross ridges."""
         chords = _Goals(stars.row, stars.target, stars.sign, self.anchors[stars.row])
         for share in (1.0, 0.5):
-            moves = furthest(self._of(stars.row), self._gradient(chords, share)[1])
+            moves = furthest(self._of(stars.row), self._gradient(chords, share)[1], self.clipped)
             chords = _Goals(stars.row, stars.target, stars.sign, self._led_back(stars.row, moves))
         starts = [stars, chords]
         if self.effort.restarts:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, mean_down, mean_up
-from isonomy.attacks import Effort, Finds, checked_effort
+from isonomy.attacks import Effort, Finds, Known, checked_effort
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends
 from isonomy.bounds.interval import Interval
@@ -209,10 +209,11 @@ def certify_local(
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
-        bound, keeps, at = judged.chunk(x)
+        known = judged.chunk(x)
         if not attack:
-            return bound, keeps, None
-        return bound, keeps, search(question.network, judged.head, question.similarity, x, effort, bound, at)
+            return known.upper, known.kept, None
+        found = search(question.network, judged.head, question.similarity, x, effort, known)
+        return known.upper, known.kept, found
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -264,16 +265,7 @@ class _Judged(NamedTuple):
     bound: FloatArray
     keeps: NDArray[np.bool_]
     turns: NDArray[np.bool_]
-    at: Enclosure  # the margins at its owner
-
-
-class Chunk(NamedTuple):
-    """Upper bounds of some individuals, whose decision cannot change, and the margins at them (None where those known
-    cover float32 runs besides)."""
-
-    upper: FloatArray
-    kept: NDArray[np.bool_]
-    at: Enclosure | None
+    said: list[tiers.Bounds]
 
 
 class Bounds:
@@ -290,21 +282,24 @@ class Bounds:
             _refuse_free_reading(question, self.graph)
         self._alone = prepared_for(question.network, None, float32_run)
 
-    def chunk(self, x: FloatArray) -> Chunk:
+    def chunk(self, x: FloatArray) -> Known:
         """What is known of some individuals."""
         upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
         branching = self.question.domain.kind == "realizable"
         at_x = enclose_at(self._alone, x) if branching else None
-        parts: list[Enclosure] = []
+        parts: list[tiers.Bounds] = []
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
                 judged = self._judged(piece, None, self.kernel) if at_x is None else self._laddered(piece, at_x)
                 bound, keeps = judged.bound, judged.keeps
                 np.maximum.at(upper, piece.owner, bound)
                 kept[piece.owner[~keeps]] = False
-                parts.append(judged.at)
-        at = Enclosure(*map(np.concatenate, zip(*parts, strict=True))) if at_x is None else at_x
-        return Chunk(upper, kept, None if self.float32_run else at)
+                parts += judged.said
+        if at_x is not None or self.float32_run:
+            return Known(upper, kept, None if self.float32_run else at_x)
+        at = Enclosure(*(np.concatenate(sides) for sides in zip(*(part.at for part in parts), strict=True)))
+        pulls = [part.pull for part in parts if part.pull is not None]
+        return Known(upper, kept, at, np.concatenate(pulls) if len(pulls) == len(parts) else None)
 
     def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
         """Bounds of regions of which everybody has several: only the worst one of each counts.
@@ -314,7 +309,7 @@ class Bounds:
         """
         if self.kernel != "tight":
             return self._judged(piece, at_x, self.kernel)
-        bound, keeps, turns, at = self._judged(piece, at_x, "quick")
+        bound, keeps, turns, said = self._judged(piece, at_x, "quick")
         for once in (True, False):
             order = np.lexsort((bound, piece.owner))
             rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
@@ -328,16 +323,17 @@ class Bounds:
                 lost = np.zeros(len(at_x.low), dtype=bool)
                 lost[piece.owner[turns]] = True
                 rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
-        return _Judged(bound, keeps, turns, at)
+        return _Judged(bound, keeps, turns, said)
 
     def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier, once: bool = False) -> _Judged:
         """What a tier says of regions."""
-        at, over = self._enclosed(piece, tier, once)
+        said = self._enclosed(piece, tier, once)
+        at, over = said.at, said.over
         # Without branches every region is centred at its owner, whose run is then already there.
         at = at if at_x is None else at_x.of(piece.owner)
         mine, theirs = self.head.decision(at), self.head.decision(over)
         keeps = (mine >= 0) & (mine == theirs)
-        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), at)
+        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), [said])
 
     def _enclosed(self, piece: Regions, tier: tiers.Tier, once: bool) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
@@ -348,7 +344,7 @@ class Bounds:
             prepared = prepared_for(self.question.network, sets, self.float32_run)
             if prepared.region is not None:
                 return enclose(prepared, centre, tier, once=once)
-        return enclose(self._alone, centre, tier, region_of(sets), once=once)
+        return enclose(self._alone, centre, tier, region_of(sets), once=once)._replace(pull=None)
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
