@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isonomy import attacks
 from isonomy.attacks import Effort, attack
-from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, WeightedLp
@@ -45,7 +45,7 @@ def network(rng: np.random.Generator, width: int, head: str = "softmax", outputs
 
 
 def searched(net: Network, similarity: Similarity, x: np.ndarray, effort: Effort = USUAL) -> attacks.Finds:
-    return attack(net.margins, Ends(net), similarity, x, effort)
+    return attack(net, head_of(net), similarity, x, effort)
 
 
 @steady
@@ -83,7 +83,7 @@ def test_a_treacherous_search_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
         return [far[regions.owner], *(x[regions.owner] + noise for noise in noises)]
 
     assert domain.allows(x, far).all() and (similarity.metric.distance(x, far) > 0.5).all()
-    monkeypatch.setattr(attacks, "as_individuals", treacherous)
+    monkeypatch.setattr(attacks.search, "as_individuals", treacherous)
     finds = searched(net, similarity, x, Effort(steps=1))
     assert domain.allows(x, finds.counterpart).all()
     assert (similarity.metric.distance_upper(x, finds.counterpart) <= 0.5).all()

@@ -37,7 +37,7 @@ ROWS = 2048
 CLEAR = 0.9
 """Stars that promise less than this share of what another one promises their owner wait."""
 
-NEAR, WIDE = 0.95, 0.9
+NEAR, WIDE = 0.95, 0.85
 """Whoever attains the first share of the upper bound is done; whoever attains less than the second is searched all
 over."""
 
@@ -48,13 +48,16 @@ LATTICE = 512
 """Up to so many choices of whole numbers (and categories) an individual's are searched one by one."""
 
 PLACES = 24
-"""Places looked at for each restart."""
+"""Places looked at for each restart, and around the best find at each step."""
 
 FLAT = 1e-3
 """What a climb may still gain, relative to what it gained, when it ends."""
 
-AROUND, AROUND_PLACES = 0.5, 24
-"""How far around the best find is looked at first, relative to the region, and at how many places."""
+ALIKE = 0.01
+"""Climbs whose gains differ by less than this share end on the same hill."""
+
+AROUND = 0.5
+"""How far around the best find is looked at first, relative to the region."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +298,7 @@ class _Search:
         that lead higher are taken and grow, others shrink. The ends of the climbs, and the scores there."""
         goals = _Goals(goals.row, goals.target, goals.sign, self._led_back(goals.row, goals.moves))
         score, gradient = self._gradient(goals)
-        start = goals.sign * self.judge.scores[self.owner[goals.row], goals.target]
+        start = self._start(goals)
         rates, active = np.ones((2, len(goals))), np.arange(len(goals))
         sets = self._of(goals.row)
         for step in range(self.effort.steps):
@@ -324,24 +327,37 @@ class _Search:
         return goals, score
 
     def _look_around(self, stars: _Goals) -> None:
-        """Climbs from the stars, from where chords lead and from the best of many places; then smaller and smaller
-        moves around the best of what they found, which also cross ridges."""
+        """Climbs from the stars and from where chords lead; where these do not end at the same height, also from the
+        best of many places, and then smaller and smaller moves around the best, which also cross ridges."""
         chords = _Goals(stars.row, stars.target, stars.sign, self.anchors[stars.row])
         for share in (1.0, 0.5):
             moves = furthest(self._of(stars.row), self._gradient(chords, share)[1], self.clipped)
             chords = _Goals(stars.row, stars.target, stars.sign, self._led_back(stars.row, moves))
-        starts = [stars, chords]
-        if self.effort.restarts:
-            starts += self._restarts(stars)
-        ends, score = self._climb(_Goals.joined(starts))
-        top = score.reshape(len(starts), -1).argmax(0) * len(stars) + np.arange(len(stars))
-        best, score = ends[top], score[top]
-        for step in range(self.effort.steps if self.effort.restarts else 0):
-            moves, value = self._best_of(best, AROUND * 0.6**step, best.moves, self._directions(AROUND_PLACES, 1 + step))
-            higher = value[0] > score
-            best.moves[higher], score[higher] = moves[0][higher], value[0][higher]
+        ends, height = self._climb(_Goals.joined([stars, chords]))
         self._show(ends.row, ends.moves)
+        if not self.effort.restarts:
+            return
+        gain = (height - self._start(ends)).reshape(2, -1)
+        one_hill = (gain.min(0) > (1 - ALIKE) * gain.max(0)) & (gain.min(0) > 0)
+        again = np.flatnonzero(~one_hill | self.judge.prepared.narrow)
+        if not len(again):
+            return
+        starts = self._restarts(stars[again])
+        more, scores = self._climb(_Goals.joined(starts))
+        ends = _Goals.joined([ends[again], ends[again + len(stars)], more])
+        height = np.concatenate([height[again], height[again + len(stars)], scores]).reshape(-1, len(again))
+        top = height.argmax(0)
+        best, height = ends[top * len(again) + np.arange(len(again))], height.max(0)
+        for step in range(self.effort.steps // 2):
+            directions = self._directions(PLACES, 1 + step)
+            moves, value = self._best_of(best, AROUND * 0.4**step, best.moves, directions)
+            higher = value[0] > height
+            best.moves[higher], height[higher] = moves[0][higher], value[0][higher]
         self._show(best.row, best.moves)
+
+    def _start(self, goals: _Goals) -> FloatArray:
+        """The scores at the individuals themselves, times the signs."""
+        return np.asarray(goals.sign * self.judge.scores[self.owner[goals.row], goals.target])
 
     def _restarts(self, stars: _Goals) -> list[_Goals]:
         """The best of many places all over the regions, for each climb as many as it may restart."""
