@@ -47,7 +47,7 @@ NEAR_NARROW, WIDE_NARROW = 0.99, 0.97
 LATTICE = 512
 """Up to so many choices of whole numbers (and categories) an individual's are searched one by one."""
 
-PLACES = 24
+PLACES = 32
 """Places looked at for each restart, and around the best find at each step."""
 
 FLAT = 1e-3
@@ -56,8 +56,8 @@ FLAT = 1e-3
 ALIKE = 0.01
 """Climbs whose gains differ by less than this share end on the same hill."""
 
-AROUND = 0.5
-"""How far around the best find is looked at first, relative to the region."""
+AROUND, SHRINK = 1.0, 0.6
+"""How far around the best find is looked at first, relative to the region, and how that shrinks step by step."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Effort:
     the anchor, branches per individual."""
 
     steps: int = 20
-    restarts: int = 2
+    restarts: int = 8
     branches: int = 16
     seed: int = 0
 
@@ -348,9 +348,9 @@ class _Search:
         height = np.concatenate([height[again], height[again + len(stars)], scores]).reshape(-1, len(again))
         top = height.argmax(0)
         best, height = ends[top * len(again) + np.arange(len(again))], height.max(0)
-        for step in range(self.effort.steps // 2):
+        for step in range(self.effort.steps):
             directions = self._directions(PLACES, 1 + step)
-            moves, value = self._best_of(best, AROUND * 0.4**step, best.moves, directions)
+            moves, value = self._best_of(best, AROUND * SHRINK**step, best.moves, directions)
             higher = value[0] > height
             best.moves[higher], height[higher] = moves[0][higher], value[0][higher]
         self._show(best.row, best.moves)
