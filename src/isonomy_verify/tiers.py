@@ -49,15 +49,10 @@ class Enclosure(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Outputs at the centres, and over the regions around them.
-
-    ``pull`` (n, columns of the region) is a hint at where the first output of the tight tier is extreme: about its
-    slope in the region's own coordinates. Nothing says that it is right.
-    """
+    """Outputs at the centres, and over the regions around them."""
 
     at: Enclosure
     over: Enclosure
-    pull: Array | None = None
 
 
 @np.errstate(all="ignore")  # what overflows ends as an infinite bound
@@ -68,21 +63,25 @@ def enclose(
     region: Region | None = None,
     rows: float | None = None,
     once: bool = False,
+    pulls: list[Array] | None = None,
 ) -> Bounds:
     """Enclose the outputs over ``x + v``, ``v`` in the region of the same row, or in the prepared one that all share;
     and at ``x``.
 
     ``rows`` is the share of a person's weighted slack above which a hidden neuron gets a backward pass of its own;
-    ``once`` leaves out second passes, for whoever wants to choose what is worth them.
+    ``once`` leaves out second passes, for whoever wants to choose what is worth them. ``pulls`` receives, block by
+    block, about the slope of the first output in the region's own coordinates, by which the tight tier was steered: a
+    hint at where it is extreme, of which nothing says that it is right.
     """
     x = checked(x, prepared.network.width)
-    found, pulls = [], []
+    found = []
     size = -(-len(x) // max(1, -(-len(x) // BLOCK)))  # equal blocks
     for start in range(0, len(x), max(1, size)):
         part = slice(start, start + size)
         sweep = Sweep(prepared, x[part], None if region is None else region[part])
         found.append(_block(sweep, tier, rows, once))
-        pulls += sweep.pulls[:1]
+        if pulls is not None:
+            pulls += sweep.pulls[:1]
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
     rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE))
@@ -91,8 +90,7 @@ def enclose(
             sweep = Sweep(prepared, x[some], None if region is None else region[some])
             first, last = _block(sweep, "tight", rows, True)[2:]
             low[some], high[some] = np.fmax(low[some], first), np.fmin(high[some], last)
-    pull = np.concatenate(pulls) if pulls and len(pulls) == len(found) else None
-    return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high), pull)
+    return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high))
 
 
 @np.errstate(all="ignore")

@@ -8,4 +8,15 @@ from isonomy.attacks.judge import Finds, Judge, Known
 from isonomy.attacks.places import as_individuals, find_anchors, led_back
 from isonomy.attacks.search import Effort, attack, checked_effort
 
-__all__ = ["Effort", "Field", "Finds", "Judge", "Known", "as_individuals", "attack", "checked_effort", "find_anchors", "led_back"]
+__all__ = [
+    "Effort",
+    "Field",
+    "Finds",
+    "Judge",
+    "Known",
+    "as_individuals",
+    "attack",
+    "checked_effort",
+    "find_anchors",
+    "led_back",
+]

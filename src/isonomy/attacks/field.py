@@ -48,7 +48,8 @@ class Field:
 
     @classmethod
     def of(cls, prepared: Prepared, head: Head, x: FloatArray) -> Field:
-        """In float32, which leads a search just as well, unless the network's numbers do not fit; ``x`` are examples."""
+        """In float32, which leads a search just as well, unless the network's numbers at the examples ``x`` do not
+        fit."""
         coarse = cls(prepared, head, single=True)
         with np.errstate(all="ignore"):
             fine = Run.of(prepared.network, x).z[-1]
@@ -108,7 +109,7 @@ class Field:
         sources: list[Floats] = [y.astype(self.dtype, copy=False)]
         for layer, weights, bias in zip(self.network.layers, self.weights, self.biases, strict=True):
             z: Floats = np.broadcast_to(bias, (len(y), layer.width))
-            for number, (block, (_, turned)) in enumerate(zip(layer.blocks, weights, strict=True)):
+            for block, (_, turned) in zip(layer.blocks, weights, strict=True):
                 product = sources[block.source] @ turned
                 product += z
                 z = product

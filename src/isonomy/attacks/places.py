@@ -93,7 +93,7 @@ def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArra
     if not low.any() and (high == 1).all():
         ordered = -np.sort(-rows, axis=1)
         cuts = (np.cumsum(ordered, 1) - 1.0) / np.arange(1, rows.shape[1] + 1)
-        return np.maximum(rows - cuts.max(1, keepdims=True), 0.0)
+        return np.asarray(np.maximum(rows - cuts.max(1, keepdims=True), 0.0))
     first, last = (rows - high).min(1), (rows - low).max(1)
     for _ in range(24):
         middle = 0.5 * (first + last)
@@ -211,7 +211,9 @@ def _into_ball(rows: FloatArray, radius: FloatArray, order: float) -> FloatArray
     if order == math.inf:
         return np.clip(rows, -radius, radius)
     if order == 2:
-        return np.asarray(rows * np.minimum(1.0, radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)))
+        return np.asarray(
+            rows * np.minimum(1.0, radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
+        )
     size = np.abs(rows)
     ordered = -np.sort(-size, axis=1)
     cuts = (np.cumsum(ordered, 1) - radius) / np.arange(1, rows.shape[1] + 1)
@@ -219,7 +221,9 @@ def _into_ball(rows: FloatArray, radius: FloatArray, order: float) -> FloatArray
     return np.asarray(np.sign(rows) * np.maximum(size - cut, 0.0))
 
 
-def as_individuals(similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray) -> list[FloatArray]:
+def as_individuals(
+    similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
+) -> list[FloatArray]:
     """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
     domain, centre = similarity.domain, regions.centre.numpy()
     near = centre + anchors

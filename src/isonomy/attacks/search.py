@@ -232,8 +232,9 @@ class _Search:
         return np.flatnonzero(((self.judge.lower < share * self.known.upper) | more)[self.owner[goals.row]])
 
     def _may_turn(self, change: FloatArray) -> NDArray[np.bool_]:
-        """Whose decision is not known to change, and may if they are treated so differently."""
-        return np.asarray(~self.judge.flips & ~self.known.kept & (self.judge.room <= change))
+        """Whose decision is not known to change, and may if they are treated so differently (bounds that say it is kept
+        are not believed: that is what a find would contradict)."""
+        return np.asarray(~self.judge.flips & (self.judge.room <= change))
 
     def _show(self, row: IntArray, moves: FloatArray) -> None:
         """Moves of regions, as individuals, to the judge."""

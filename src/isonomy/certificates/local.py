@@ -265,7 +265,7 @@ class _Judged(NamedTuple):
     bound: FloatArray
     keeps: NDArray[np.bool_]
     turns: NDArray[np.bool_]
-    said: list[tiers.Bounds]
+    at: Enclosure  # the margins at its owner
 
 
 class Bounds:
@@ -287,19 +287,22 @@ class Bounds:
         upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
         branching = self.question.domain.kind == "realizable"
         at_x = enclose_at(self._alone, x) if branching else None
-        parts: list[tiers.Bounds] = []
+        ats: list[Enclosure] = []
+        pulls: list[FloatArray] = []
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
-                judged = self._judged(piece, None, self.kernel) if at_x is None else self._laddered(piece, at_x)
+                judged = (
+                    self._judged(piece, None, self.kernel, pulls=pulls) if at_x is None else self._laddered(piece, at_x)
+                )
                 bound, keeps = judged.bound, judged.keeps
                 np.maximum.at(upper, piece.owner, bound)
                 kept[piece.owner[~keeps]] = False
-                parts += judged.said
+                ats.append(judged.at)
         if at_x is not None or self.float32_run:
             return Known(upper, kept, None if self.float32_run else at_x)
-        at = Enclosure(*(np.concatenate(sides) for sides in zip(*(part.at for part in parts), strict=True)))
-        pulls = [part.pull for part in parts if part.pull is not None]
-        return Known(upper, kept, at, np.concatenate(pulls) if len(pulls) == len(parts) else None)
+        at = Enclosure(*(np.concatenate(sides) for sides in zip(*ats, strict=True)))
+        pull = np.concatenate(pulls) if sum(map(len, pulls)) == len(x) else None
+        return Known(upper, kept, at, pull)
 
     def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
         """Bounds of regions of which everybody has several: only the worst one of each counts.
@@ -309,7 +312,7 @@ class Bounds:
         """
         if self.kernel != "tight":
             return self._judged(piece, at_x, self.kernel)
-        bound, keeps, turns, said = self._judged(piece, at_x, "quick")
+        bound, keeps, turns, at = self._judged(piece, at_x, "quick")
         for once in (True, False):
             order = np.lexsort((bound, piece.owner))
             rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
@@ -323,19 +326,27 @@ class Bounds:
                 lost = np.zeros(len(at_x.low), dtype=bool)
                 lost[piece.owner[turns]] = True
                 rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
-        return _Judged(bound, keeps, turns, said)
+        return _Judged(bound, keeps, turns, at)
 
-    def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier, once: bool = False) -> _Judged:
-        """What a tier says of regions."""
-        said = self._enclosed(piece, tier, once)
-        at, over = said.at, said.over
+    def _judged(
+        self,
+        piece: Regions,
+        at_x: Enclosure | None,
+        tier: tiers.Tier,
+        once: bool = False,
+        pulls: list[FloatArray] | None = None,
+    ) -> _Judged:
+        """What a tier says of regions; ``pulls`` receives which way it looked for the extremes of a shared ball."""
+        at, over = self._enclosed(piece, tier, once, pulls)
         # Without branches every region is centred at its owner, whose run is then already there.
         at = at if at_x is None else at_x.of(piece.owner)
         mine, theirs = self.head.decision(at), self.head.decision(over)
         keeps = (mine >= 0) & (mine == theirs)
-        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), [said])
+        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), at)
 
-    def _enclosed(self, piece: Regions, tier: tiers.Tier, once: bool) -> tiers.Bounds:
+    def _enclosed(
+        self, piece: Regions, tier: tiers.Tier, once: bool, pulls: list[FloatArray] | None = None
+    ) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
         sets, centre = piece.sets, piece.centre.numpy()
         if self.tier == "paper":
@@ -343,8 +354,8 @@ class Bounds:
         if sets.folds:
             prepared = prepared_for(self.question.network, sets, self.float32_run)
             if prepared.region is not None:
-                return enclose(prepared, centre, tier, once=once)
-        return enclose(self._alone, centre, tier, region_of(sets), once=once)._replace(pull=None)
+                return enclose(prepared, centre, tier, once=once, pulls=pulls)
+        return enclose(self._alone, centre, tier, region_of(sets), once=once)
 
     def refined(self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress) -> FloatArray:
         """Smaller upper bounds by branch and bound; what it finds on the way is added to ``finds``."""
@@ -366,7 +377,9 @@ class Bounds:
         )
         done = len(upper) - len(rows)
         upper = upper.copy()
-        upper[rows] = improve(interval, self.ends, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper)))
+        upper[rows] = improve(
+            interval, self.ends, judge, upper[rows], left, lambda some, _: tick(done + some, len(upper))
+        )
         for part in parts:
             getattr(finds, part)[rows] = getattr(judge, part)
         return upper

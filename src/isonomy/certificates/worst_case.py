@@ -225,9 +225,7 @@ def _ascend(
     best, top = v, np.full(len(v), -np.inf)
     for step in range(effort.steps + 1):
         z = centre + v
-        (one, by_one), (other, by_other) = (
-            _value(field, place, aim, signs, target) for place in (z, z + change + d)
-        )
+        (one, by_one), (other, by_other) = (_value(field, place, aim, signs, target) for place in (z, z + change + d))
         rise = sign * (other - one)
         better = rise > top
         best, top = np.where(better[:, None], v, best), np.where(better, rise, top)

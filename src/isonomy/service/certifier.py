@@ -120,7 +120,7 @@ class Certifier:
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
             some, undecided = undecided[:size], undecided[size:]
             began = time.monotonic()
-            bound, keeps, _ = self.tight.chunk(x[some])
+            bound, keeps = self.tight.chunk(x[some])[:2]
             self._pace.note(len(some), time.monotonic() - began)
             better = bound < upper[some]
             upper[some[better]], tier[some[better]] = bound[better], "tight"
