@@ -44,8 +44,8 @@ over."""
 NEAR_NARROW, WIDE_NARROW = 0.99, 0.97
 """The same where layers are narrow and a search costs little."""
 
-LATTICE = 512
-"""Up to so many choices of whole numbers (and categories) an individual's are searched one by one."""
+LATTICE = 64
+"""Up to so many choices of whole numbers and categories for each restart an individual's are searched one by one."""
 
 PLACES = 32
 """Places looked at for each restart, and around the best find at each step."""
@@ -99,9 +99,10 @@ def attack(
     every = _searched(similarity, x)
     for regions in every:
         _go(judge, regions, effort, known)
-    if similarity.domain.kind == "realizable" and similarity.domain.integer.any() and effort.steps:
+    if similarity.domain.kind == "realizable" and similarity.domain.integer.any() and effort.steps and effort.restarts:
         for regions in every:
-            _go(judge, _on_lattice(similarity, regions, judge.lower < _shares(judge)[0] * known.upper), effort, known)
+            open_ = judge.lower < _shares(judge)[0] * known.upper
+            _go(judge, _on_lattice(similarity, regions, open_, LATTICE * effort.restarts), effort, known)
     return judge.finds()
 
 
@@ -117,8 +118,8 @@ def _shares(judge: Judge) -> tuple[float, float]:
     return (NEAR_NARROW, WIDE_NARROW) if judge.prepared.narrow else (NEAR, WIDE)
 
 
-def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool_]) -> Regions:
-    """The regions of open individuals cut into those of single whole numbers, where there are few enough of them."""
+def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool_], most: int) -> Regions:
+    """The regions of open individuals cut into those of single whole numbers, where they have at most so many."""
     domain, sets = similarity.domain, regions.sets
     which = np.flatnonzero(domain.integer)
     centre, low, high = regions.centre.numpy(), sets.low.numpy(), sets.high.numpy()
@@ -128,7 +129,7 @@ def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool
     each = np.maximum(last - first + 1, 0)
     count = each.prod(1)
     total = np.bincount(regions.owner, count, minlength=len(open_))[regions.owner]
-    some = np.flatnonzero(open_[regions.owner] & (total <= LATTICE) & (count > 1))
+    some = np.flatnonzero(open_[regions.owner] & (total <= most) & (count > 1))
     row = np.repeat(some, count[some].astype(np.int64))
     place = np.arange(len(row)) - np.searchsorted(row, row)
     cut = regions[row]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,9 @@ EXAMPLES = 32
 
 FAR = 1e6
 """How far the search goes where nothing holds it back."""
+
+STARTS = 2
+"""Searches around each individual, from different places; what each of them finds is a point."""
 
 BRANCHES = 3
 """Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
@@ -137,10 +140,13 @@ def search(
     x, everybody = question.x, np.arange(len(question.x))
     field = Field.of(prepared_for(question.network), head, x[:EXAMPLES])
 
-    def around(job: tuple[float, int]) -> Points | None:
-        radius, start = job
+    # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
+    effort = replace(effort, restarts=min(effort.restarts, 1))
+
+    def around(job: tuple[float, int, int]) -> Points | None:
+        radius, start, turn = job
         rows = everybody[start : start + ROWS]
-        person = _surroundings(moving, field, rows, radius, effort)
+        person = _surroundings(moving, field, rows, radius, replace(effort, seed=effort.seed + turn))
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
         if not len(moved):
             return None
@@ -150,7 +156,7 @@ def search(
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
     still = Points(everybody, np.array(x), counterpart, np.zeros(len(x)), lower)
-    jobs = list(itertools.product(radii, range(0, len(x), ROWS)))
+    jobs = list(itertools.product(radii, range(0, len(x), ROWS), range(STARTS)))
     found = [still, *(some for some in in_parallel(around, jobs) if some is not None)]
     parts = ("owner", "person", "counterpart", "cost", "value")
     return Points(*(np.concatenate([getattr(some, part) for some in found]) for part in parts))
