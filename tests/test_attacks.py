@@ -155,3 +155,95 @@ def test_a_linear_function_over_a_ball_is_maximised() -> None:
         net = Network.from_layers([w], [[0.0]], head="regression")
         finds = searched(net, Similarity(WeightedLp(weights, 1), 0.1, Domain.unbounded(5)), rng.normal(size=(2, 5)))
         assert finds.lower == pytest.approx(np.full(2, 0.1 * np.abs(w[0] / weights).max()), rel=1e-3)
+
+
+def test_a_plateau_is_left() -> None:
+    """A neuron that sleeps all over the region but in one corner: no slope leads there, chords do."""
+    rng = np.random.default_rng(6)
+    signs = rng.choice([-1.0, 1.0], 8)
+    net = Network.from_layers([signs[None], [[1.0]]], [[-7.0], [0.0]], head="regression")
+    similarity = Similarity(WeightedLp(np.ones(8), math.inf), 1.0, Domain.unbounded(8))
+    finds = searched(net, similarity, np.zeros((3, 8)))
+    assert finds.lower == pytest.approx(np.ones(3), rel=1e-6)
+
+
+def test_a_saturated_output_is_climbed() -> None:
+    """A probability of 1 in float64 that falls to one half in a corner: its logit is not flat."""
+    w = np.array([[9.0, -7.0, 5.0, -3.0]])
+    net = Network.from_layers([w], [[24.0 * 50]], head="sigmoid")
+    similarity = Similarity(WeightedLp(np.ones(4), math.inf), 50.0, Domain.unbounded(4))
+    assert searched(net, similarity, np.zeros((1, 4))).lower == pytest.approx([0.5], abs=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_ball_that_the_box_holds_back(order: int) -> None:
+    """Where the box stops one coordinate the others go further: a linear function, maximised by bisection."""
+    rng = np.random.default_rng(7)
+    w, width = np.array([5.0, 3.0, -2.0, 1.0]), 4
+    schema = Schema("box", tuple(Feature(f"a{i}", low=0.0, high=1.0) for i in range(width)))
+    x = np.column_stack([rng.uniform(0.9, 1, 5), rng.uniform(0.6, 0.9, 5), rng.uniform(0.1, 0.2, 5), np.full(5, 0.5)])
+    net = Network.from_layers([w[None]], [[0.0]], head="regression")
+    finds = searched(net, Similarity(WeightedLp(np.ones(width), order), 0.5, schema.domain("relaxed")), x)
+    room = np.where(w > 0, 1 - x, x)
+    if order == 2:
+        scale = np.zeros((5, 1))
+        for step in 2.0 ** -np.arange(1, 60):
+            more = np.minimum((scale + step) * np.abs(w), room)
+            scale = np.where(np.linalg.norm(more, axis=1, keepdims=True) <= 0.5, scale + step, scale)
+        best = np.minimum(scale * np.abs(w), room)
+    else:  # a knapsack, by the steepest coordinate first
+        best, left = np.zeros((5, width)), np.full(5, 0.5)
+        for i in np.argsort(-np.abs(w)):
+            best[:, i] = np.minimum(room[:, i], left)
+            left = left - best[:, i]
+    up = best @ np.abs(w)
+    room = np.where(w > 0, x, 1 - x)  # and down, where nothing is in the way
+    down = 0.5 * (np.abs(w).max() if order == 1 else np.linalg.norm(w))
+    assert (room >= 0.5 * np.abs(w) / np.linalg.norm(w)).all() or order == 1
+    assert (finds.lower >= np.maximum(up, down if order == 2 else 0) * (1 - 1e-3)).all()
+
+
+LATTICE = Schema("lattice", tuple(Feature(f"k{i}", "integer", low=-6, high=6, origin=0.0, unit=1.0) for i in range(3)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_numbers_that_depend_on_each_other(seed: int) -> None:
+    """An oblique ball: the nearest whole numbers to what is best are mostly outside. Brute force over all of them."""
+    rng = np.random.default_rng(seed)
+    metric = Mahalanobis.from_root(rng.normal(size=(3, 3)) + np.eye(3))
+    x = rng.integers(-3, 4, (5, 3)).astype(float)
+    weights = [rng.normal(size=(6, 3)), rng.normal(size=(6, 6)), rng.normal(size=(1, 6))]
+    net = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], head="regression")
+    finds = searched(net, Similarity(metric, 2.5, LATTICE.domain()), x)
+    everybody = np.stack(np.meshgrid(*[np.arange(-6.0, 7)] * 3), -1).reshape(-1, 3)
+    for row in range(5):
+        similar = everybody[metric.distance_upper(x[row : row + 1], everybody) <= 2.5]
+        best = np.abs(net(similar) - net(x[row : row + 1])).max()
+        assert finds.lower[row] == pytest.approx(best, rel=1e-9)
+
+
+def test_more_categories_than_are_listed() -> None:
+    """4096 choices of free categories are too many to list; they are changed one after the other."""
+    rng = np.random.default_rng(8)
+    schema = Schema(
+        "town",
+        tuple(Feature(f"c{i}", "categorical", categories=("a", "b", "c", "d"), protected=True) for i in range(6)),
+    )
+    x = np.concatenate([np.eye(4)[rng.integers(4, size=5)] for _ in range(6)], axis=1)
+    w = rng.normal(size=(1, 24))
+    net = Network.from_layers([w], [[0.0]], head="regression")
+    metric = Counterparts([0.0] * 24, [1] * 24)
+    finds = searched(net, Similarity(metric, 1.0, schema.domain()), x)
+    each = w.reshape(6, 4)
+    here = (x.reshape(5, 6, 4) * each).sum(2)
+    best = np.maximum((each.max(1) - here).sum(1), (here - each.min(1)).sum(1))
+    assert finds.lower == pytest.approx(best, rel=1e-9)
+
+
+def test_nobody_depends_on_who_else_is_searched() -> None:
+    rng = np.random.default_rng(9)
+    x, net = rng.normal(size=(6, 4)), network(rng, 4)
+    similarity = Similarity(Mahalanobis(np.eye(4)), 0.5, Domain.unbounded(4))
+    everybody = searched(net, similarity, x).lower
+    alone = np.concatenate([searched(net, similarity, x[row : row + 1]).lower for row in range(6)])
+    assert alone == pytest.approx(everybody, rel=1e-3)

@@ -82,11 +82,12 @@ class Field:
     ) -> tuple[FloatArray, FloatArray]:
         """Scores (n, targets), and the gradient (n, m) of each row's own score times its sign.
 
-        With the ``extent`` (n or 1, m) of moves slopes are those of chords, over this ``share`` of what they move.
+        With the ``extent`` (n or 1, m) of moves slopes are those of chords, over this ``share`` of what they move; with
+        a share of 1, of what they move at most.
         """
         run = self._run(y)
         margins = run[-1].astype(np.float64)
-        spread = None if extent is None else self._spread(run, share * extent)
+        spread = None if extent is None else self._spread(run, share * extent, 1 if share >= 1 else 2)
         carried: dict[int, Floats] = {}
         pulled = (self._pull(margins, target) * sign[:, None]).astype(self.dtype)
         for k in range(len(run) - 1, -1, -1):
@@ -120,19 +121,19 @@ class Field:
             sources.append(value.astype(self.dtype, copy=False))
         return read
 
-    def _spread(self, run: list[Floats], extent: FloatArray) -> list[Floats]:
-        """How far moves of single coordinates, each up to its extent, move what an activation reads: as if they were
-        independent."""
-        squares: list[Floats] = [np.square(np.minimum(extent, 1e6)).astype(self.dtype)]
+    def _spread(self, run: list[Floats], extent: FloatArray, order: int) -> list[Floats]:
+        """How far moves of single coordinates, each up to its extent, move what an activation reads: all together
+        (order 1), or as if they were independent (order 2)."""
+        sources: list[Floats] = [(np.minimum(extent, 1e6) ** order).astype(self.dtype)]
         spread: list[Floats] = []
         for layer, z, weights in zip(self.network.layers, run, self.weights, strict=True):
             if layer.activation is None:
                 break
             total: Floats = np.zeros((1, layer.width), self.dtype)
             for block, (_, turned) in zip(layer.blocks, weights, strict=True):
-                total = total + squares[block.source] @ np.square(turned)
-            spread.append(np.sqrt(total))
-            squares.append(np.square(_chord(layer.activation, z, spread[-1])) * total)
+                total = total + sources[block.source] @ np.abs(turned) ** order
+            spread.append(total ** (1 / order))
+            sources.append((np.abs(_chord(layer.activation, z, spread[-1])) * spread[-1]) ** order)
         return spread
 
     def _pull(self, margins: FloatArray, target: IntArray) -> FloatArray:

@@ -69,11 +69,8 @@ class Judge:
 
     def consider(self, owner: IntArray, y: FloatArray) -> None:
         """Look at candidates ``y`` for the individuals ``owner``."""
-        fits = self.similarity.domain.allows(self.x[owner], y)
+        fits = self.fits(owner, y)
         owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
-        if len(owner):
-            fits = self.similarity.metric.similar(self.x[owner], y, self.similarity.delta)
-            owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
         if len(owner) > 1:
             chosen = self._promising(owner, y)
             owner, y = owner[chosen], y[chosen]
@@ -87,6 +84,15 @@ class Judge:
         flip = self._news(owner, other)
         self.flip_counterpart[owner[flip]] = y[flip]
         self.flips[owner[flip]] = True
+
+    def fits(self, owner: IntArray, y: FloatArray) -> NDArray[np.bool_]:
+        """Which candidates are possible individuals and certainly similar to their owners."""
+        x = self.x[owner]
+        fits = self.similarity.domain.allows(x, y)
+        rows = np.flatnonzero(fits)
+        if len(rows):
+            fits[rows] = self.similarity.metric.similar(x[rows], y[rows], self.similarity.delta)
+        return fits
 
     def change(self, owner: IntArray, scores: FloatArray) -> FloatArray:
         """By how much somebody with these scores (n, targets) is treated differently, about."""

@@ -8,6 +8,8 @@ stands for a given move. Answers are approximate; what comes of them is checked 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,7 @@ def _beyond(sets: BallBox, moves: FloatArray) -> FloatArray:
 
 def led_back(sets: BallBox, anchors: FloatArray, moves: FloatArray) -> FloatArray:
     """Lead moves back into their sets: box, simplices, then along the line to the anchor into the ball."""
-    moves = _boxed(sets, moves)
+    moves = _boxed(sets, moves, _Shares.of(sets))
     if not len(sets.root):
         return moves
     at, line = sets.offset + anchors @ sets.root.T, (moves - anchors) @ sets.root.T
@@ -70,40 +72,64 @@ def led_back(sets: BallBox, anchors: FloatArray, moves: FloatArray) -> FloatArra
     return np.asarray(anchors + np.clip(share, 0.0, 1.0)[:, None] * (moves - anchors))
 
 
-def _boxed(sets: BallBox, moves: FloatArray) -> FloatArray:
+class _Shares(NamedTuple):
+    """Blocks of shares side by side, shorter ones filled up: their columns (blocks, widest), which of them are real,
+    and the present, least and most shares (rows, blocks, widest)."""
+
+    column: NDArray[np.int64]
+    real: NDArray[np.bool_]
+    base: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, sets: BallBox) -> _Shares | None:
+        if not sets.blocks:
+            return None
+        assert sets.shares is not None
+        column, real = _table(sets.blocks)
+        base = np.where(real, sets.shares[:, column], 0.0)
+        low = np.where(real, np.maximum(base + sets.low[:, column], 0.0), 0.0)
+        return cls(column, real, base, low, np.where(real, np.minimum(base + sets.high[:, column], 1.0), 0.0))
+
+
+def _boxed(sets: BallBox, moves: FloatArray, shares: _Shares | None) -> FloatArray:
     """The nearest moves that box and simplices allow."""
-    if not sets.blocks:
-        return np.clip(moves, sets.low, sets.high)
-    assert sets.shares is not None
-    moves = np.array(moves)
-    for block in sets.blocks:
-        part = slice(*block)
-        base = sets.shares[:, part]
-        low, high = np.maximum(base + sets.low[:, part], 0.0), np.minimum(base + sets.high[:, part], 1.0)
-        moves[:, part] = _to_shares(base + moves[:, part], low, high) - base
+    if shares is not None:
+        column, real, base, low, high = shares
+        moves = np.array(moves)
+        moves[:, column[real]] = (_to_shares(base + moves[:, column], low, high, real) - base)[:, real]
     return np.clip(moves, sets.low, sets.high)
 
 
-def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """The nearest shares between ``low`` and ``high`` that add up to 1: all lowered by the same, then cut off.
+@lru_cache(maxsize=64)
+def _table(blocks: tuple[tuple[int, int], ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The columns of blocks (blocks, widest), shorter ones filled up, and which of them are real."""
+    first, size = (np.array(side)[:, None] for side in zip(*((a, b - a) for a, b in blocks), strict=True))
+    place = np.arange(size.max())
+    return first + np.minimum(place, size - 1), place < size
+
+
+def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
+    """The nearest shares between ``low`` and ``high`` that add up to 1 along the last axis, as far as they are real:
+    all lowered by the same, then cut off.
 
     The sum falls with that number, piece by piece linearly. Between 0 and 1 the piece is found by sorting, otherwise
     about by halving; within it the number is exact.
     """
-    if not low.any() and (high == 1).all():
-        ordered = -np.sort(-rows, axis=1)
-        cuts = (np.cumsum(ordered, 1) - 1.0) / np.arange(1, rows.shape[1] + 1)
-        return np.asarray(np.maximum(rows - cuts.max(1, keepdims=True), 0.0))
-    first, last = (rows - high).min(1), (rows - low).max(1)
+    if not low.any() and (high == real).all():
+        ordered = -np.sort(np.where(real, -rows, np.inf), axis=-1)
+        cuts = (np.cumsum(ordered, -1) - 1.0) / np.arange(1, rows.shape[-1] + 1)
+        return np.asarray(np.maximum(rows - cuts.max(-1, keepdims=True), 0.0))
+    first, last = (rows - high).min(-1, keepdims=True), (rows - low).max(-1, keepdims=True)
     for _ in range(24):
         middle = 0.5 * (first + last)
-        much = np.clip(rows - middle[:, None], low, high).sum(1) > 1.0
+        much = np.clip(rows - middle, low, high).sum(-1, keepdims=True) > 1.0
         first, last = np.where(much, middle, first), np.where(much, last, middle)
-    middle = 0.5 * (first + last)
-    shares = np.clip(rows - middle[:, None], low, high)
+    shares = np.clip(rows - 0.5 * (first + last), low, high)
     free = (shares > low) & (shares < high)
-    rest = (1.0 - shares.sum(1)) / np.maximum(free.sum(1), 1)
-    return np.asarray(np.clip(shares + np.where(free, rest[:, None], 0.0), low, high))
+    rest = (1.0 - shares.sum(-1, keepdims=True)) / np.maximum(free.sum(-1, keepdims=True), 1)
+    return np.asarray(np.clip(shares + np.where(free, rest, 0.0), low, high))
 
 
 def furthest(sets: BallBox, gradient: FloatArray, clipped: bool = True) -> FloatArray:
@@ -187,12 +213,12 @@ def _balanced(sets: BallBox, gradient: FloatArray, moves: FloatArray) -> FloatAr
     weight = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-300)
     low, high = sets.low[:, columns] / unit, sets.high[:, columns] / unit
     rate = 1.0 / max(float(np.linalg.norm(root, 2)), 1e-3)
-    found = np.zeros(moves.shape)
+    found, shares = np.zeros(moves.shape), _Shares.of(sets)
 
     def allowed(place: FloatArray) -> FloatArray:
-        if sets.blocks:
+        if shares is not None:
             found[:, columns] = place * unit
-            place = _boxed(sets, found)[:, columns] / unit
+            place = _boxed(sets, found, shares)[:, columns] / unit
         return np.clip(place, low, high)
 
     now = ahead = allowed(moves[:, columns] / unit)

@@ -13,6 +13,7 @@ Whoever has an ``upper`` bound that is nearly attained needs no more. The finds 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from isonomy.attacks.places import FAR, as_individuals, find_anchors, furthest, 
 from isonomy.bounds.kernel import region_of
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
+from isonomy.population import Domain
 from isonomy.similarity.regions import Regions, Similarity
 from isonomy_verify.arithmetic import dual_order
 from isonomy_verify.heads import Head
@@ -46,6 +48,9 @@ NEAR_NARROW, WIDE_NARROW = 0.99, 0.97
 
 LATTICE = 64
 """Up to so many choices of whole numbers and categories for each restart an individual's are searched one by one."""
+
+OBLIQUE = 3
+"""Up to so many whole numbers are stepped together, more of them one by one."""
 
 PLACES = 32
 """Places looked at for each restart, and around the best find at each step."""
@@ -99,11 +104,63 @@ def attack(
     every = _searched(similarity, x)
     for regions in every:
         _go(judge, regions, effort, known)
-    if similarity.domain.kind == "realizable" and similarity.domain.integer.any() and effort.steps and effort.restarts:
+    if similarity.domain.kind == "realizable" and effort.steps and effort.restarts:
+        near = _shares(judge)[0]
         for regions in every:
-            open_ = judge.lower < _shares(judge)[0] * known.upper
-            _go(judge, _on_lattice(similarity, regions, open_, LATTICE * effort.restarts), effort, known)
+            pieces, many = _on_lattice(similarity, regions, judge.lower < near * known.upper, LATTICE * effort.restarts)
+            _go(judge, pieces, effort, known)
+            if regions.sets.blocks:  # categories that are too many to list
+                many = regions.owner
+            many = np.unique(many)
+            _turn(judge, many[judge.lower[many] < near * known.upper[many]], effort)
     return judge.finds()
+
+
+def _turn(judge: Judge, owner: IntArray, effort: Effort) -> None:
+    """Change single categories and steps of whole numbers, as long as that leads further: each score up and down, from
+    the individuals and from their finds."""
+    domain, field = judge.similarity.domain, judge.field
+    turns = _turns(domain)
+    if not len(owner) or not turns:
+        return
+    size = max(1, ROWS // len(turns))
+    for start, target, sign in itertools.product(range(0, len(owner), size), range(field.targets), (1.0, -1.0)):
+        some = owner[start : start + size]
+        for y in (judge.x[some], judge.counterpart[some]):
+            height = sign * field.scores(field.margins(y))[:, target]
+            for _ in range(effort.steps):
+                tried = np.repeat(y, len(turns), 0)
+                for place, (columns, state, step) in enumerate(turns):
+                    part = tried[place :: len(turns)]
+                    part[:, columns] = state + step * part[:, columns]
+                tried = domain.filled(domain.snap(tried))
+                value = np.full(len(tried), -np.inf)
+                fits = np.flatnonzero(judge.fits(np.repeat(some, len(turns)), tried))
+                value[fits] = sign * field.scores(field.margins(tried[fits]))[:, target]
+                value = np.nan_to_num(value, nan=-np.inf).reshape(len(some), -1)
+                top = value.argmax(1)
+                higher = value.max(1) > height
+                if not higher.any():
+                    break
+                y = np.where(higher[:, None], tried.reshape(len(some), len(turns), -1)[np.arange(len(some)), top], y)
+                height = np.where(higher, value.max(1), height)
+            judge.consider(some, y)
+
+
+def _turns(domain: Domain) -> list[tuple[IntArray, FloatArray, float]]:
+    """Moves to a neighbour: which columns become ``state``, plus ``step`` (0 or 1) times what they are."""
+    found = []
+    for start, stop in domain.blocks:
+        states = np.eye(stop - start) if stop - start > 1 else np.array([[0.0], [1.0]])
+        found += [(np.arange(start, stop), state, 0.0) for state in states]
+    whole = np.flatnonzero(domain.integer & ~domain.immutable)
+    unit = 1 / domain.unit[whole]
+    if len(whole) <= OBLIQUE:
+        steps = list(itertools.product((-1.0, 0.0, 1.0), repeat=len(whole)))
+    else:
+        steps = [*np.eye(len(whole)), *-np.eye(len(whole))]
+    found += [(whole, scale * np.array(step) * unit, 1.0) for step in steps if np.any(step) for scale in (1.0, 3.0)]
+    return found
 
 
 def _go(judge: Judge, regions: Regions, effort: Effort, known: Known) -> None:
@@ -118,8 +175,11 @@ def _shares(judge: Judge) -> tuple[float, float]:
     return (NEAR_NARROW, WIDE_NARROW) if judge.prepared.narrow else (NEAR, WIDE)
 
 
-def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool_], most: int) -> Regions:
-    """The regions of open individuals cut into those of single whole numbers, where they have at most so many."""
+def _on_lattice(
+    similarity: Similarity, regions: Regions, open_: NDArray[np.bool_], most: int
+) -> tuple[Regions, IntArray]:
+    """The regions of open individuals cut into those of single whole numbers, where they have at most so many; and who
+    has more."""
     domain, sets = similarity.domain, regions.sets
     which = np.flatnonzero(domain.integer)
     centre, low, high = regions.centre.numpy(), sets.low.numpy(), sets.high.numpy()
@@ -129,17 +189,19 @@ def _on_lattice(similarity: Similarity, regions: Regions, open_: NDArray[np.bool
     each = np.maximum(last - first + 1, 0)
     count = each.prod(1)
     total = np.bincount(regions.owner, count, minlength=len(open_))[regions.owner]
-    some = np.flatnonzero(open_[regions.owner] & (total <= most) & (count > 1))
+    several = open_[regions.owner] & (count > 1)
+    some = np.flatnonzero(several & (total <= most))
     row = np.repeat(some, count[some].astype(np.int64))
     place = np.arange(len(row)) - np.searchsorted(row, row)
-    cut = regions[row]
     low, high = np.array(low[row]), np.array(high[row])
     for j, column in enumerate(which):
         size = each[row, j].astype(np.int64)
         value = (first[row, j] + place % size - origin[j]) / unit[j] - centre[row, column]
         place = place // size
         low[:, column] = high[:, column] = value
-    return replace(cut, sets=replace(cut.sets, low=torch.from_numpy(low), high=torch.from_numpy(high), _memo={}))
+    cut = regions[row]
+    cut = replace(cut, sets=replace(cut.sets, low=torch.from_numpy(low), high=torch.from_numpy(high), _memo={}))
+    return cut, regions.owner[several & (total > most)]
 
 
 def _searched(similarity: Similarity, x: FloatArray) -> list[Regions]:
@@ -350,7 +412,7 @@ class _Search:
         height = np.concatenate([height[again], height[again + len(stars)], scores]).reshape(-1, len(again))
         top = height.argmax(0)
         best, height = ends[top * len(again) + np.arange(len(again))], height.max(0)
-        for step in range(self.effort.steps):
+        for step in range(self.effort.steps if self.effort.restarts > 1 else 0):
             directions = self._directions(PLACES, 1 + step)
             moves, value = self._best_of(best, AROUND * SHRINK**step, best.moves, directions)
             higher = value[0] > height
