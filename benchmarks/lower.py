@@ -3,7 +3,7 @@
     python benchmarks/lower.py [--cases 96] [--people 12] [--keep FILE] [--known FILE]
 
 Random small networks, metrics and domains: the share of people whose ``lower`` reaches 99 % of the truth, the mean
-ratio, and the time of the search. The truth of a case is the best of what the exact tier attains, what an evolutionary
+ratio, and the time of the search (of the processor). The truth of a case is the best of what the exact tier attains, what an evolutionary
 search attains that knows nothing of regions and gradients, and, where nothing but few whole numbers and categories
 move, of all similar individuals. *proved* is the share of people of whom the exact tier shows that there is no more
 than 1 % above it. ``--keep`` stores what was found, ``--known`` prints it beside (and counts it towards the truth, so
@@ -188,16 +188,16 @@ def truth(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 def searched(case: Case) -> tuple[np.ndarray, float]:
     """What the usual search finds, and its seconds."""
-    began = time.perf_counter()
+    began = time.process_time()
     found = isonomy.certify_local(
         case.network, case.x, case.metric, case.delta, domain=case.domain, predict=False, progress=None
     )
-    middle = time.perf_counter()
+    middle = time.process_time()
     isonomy.certify_local(
         case.network, case.x, case.metric, case.delta, domain=case.domain, predict=False,
         attack=False, progress=None,
     )  # fmt: skip
-    return found.lower, middle - began - (time.perf_counter() - middle)
+    return found.lower, middle - began - (time.process_time() - middle)
 
 
 def table(groups: list[str], lowers: dict[str, np.ndarray], best: np.ndarray, proved: np.ndarray) -> Iterator[str]:

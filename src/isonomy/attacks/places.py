@@ -251,9 +251,11 @@ def as_individuals(
     similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
 ) -> list[FloatArray]:
     """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
-    domain, centre = similarity.domain, regions.centre.numpy()
-    near = centre + anchors
-    y = np.clip(centre + anchors + (1 - 1e-9) * (moves - anchors), domain.low, domain.high)
+    domain, near = similarity.domain, regions.centre.numpy() + anchors
+    y = near + (1 - 1e-9) * (moves - anchors)
+    if domain.kind == "unbounded":
+        return [y]
+    y = np.clip(y, domain.low, domain.high)
     if domain.kind != "realizable" or not domain.integer.any():
         return [domain.filled(y)]
     # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.
