@@ -3,11 +3,11 @@
     python benchmarks/lower.py [--cases 96] [--people 12] [--keep FILE] [--known FILE]
 
 Random small networks, metrics and domains: the share of people whose ``lower`` reaches 99 % of the truth, the mean
-ratio, and the time of the search (of the processor). The truth of a case is the best of what the exact tier attains, what an evolutionary
-search attains that knows nothing of regions and gradients, and, where nothing but few whole numbers and categories
-move, of all similar individuals. *proved* is the share of people of whom the exact tier shows that there is no more
-than 1 % above it. ``--keep`` stores what was found, ``--known`` prints it beside (and counts it towards the truth, so
-that only the search itself is run again).
+ratio, and the processor time of the search. The truth of a case is the best of what the exact tier attains, what an
+evolutionary search attains that knows nothing of regions and gradients, and, where nothing but few whole numbers and
+categories move, of all similar individuals. *proved* is the share of people of whom the exact tier shows that there is
+no more than 1 % above it. ``--keep`` stores what was found, ``--known`` prints it beside (and counts it towards the
+truth, so that only the search itself is run again).
 """
 
 from __future__ import annotations

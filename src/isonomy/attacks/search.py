@@ -49,6 +49,9 @@ NEAR_NARROW, WIDE_NARROW = 0.99, 0.97
 LATTICE = 64
 """Up to so many choices of whole numbers and categories for each restart an individual's are searched one by one."""
 
+TURNS = 12
+"""Steps from neighbour to neighbour."""
+
 OBLIQUE = 3
 """Up to so many whole numbers are stepped together, more of them one by one."""
 
@@ -105,22 +108,20 @@ def attack(
     for regions in every:
         _go(judge, regions, effort, known)
     if similarity.domain.kind == "realizable" and effort.steps and effort.restarts:
-        near = _shares(judge)[0]
+        wide = _shares(judge)[1]
         for regions in every:
-            pieces, many = _on_lattice(similarity, regions, judge.lower < near * known.upper, LATTICE * effort.restarts)
+            pieces, many = _on_lattice(similarity, regions, judge.lower < wide * known.upper, LATTICE * effort.restarts)
             _go(judge, pieces, effort, known)
-            if regions.sets.blocks:  # categories that are too many to list
-                many = regions.owner
-            many = np.unique(many)
-            _turn(judge, many[judge.lower[many] < near * known.upper[many]], effort)
+            listed = not regions.sets.blocks  # else there are too many choices of categories
+            many = np.unique(many if listed else regions.owner)
+            _turn(judge, many[judge.lower[many] < wide * known.upper[many]], _turns(similarity.domain, not listed))
     return judge.finds()
 
 
-def _turn(judge: Judge, owner: IntArray, effort: Effort) -> None:
-    """Change single categories and steps of whole numbers, as long as that leads further: each score up and down, from
-    the individuals and from their finds."""
+def _turn(judge: Judge, owner: IntArray, turns: list[_Turned]) -> None:
+    """Go from neighbour to neighbour, as long as that leads further: each score up and down, from the individuals and
+    from their finds."""
     domain, field = judge.similarity.domain, judge.field
-    turns = _turns(domain)
     if not len(owner) or not turns:
         return
     size = max(1, ROWS // len(turns))
@@ -128,7 +129,7 @@ def _turn(judge: Judge, owner: IntArray, effort: Effort) -> None:
         some = owner[start : start + size]
         for y in (judge.x[some], judge.counterpart[some]):
             height = sign * field.scores(field.margins(y))[:, target]
-            for _ in range(effort.steps):
+            for _ in range(TURNS):
                 tried = np.repeat(y, len(turns), 0)
                 for place, (columns, state, step) in enumerate(turns):
                     part = tried[place :: len(turns)]
@@ -147,10 +148,14 @@ def _turn(judge: Judge, owner: IntArray, effort: Effort) -> None:
             judge.consider(some, y)
 
 
-def _turns(domain: Domain) -> list[tuple[IntArray, FloatArray, float]]:
-    """Moves to a neighbour: which columns become ``state``, plus ``step`` (0 or 1) times what they are."""
-    found = []
-    for start, stop in domain.blocks:
+_Turned = tuple[IntArray, FloatArray, float]
+"""Which columns become what, plus how often (0 or 1) what they are."""
+
+
+def _turns(domain: Domain, categories: bool) -> list[_Turned]:
+    """Moves to a neighbour: another category, and other whole numbers."""
+    found: list[_Turned] = []
+    for start, stop in domain.blocks if categories else ():
         states = np.eye(stop - start) if stop - start > 1 else np.array([[0.0], [1.0]])
         found += [(np.arange(start, stop), state, 0.0) for state in states]
     whole = np.flatnonzero(domain.integer & ~domain.immutable)
