@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isonomy import attacks
 from isonomy.attacks import Effort, attack
-from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, WeightedLp
@@ -45,7 +45,7 @@ def network(rng: np.random.Generator, width: int, head: str = "softmax", outputs
 
 
 def searched(net: Network, similarity: Similarity, x: np.ndarray, effort: Effort = USUAL) -> attacks.Finds:
-    return attack(net.margins, Ends(net), similarity, x, effort)
+    return attack(net, head_of(net), similarity, x, effort)
 
 
 @steady
@@ -83,7 +83,7 @@ def test_a_treacherous_search_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
         return [far[regions.owner], *(x[regions.owner] + noise for noise in noises)]
 
     assert domain.allows(x, far).all() and (similarity.metric.distance(x, far) > 0.5).all()
-    monkeypatch.setattr(attacks, "as_individuals", treacherous)
+    monkeypatch.setattr(attacks.search, "as_individuals", treacherous)
     finds = searched(net, similarity, x, Effort(steps=1))
     assert domain.allows(x, finds.counterpart).all()
     assert (similarity.metric.distance_upper(x, finds.counterpart) <= 0.5).all()
@@ -155,3 +155,98 @@ def test_a_linear_function_over_a_ball_is_maximised() -> None:
         net = Network.from_layers([w], [[0.0]], head="regression")
         finds = searched(net, Similarity(WeightedLp(weights, 1), 0.1, Domain.unbounded(5)), rng.normal(size=(2, 5)))
         assert finds.lower == pytest.approx(np.full(2, 0.1 * np.abs(w[0] / weights).max()), rel=1e-3)
+
+
+def test_a_plateau_is_left() -> None:
+    """A neuron that sleeps all over the region but in one corner: no slope leads there, chords do."""
+    rng = np.random.default_rng(6)
+    signs = rng.choice([-1.0, 1.0], 8)
+    net = Network.from_layers([signs[None], [[1.0]]], [[-7.0], [0.0]], head="regression")
+    similarity = Similarity(WeightedLp(np.ones(8), math.inf), 1.0, Domain.unbounded(8))
+    finds = searched(net, similarity, np.zeros((3, 8)))
+    assert finds.lower == pytest.approx(np.ones(3), rel=1e-6)
+
+
+def test_a_saturated_output_is_climbed() -> None:
+    """A probability of 1 in float64 that falls to one half in a corner: its logit is not flat."""
+    w = np.array([[9.0, -7.0, 5.0, -3.0]])
+    net = Network.from_layers([w], [[24.0 * 50]], head="sigmoid")
+    similarity = Similarity(WeightedLp(np.ones(4), math.inf), 50.0, Domain.unbounded(4))
+    found = searched(net, similarity, np.zeros((1, 4)), Effort(steps=4, restarts=0))
+    assert found.lower == pytest.approx([0.5], abs=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_ball_that_the_box_holds_back(order: int) -> None:
+    """Where the box stops one coordinate the others go further: a linear function has a known maximum."""
+    rng = np.random.default_rng(7)
+    w, n, delta = np.array([5.0, 3.0, -2.0, 1.0]), 5, 0.5
+    tops = (0.2, 0.3, 1.0, 1.0)
+    schema = Schema("box", tuple(Feature(f"a{i}", low=0.0, high=t, origin=0.0, unit=1.0) for i, t in enumerate(tops)))
+    x = np.column_stack([rng.uniform(0.05, 0.15, n), rng.uniform(0.1, 0.2, n), rng.uniform(0.3, 0.7, (n, 2))])
+    net = Network.from_layers([w[None]], [[0.0]], head="regression")
+    domain = schema.domain("relaxed")
+    similarity = Similarity(WeightedLp(np.ones(4), order), delta, domain)
+    finds = searched(net, similarity, x, Effort(steps=2, restarts=0))
+    best = np.zeros(n)
+    for rises in (w > 0, w < 0):
+        room = np.where(rises, domain.high - x, x - domain.low)
+        if order == 2:  # as far as the slopes, all scaled alike, reach within the box
+            scale = np.zeros((n, 1))
+            for step in 2.0 ** -np.arange(1.0, 60.0):
+                inside = np.linalg.norm(np.minimum((scale + step) * np.abs(w), room), axis=1, keepdims=True) <= delta
+                scale = np.where(inside, scale + step, scale)
+            move = np.minimum(scale * np.abs(w), room)
+        else:  # the steepest coordinate first
+            move, left = np.zeros((n, 4)), np.full(n, delta)
+            for i in np.argsort(-np.abs(w)):
+                move[:, i] = np.minimum(room[:, i], left)
+                left = left - move[:, i]
+        best = np.maximum(best, move @ np.abs(w))
+    assert (finds.lower >= best * (1 - 5e-3)).all()
+
+
+LATTICE = Schema("lattice", tuple(Feature(f"k{i}", "integer", low=-6, high=6, origin=0.0, unit=1.0) for i in range(3)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_numbers_that_depend_on_each_other(seed: int) -> None:
+    """An oblique ball: the nearest whole numbers to what is best are mostly outside. Brute force over all of them."""
+    rng = np.random.default_rng(seed)
+    metric = Mahalanobis.from_root(rng.normal(size=(3, 3)) + np.eye(3))
+    x = rng.integers(-3, 4, (5, 3)).astype(float)
+    weights = [rng.normal(size=(6, 3)), rng.normal(size=(6, 6)), rng.normal(size=(1, 6))]
+    net = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], head="regression")
+    finds = searched(net, Similarity(metric, 2.5, LATTICE.domain()), x)
+    everybody = np.stack(np.meshgrid(*[np.arange(-6.0, 7)] * 3), -1).reshape(-1, 3)
+    for row in range(5):
+        similar = everybody[metric.distance_upper(x[row : row + 1], everybody) <= 2.5]
+        best = np.abs(net(similar) - net(x[row : row + 1])).max()
+        assert finds.lower[row] == pytest.approx(best, rel=1e-9)
+
+
+def test_more_categories_than_are_listed() -> None:
+    """4096 choices of free categories are too many to list; they are changed one after the other."""
+    rng = np.random.default_rng(8)
+    schema = Schema(
+        "town",
+        tuple(Feature(f"c{i}", "categorical", categories=("a", "b", "c", "d"), protected=True) for i in range(6)),
+    )
+    x = np.concatenate([np.eye(4)[rng.integers(4, size=5)] for _ in range(6)], axis=1)
+    w = rng.normal(size=(1, 24))
+    net = Network.from_layers([w], [[0.0]], head="regression")
+    metric = Counterparts([0.0] * 24, [1] * 24)
+    finds = searched(net, Similarity(metric, 1.0, schema.domain()), x)
+    each = w.reshape(6, 4)
+    here = (x.reshape(5, 6, 4) * each).sum(2)
+    best = np.maximum((each.max(1) - here).sum(1), (here - each.min(1)).sum(1))
+    assert finds.lower == pytest.approx(best, rel=1e-9)
+
+
+def test_nobody_depends_on_who_else_is_searched() -> None:
+    rng = np.random.default_rng(9)
+    x, net = rng.normal(size=(6, 4)), network(rng, 4)
+    similarity = Similarity(Mahalanobis(np.eye(4)), 0.5, Domain.unbounded(4))
+    everybody = searched(net, similarity, x).lower
+    alone = np.concatenate([searched(net, similarity, x[row : row + 1]).lower for row in range(6)])
+    assert alone == pytest.approx(everybody, rel=1e-3)

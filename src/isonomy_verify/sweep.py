@@ -311,6 +311,7 @@ class Sweep:
             self.top[0] += np.where(np.isfinite(region.extent), region.extent, 0.0)
         self.under: Array | float = TINY
         self.slack, self.dense_slack = np.zeros(self.n), np.zeros(self.n)
+        self.pulls: list[Array] = []  # by which steer led, output by output: coefficients of the region's coordinates
         self.burst = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
         self.start = [self._start(k) for k in range(len(layers))] if start is None else start
         self._linear: tuple[Array, Array, list[Array]] | None = (
@@ -773,6 +774,7 @@ class Sweep:
         if landed is None:
             return [np.zeros_like(slope) for slope in slopes]
         landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
+        self.pulls.append(landed)
         u = self.region.maximiser(landed, slice(None)).astype(np.float32)
         moved = 2 * np.maximum(np.vecdot(landed, u), 1e-30)
         self.slack, self.dense_slack = np.fmax(self.slack, slack / moved), np.fmax(self.dense_slack, dense / moved)
@@ -907,7 +909,9 @@ class Run(NamedTuple):
         for layer in network.layers:
             z: Array = layer.bias[None]
             for block, weight in zip(layer.blocks, layer.transposed, strict=True):
-                z = z + run.h[block.source] @ weight
+                product = run.h[block.source] @ weight
+                product += z
+                z = product
             run.z.append(np.broadcast_to(z, (len(x), layer.width)))
             if layer.activation is not None:
                 run.h.append(layer.activation.shape.value(run.z[-1]))

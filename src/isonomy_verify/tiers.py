@@ -63,12 +63,15 @@ def enclose(
     region: Region | None = None,
     rows: float | None = None,
     once: bool = False,
+    pulls: list[Array] | None = None,
 ) -> Bounds:
     """Enclose the outputs over ``x + v``, ``v`` in the region of the same row, or in the prepared one that all share;
     and at ``x``.
 
     ``rows`` is the share of a person's weighted slack above which a hidden neuron gets a backward pass of its own;
-    ``once`` leaves out second passes, for whoever wants to choose what is worth them.
+    ``once`` leaves out second passes, for whoever wants to choose what is worth them. ``pulls`` receives, block by
+    block, about the slope of the first output in the region's own coordinates, by which the tight tier was steered: a
+    hint at where it is extreme, of which nothing says that it is right.
     """
     x = checked(x, prepared.network.width)
     found = []
@@ -77,6 +80,8 @@ def enclose(
         part = slice(start, start + size)
         sweep = Sweep(prepared, x[part], None if region is None else region[part])
         found.append(_block(sweep, tier, rows, once))
+        if pulls is not None:
+            pulls += sweep.pulls[:1]
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
     rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE))

@@ -17,6 +17,7 @@ import torch
 
 import isonomy
 from isonomy import Counterparts, Effort, SoundnessError, certify_everywhere, certify_local
+from isonomy.attacks import Known
 from isonomy.certificates import consistency, distributional
 from isonomy.certificates.consistency import compare, compare_means, load, told
 from isonomy.certificates.distributional import certify
@@ -99,8 +100,8 @@ def test_decisions(monkeypatch: Patch) -> None:
     honest = ask()
     assert honest.witnesses.flips.any()
 
-    def sure(self: Bounds, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.ones(len(x)), np.ones(len(x), dtype=bool)
+    def sure(self: Bounds, x: np.ndarray) -> Known:
+        return Known(np.ones(len(x)), np.ones(len(x), dtype=bool))
 
     monkeypatch.setattr(Bounds, "chunk", sure)
     _, document = refused(ask, r"Row \d+: a similar individual has another decision, and none was proved to have one")
@@ -177,8 +178,8 @@ def test_a_block_of_rows_keeps_the_numbers_of_the_table(monkeypatch: Patch) -> N
     lie = Bounds.chunk
 
     def only_the_last(self: Bounds, x: np.ndarray) -> Any:
-        upper, kept = lie(self, x)
-        return np.where((x == honest.question.x[last]).all(1), 0.0, upper), kept
+        known = lie(self, x)
+        return known._replace(upper=np.where((x == honest.question.x[last]).all(1), 0.0, known.upper))
 
     monkeypatch.setattr(Bounds, "chunk", only_the_last)
     _, document = refused(shift, f"Row {last}:")

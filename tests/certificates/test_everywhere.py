@@ -277,9 +277,9 @@ def test_flags_of_the_relaxed_domain_are_tried_at_all_shares() -> None:
 def test_no_time_attacks_some_people_only(monkeypatch: pytest.MonkeyPatch) -> None:
     attacked: list[int] = []
 
-    def counted(graph, ends, similarity, x, effort):  # type: ignore[no-untyped-def]
+    def counted(network, head, similarity, x, effort):  # type: ignore[no-untyped-def]
         attacked.append(len(x))
-        return attack(graph, ends, similarity, x, effort)
+        return attack(network, head, similarity, x, effort)
 
     monkeypatch.setattr("isonomy.certificates.everywhere.attack", counted)
     network = Network.from_layers([np.eye(2)], [np.zeros(2)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isonomy import Counterparts, Effort, Mahalanobis, SensitiveSubspace, WeightedLp
 from isonomy.attacks import attack
-from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Population, Schema
 from isonomy.search.cuts import reading
@@ -85,12 +85,12 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in itertools.pairwise(sizes)]
     head = "regression" if classes == 1 else "softmax"
     network = Network.from_layers(weights, [0.3 * rng.normal(size=len(w)) for w in weights], head=head)
-    graph, ends = network.margins, Ends(network)
+    graph = network.margins
     similarity = Similarity(metric_of(name, rng), float(rng.choice([0.3, 1.0])), TOWN.domain(kind))
     pairs = Pairs(similarity, network, reading(graph).numpy())
     x = townspeople(rng, 6, kind)
     # An attack goes to the edge of the similar set, where a pair is lost first.
-    y = attack(graph, ends, similarity, x, Effort(steps=6, restarts=0, branches=4)).counterpart
+    y = attack(network, head_of(network), similarity, x, Effort(steps=6, restarts=0, branches=4)).counterpart
     met, changes = [], []
     for one, other in [*zip(x, y, strict=True), *zip(y, x, strict=True)]:
         if similarity.metric.distance_upper(one[None], other[None])[0] > similarity.delta:

@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import isonomy
+from isonomy.attacks import Known
 from isonomy.certificates.local import Bounds
 from isonomy.errors import DataError, SoundnessError
 from isonomy.population import DomainKind
@@ -127,7 +128,7 @@ def test_a_decision_that_is_sure_and_flips(monkeypatch: pytest.MonkeyPatch) -> N
     certifier, people = Certifier(served()), population(rows(N, seed=5))
     x = np.array(people.x)
     assert "flippable" in certifier(x, counterparts=True).decision
-    monkeypatch.setattr(Bounds, "chunk", lambda self, x: (np.ones(len(x)), np.ones(len(x), dtype=bool)))
+    monkeypatch.setattr(Bounds, "chunk", lambda self, x: Known(np.ones(len(x)), np.ones(len(x), dtype=bool)))
     with pytest.raises(SoundnessError, match=r"another decision.*no file was to be written"):
         certifier(x, counterparts=True)
 

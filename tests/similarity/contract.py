@@ -105,6 +105,17 @@ class MetricContract:
 
     @steady
     @given(data=st.data())
+    def test_who_is_said_to_be_similar_is(self, data: st.DataObject) -> None:
+        metric = data.draw(self.metrics())
+        x, y = pair(data, metric.width, data.draw(st.sampled_from([ordinary, extreme])))
+        upper = float(metric.distance_upper(x, y))
+        for delta in (0.0, upper, np.nextafter(upper, 0.0), upper * (1 - 1e-13), upper * (1 + 1e-9)):
+            said = metric.similar(x[None], y[None], float(min(delta, np.finfo(float).max)))[0]
+            assert said or delta < upper or np.isinf(upper)
+            assert not said or at_most(self.exact(metric, x, y), delta)
+
+    @steady
+    @given(data=st.data())
     def test_upper_is_an_upper_bound_in_real_arithmetic(self, data: st.DataObject) -> None:
         metric = data.draw(self.metrics())
         x, y = pair(data, metric.width, extreme)

@@ -20,6 +20,7 @@ import numpy as np
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
 from isonomy.bounds.ends import Ends
+from isonomy.bounds.kernel import head_of
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
@@ -178,6 +179,7 @@ class _Everywhere:
         self.question, self.limits = question, limits
         self.graph, self.ends = question.network.margins, Ends(question.network, None, float32_run)
         self.pairs = Pairs(question.similarity, question.network, reading(self.graph).numpy(), float32_run)
+        self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
         everybody, _ = self.pairs.narrowed(self.pairs.everybody())
@@ -271,7 +273,8 @@ class _Everywhere:
     def _attack(self, x: FloatArray) -> None:
         if not len(x):
             return
-        found = attack(self.graph, self.ends, self.question.similarity, x, Effort(steps=10, restarts=0, branches=8))
+        effort = Effort(steps=10, restarts=0, branches=8)
+        found = attack(self.question.network, self.head, self.question.similarity, x, effort)
         best = int(found.lower.argmax())
         if found.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(found.lower[best]))

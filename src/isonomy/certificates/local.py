@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, mean_down, mean_up
-from isonomy.attacks import Effort, Finds, checked_effort
+from isonomy.attacks import Effort, Finds, Known, checked_effort
 from isonomy.attacks import attack as search
 from isonomy.bounds.ends import Ends
 from isonomy.bounds.kernel import head_of, prepared_for, region_of
@@ -214,8 +214,11 @@ def certify_local(
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
-        found = search(judged.graph, judged.ends, question.similarity, x, effort) if attack else None
-        return (*judged.chunk(x), found)
+        known = judged.chunk(x)
+        if not attack:
+            return known.upper, known.kept, None
+        found = search(question.network, judged.head, question.similarity, x, effort, known)
+        return known.upper, known.kept, found
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -269,6 +272,7 @@ class _Judged(NamedTuple):
     bound: FloatArray
     keeps: NDArray[np.bool_]
     turns: NDArray[np.bool_]
+    at: Enclosure  # the margins at its owner
 
 
 class Bounds:
@@ -285,18 +289,27 @@ class Bounds:
             _refuse_free_reading(question, self.graph)
         self.alone = prepared_for(question.network, None, float32_run)
 
-    def chunk(self, x: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Upper bounds of some individuals, and whose decision cannot change."""
+    def chunk(self, x: FloatArray) -> Known:
+        """What is known of some individuals."""
         upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
         branching = self.question.domain.kind == "realizable"
         at_x = enclose_at(self.alone, x) if branching else None
+        ats: list[Enclosure] = []
+        pulls: list[FloatArray] = []
         for regions in self.question.similarity.regions(x):
             for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
-                judged = self._judged(piece, None, self.kernel) if at_x is None else self._laddered(piece, at_x)
+                judged = (
+                    self._judged(piece, None, self.kernel, pulls=pulls) if at_x is None else self._laddered(piece, at_x)
+                )
                 bound, keeps = judged.bound, judged.keeps
                 np.maximum.at(upper, piece.owner, bound)
                 kept[piece.owner[~keeps]] = False
-        return upper, kept
+                ats.append(judged.at)
+        if at_x is not None or self.float32_run:
+            return Known(upper, kept, None if self.float32_run else at_x)
+        at = Enclosure(*(np.concatenate(sides) for sides in zip(*ats, strict=True)))
+        pull = np.concatenate(pulls) if sum(map(len, pulls)) == len(x) else None
+        return Known(upper, kept, at, pull)
 
     def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
         """Bounds of regions of which everybody has several: only the worst one of each counts.
@@ -306,7 +319,7 @@ class Bounds:
         """
         if self.kernel != "tight":
             return self._judged(piece, at_x, self.kernel)
-        bound, keeps, turns = self._judged(piece, at_x, "quick")
+        bound, keeps, turns, at = self._judged(piece, at_x, "quick")
         for once in (True, False):
             order = np.lexsort((bound, piece.owner))
             rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
@@ -320,16 +333,23 @@ class Bounds:
                 lost = np.zeros(len(at_x.low), dtype=bool)
                 lost[piece.owner[turns]] = True
                 rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
-        return _Judged(bound, keeps, turns)
+        return _Judged(bound, keeps, turns, at)
 
-    def _judged(self, piece: Regions, at_x: Enclosure | None, tier: tiers.Tier, once: bool = False) -> _Judged:
-        """What a tier says of regions."""
-        at, over = self.enclosed(piece, tier, once)
+    def _judged(
+        self,
+        piece: Regions,
+        at_x: Enclosure | None,
+        tier: tiers.Tier,
+        once: bool = False,
+        pulls: list[FloatArray] | None = None,
+    ) -> _Judged:
+        """What a tier says of regions; ``pulls`` receives which way it looked for the extremes of a shared ball."""
+        at, over = self.enclosed(piece, tier, once, pulls)
         # Without branches every region is centred at its owner, whose run is then already there.
         at = at if at_x is None else at_x.of(piece.owner)
         mine, theirs = self.head.decision(at), self.head.decision(over)
         keeps = (mine >= 0) & (mine == theirs)
-        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps))
+        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), at)
 
     @property
     def size(self) -> int:
@@ -341,7 +361,9 @@ class Bounds:
         """Tiers that are worth trying, one after the other, on regions of which there may be many."""
         return ("quick", "tight") if self.question.domain.kind == "realizable" else ("tight",)
 
-    def enclosed(self, piece: Regions, tier: tiers.Tier, once: bool = False) -> tiers.Bounds:
+    def enclosed(
+        self, piece: Regions, tier: tiers.Tier, once: bool = False, pulls: list[FloatArray] | None = None
+    ) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
         sets, centre = piece.sets, piece.centre.numpy()
         if self.tier == "paper":
@@ -349,7 +371,7 @@ class Bounds:
         if sets.folds:
             prepared = prepared_for(self.question.network, sets, self.float32_run)
             if prepared.region is not None:
-                return enclose(prepared, centre, tier, once=once)
+                return enclose(prepared, centre, tier, once=once, pulls=pulls)
         return enclose(self.alone, centre, tier, region_of(sets), once=once)
 
     def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:

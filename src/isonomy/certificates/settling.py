@@ -77,7 +77,7 @@ class Settling(ABC):
 
     def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
         self.bounds, self.rows, self.question, self.head = bounds, rows, bounds.question, bounds.head
-        self.judge = Judge(bounds.graph, bounds.ends, self.question.similarity, self.question.x[rows])
+        self.judge = Judge(self.question.network, self.head, self.question.similarity, self.question.x[rows])
         self.finds = finds
         for part in _KEPT:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]

@@ -16,28 +16,36 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down
-from isonomy.attacks import Effort, as_individuals, attack, find_anchors, led_back, search_precision, targets
-from isonomy.bounds.ends import Ends
+from isonomy.attacks import Effort, Field, as_individuals, attack, find_anchors, led_back
+from isonomy.bounds.kernel import head_of, prepared_for, region_of
 from isonomy.brief import brief
 from isonomy.certificates.dual import allocate, power_lower, power_upper
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.similarity.regions import Regions
+from isonomy_verify.regions import BallBox
 
 IntArray = NDArray[np.int64]
 
 ROWS = 512
 """Pairs searched at once."""
+
+EXAMPLES = 32
+"""Individuals by whom the precision of the search is chosen."""
+
+FAR = 1e6
+"""How far the search goes where nothing holds it back."""
+
+STARTS = 2
+"""Searches around each individual, from different places; what each of them finds is a point."""
 
 BRANCHES = 3
 """Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
@@ -127,47 +135,53 @@ def search(
     moving: Moving, lower: FloatArray, counterpart: FloatArray, radii: Sequence[float], effort: Effort
 ) -> Points:
     """Attainable points of everybody: the individual itself with what is known of it, and people at the ``radii``."""
-    question, ends = moving.question, moving.ends
+    question = moving.question
+    head = head_of(question.network, moving.ends.threshold, moving.float32_run)
     x, everybody = question.x, np.arange(len(question.x))
+    field = Field.of(prepared_for(question.network), head, x[:EXAMPLES])
 
-    def around(job: tuple[float, int]) -> Points | None:
-        radius, start = job
+    # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
+    effort = replace(effort, restarts=min(effort.restarts, 1))
+
+    def around(job: tuple[float, int, int]) -> Points | None:
+        radius, start, turn = job
         rows = everybody[start : start + ROWS]
-        person = _surroundings(moving, rows, radius, effort)
+        person = _surroundings(moving, field, rows, radius, replace(effort, seed=effort.seed + turn))
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
         if not len(moved):
             return None
         rows, person = rows[moved], person[moved]
-        finds = attack(question.network.margins, ends, question.similarity, person, effort)
+        finds = attack(question.network, head, question.similarity, person, effort)
         cost = moving.ground.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
     still = Points(everybody, np.array(x), counterpart, np.zeros(len(x)), lower)
-    jobs = list(itertools.product(radii, range(0, len(x), ROWS)))
+    jobs = list(itertools.product(radii, range(0, len(x), ROWS), range(STARTS)))
     found = [still, *(some for some in in_parallel(around, jobs) if some is not None)]
     parts = ("owner", "person", "counterpart", "cost", "value")
     return Points(*(np.concatenate([getattr(some, part) for some in found]) for part in parts))
 
 
-def _surroundings(moving: Moving, rows: IntArray, radius: float, effort: Effort) -> FloatArray:
+@np.errstate(all="ignore")  # what overflows is no find
+def _surroundings(moving: Moving, field: Field, rows: IntArray, radius: float, effort: Effort) -> FloatArray:
     """For each individual the person within the radius whom the search likes best."""
     question = moving.question
     x = np.array(question.x[rows])
     ball = moving.reach.resized(radius)
     best, person = np.full(len(x), -np.inf), x.copy()
-    generator = torch.Generator().manual_seed(effort.seed)
+    rng = np.random.default_rng(effort.seed)
     for regions in ball.regions(x):
-        near = _promising(moving, regions)
-        anchors, inside = find_anchors(near)
-        near, anchors = near[inside], anchors[torch.from_numpy(inside)]
-        base = np.clip((near.centre + anchors).numpy(), question.domain.low, question.domain.high)
+        near = _promising(field, regions)
+        anchors, inside = find_anchors(region_of(near.sets), len(near))
+        near, anchors = near[inside], anchors[inside]
+        base = np.clip(near.centre.numpy() + anchors, question.domain.low, question.domain.high)
         wander = near.sets.low.numpy(), near.sets.high.numpy()
         for between in question.similarity.regions(base, wander) if len(near) else []:
             between = _first_of_each(between)
-            some, start = near[between.owner], anchors[torch.from_numpy(between.owner)]
-            change = between.centre - torch.from_numpy(base[between.owner])
-            for target, sign in itertools.product(range(targets(moving.ends)), (1.0, -1.0)):
-                value, moves = _ascend(moving, some, start, between, change, target, sign, effort, generator)
+            some, start = near[between.owner], anchors[between.owner]
+            change = between.centre.numpy() - base[between.owner]
+            for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
+                value, moves = _ascend(field, some, start, between, change, target, sign, effort, rng)
                 for z in as_individuals(ball, some, start, moves):
                     better = (value > best[some.owner]) & (ball.metric.distance_upper(x[some.owner], z) <= radius)
                     rising = np.flatnonzero(better)
@@ -176,12 +190,11 @@ def _surroundings(moving: Moving, rows: IntArray, radius: float, effort: Effort)
     return person
 
 
-def _promising(moving: Moving, regions: Regions) -> Regions:
+def _promising(field: Field, regions: Regions) -> Regions:
     """A few regions of each individual: those whose centre stands nearest to a change of decision."""
     if len(np.unique(regions.owner)) == len(regions):
         return regions
-    with torch.no_grad():
-        margin = moving.question.network.margins.evaluate(regions.centre).abs().amin(1).numpy()
+    margin = np.abs(field.margins(regions.centre.numpy())).min(1)
     order = np.lexsort((margin, regions.owner))
     owner = regions.owner[order]
     first = np.searchsorted(owner, owner)
@@ -195,59 +208,52 @@ def _first_of_each(between: Regions) -> Regions:
 
 
 def _ascend(
-    moving: Moving,
+    field: Field,
     near: Regions,
-    anchors: Tensor,
+    anchors: FloatArray,
     between: Regions,
-    change: Tensor,
+    change: FloatArray,
     target: int,
     sign: float,
     effort: Effort,
-    generator: torch.Generator,
-) -> tuple[FloatArray, Tensor]:
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
     """Raise the difference between somebody near and somebody similar, both moving; the best seen, and its moves.
 
     ``change`` are the other person's categories, less those of the first.
     """
-    graph, ends = moving.question.network.margins, moving.ends
-    rest, inside = find_anchors(between)
-    d = rest.clone()
+    nearby, apart = region_of(near.sets), region_of(between.sets)
+    rest, inside = find_anchors(apart, len(between))
+    centre, d = near.centre.numpy(), rest
+    aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
     # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
-    noise = torch.randn(anchors.shape, generator=generator, dtype=torch.float64) * (
-        near.sets.extent.clamp(max=1e6) * 0.1
-    )
-    v = led_back(near.sets, anchors, anchors + noise)
-    best, top = v.clone(), torch.full((len(v),), -torch.inf, dtype=torch.float64)
-    precision = search_precision(graph, near.centre + v)
+    v = led_back(nearby, anchors, anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1))
+    best, top = v, np.full(len(v), -np.inf)
     for step in range(effort.steps + 1):
-        v.requires_grad_(), d.requires_grad_()
-        z = near.centre + v
-        places = z, z + change + d
-        one, other = (_value(graph.evaluate(place, precision).double(), ends, target) for place in places)
+        z = centre + v
+        (one, by_one), (other, by_other) = (_value(field, place, aim, signs, target) for place in (z, z + change + d))
         rise = sign * (other - one)
-        by_v, by_d = torch.autograd.grad(rise.sum(), (v, d))
-        v, d, rise = v.detach(), d.detach(), rise.detach()
         better = rise > top
-        best[better], top[better] = v[better], rise[better]
+        best, top = np.where(better[:, None], v, best), np.where(better, rise, top)
         size = 1.0 - step / (effort.steps + 1)
-        v = led_back(near.sets, anchors, v + _step(near, by_v) * (0.5 * size))
-        d = led_back(between.sets, rest, d + _step(between, by_d) * size)
-    return np.where(inside, top.numpy(), -np.inf), best
+        v = led_back(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
+        d = led_back(apart, rest, d + _step(apart, by_other) * size)
+    return np.where(inside, top, -np.inf), best
 
 
-def _step(regions: Regions, gradient: Tensor) -> Tensor:
+def _value(
+    field: Field, place: FloatArray, aim: IntArray, signs: FloatArray, target: int
+) -> tuple[FloatArray, FloatArray]:
+    """What somebody receives, and its gradient times the sign."""
+    scores, gradient = field.climbed(place, aim, signs)
+    received = field.received(scores[:, target])
+    if field.head.kind == "regression":
+        return received, gradient
+    return received, gradient * (received * (1 - received))[:, None]
+
+
+def _step(sets: BallBox, gradient: FloatArray) -> FloatArray:
     """A step along the gradient, as long as the region is wide."""
-    sets = regions.sets
-    reach = sets.extent.clamp(max=1e6)
-    wide = gradient * reach**2
-    length = (gradient.abs() * wide.abs()).sum(1, keepdim=True).clamp(min=1e-300).sqrt()
-    return wide / length
-
-
-def _value(margins: Tensor, ends: Ends, target: int) -> Tensor:
-    """What somebody receives, as a smooth function of the margins."""
-    if ends.head == "regression":
-        return margins[:, target]
-    if ends.head == "softmax" and ends.classes > 2:
-        return torch.sigmoid(-torch.logsumexp(margins.reshape(len(margins), ends.classes, -1)[:, target], 1))
-    return torch.sigmoid(margins[:, target])
+    wide = gradient * np.minimum(sets.extent, FAR) ** 2
+    length = np.sqrt((np.abs(gradient) * np.abs(wide)).sum(1, keepdims=True))
+    return np.asarray(wide / np.maximum(length, 1e-300))

@@ -21,11 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
+from isonomy.bounds.kernel import region_of
 from isonomy.search.cuts import SMALLEST, cut_box
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
@@ -64,7 +64,8 @@ class Trees:
         """``regions`` has one row for each root."""
         self.leaves, self.regions, self.judge, self.influence = leaves, regions, judge, influence
         self.owner = regions.owner
-        self.anchors, self.inside = find_anchors(regions)
+        self.region = region_of(regions.sets)
+        self.anchors, self.inside = find_anchors(self.region, len(regions))
 
     def search(self, target: Target, budget: Budget, tick: Callable[[], None] = lambda: None) -> FloatArray:
         """Bounds of all roots, improved until each is below its ``target`` or nothing is left to spend.
@@ -144,7 +145,7 @@ class Trees:
         roots, moves = roots[keep], moves[keep]
         if not len(roots):
             return
-        regions, anchors = self.regions[roots], self.anchors[torch.from_numpy(roots)]
-        led = led_back(regions.sets, anchors, torch.from_numpy(moves.copy()))
+        regions, anchors = self.regions[roots], self.anchors[roots]
+        led = led_back(region_of(regions.sets), anchors, moves)
         for y in as_individuals(self.judge.similarity, regions, anchors, led):
             self.judge.consider(regions.owner, self.judge.similarity.domain.filled(y))

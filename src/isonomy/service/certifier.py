@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import Effort, Finds
+from isonomy.attacks import Effort, Finds, Known
 from isonomy.attacks import attack as search
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, told
@@ -64,8 +64,6 @@ class Certifier:
     def __init__(self, served: Served, evidence: Path | None = None) -> None:
         """``evidence``: where a contradiction between bounds and finds is written, with the person; None: nowhere."""
         self.served, self.question, self._evidence = served, served.question(), evidence
-        # Bounds run without torch's bookkeeping for gradients, and keep tensors that the search could not use.
-        self._searched = served.question().similarity
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.question, "interval", None, float32_run)
         self.tight = Bounds(self.question, "tight", None, float32_run)
@@ -96,7 +94,7 @@ class Certifier:
         with torch.inference_mode():
             upper, kept, tier = self._bounded(x, ends_at)
             outputs = self.question.network(x)
-        finds = self._search(x) if counterparts else None
+        finds = self._search(x, upper, kept) if counterparts else None
         return self._answers(x, outputs, upper, kept, tier, finds)
 
     def outside(self, x: FloatArray) -> tuple[str, int] | None:
@@ -120,7 +118,7 @@ class Certifier:
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
             some, undecided = undecided[:size], undecided[size:]
             began = time.monotonic()
-            bound, keeps = self.tight.chunk(x[some])
+            bound, keeps = self.tight.chunk(x[some])[:2]
             self._pace.note(len(some), time.monotonic() - began)
             better = bound < upper[some]
             upper[some[better]], tier[some[better]] = bound[better], "tight"
@@ -130,16 +128,17 @@ class Certifier:
     def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
         size = chunk_rows(self.graph, tier)
         if len(x) <= size:
-            return bounds.chunk(np.array(x))
+            return bounds.chunk(np.array(x))[:2]
         parts = [bounds.chunk(np.array(x[start : start + size])) for start in range(0, len(x), size)]
-        return np.concatenate([upper for upper, _ in parts]), np.concatenate([kept for _, kept in parts])
+        return np.concatenate([part.upper for part in parts]), np.concatenate([part.kept for part in parts])
 
-    def _search(self, x: FloatArray) -> Finds:
+    def _search(self, x: FloatArray, upper: FloatArray, kept: BoolArray) -> Finds:
         size = chunk_rows(self.graph, "tight")
-        parts = [
-            search(self.graph, self.ends, self._searched, np.array(x[start : start + size]), Effort())
-            for start in range(0, len(x), size)
-        ]
+        network, similarity, parts = self.question.network, self.question.similarity, []
+        for start in range(0, len(x), size):
+            some = slice(start, start + size)
+            known = Known(upper[some], kept[some])
+            parts.append(search(network, self.tight.head, similarity, np.array(x[some]), Effort(), known))
         fields = ("lower", "counterpart", "flips", "flip_counterpart")
         return Finds(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 

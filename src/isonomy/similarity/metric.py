@@ -105,6 +105,30 @@ class Metric(ABC):
         return _without_nan(both)
 
     @final
+    def similar(self, x: ArrayLike, y: ArrayLike, delta: float) -> BoolArray:
+        """Which rows are certainly within ``delta`` of each other: most by a coarse bound, the rest by
+        :meth:`distance_upper`.
+
+        **Soundness**: for order 2 the error of ``R (x − y)`` is in norm at most ``γ ‖R‖ ‖x − y‖``, Frobenius; squares
+        that underflow lose less than 1e-150, which is added.
+        """
+        left, right = self._pair(x, y)
+        root, order = self.gauge()
+        sure = np.zeros(len(right), dtype=bool)
+        if order == 2 and len(root) and len(left) == len(right) and not self.boxed:
+            with np.errstate(all="ignore"):
+                move = left - right
+                found, length = move @ root.T, np.linalg.norm(move, axis=1) + 1e-150
+                error = gamma(root.shape[1] + 8) * (float(np.linalg.norm(root)) + 1e-150) * length
+                size = (np.linalg.norm(found, axis=1) + 1e-150 + error) * (1 + gamma(2 * root.size + 64))
+                sure = raised(size, 2 * len(root) + self._root_roundings()) <= delta
+        rest = np.flatnonzero(~sure)
+        if len(rest):
+            every = np.broadcast_to(left, right.shape)
+            sure[rest] = self.distance_upper(every[rest], right[rest]) <= delta
+        return sure
+
+    @final
     def save(self, path: str | PathLike[str]) -> None:
         """Write the metric as a readable TOML file from which it is restored bit for bit."""
         from isonomy.similarity.files import save_metric

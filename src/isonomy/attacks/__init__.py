@@ -1,0 +1,22 @@
+"""What is attainable: similar pairs that a network treats differently.
+
+A search (:mod:`~isonomy.attacks.search`) proposes, a judge (:mod:`~isonomy.attacks.judge`) checks.
+"""
+
+from isonomy.attacks.field import Field
+from isonomy.attacks.judge import Finds, Judge, Known
+from isonomy.attacks.places import as_individuals, find_anchors, led_back
+from isonomy.attacks.search import Effort, attack, checked_effort
+
+__all__ = [
+    "Effort",
+    "Field",
+    "Finds",
+    "Judge",
+    "Known",
+    "as_individuals",
+    "attack",
+    "checked_effort",
+    "find_anchors",
+    "led_back",
+]

@@ -1,0 +1,146 @@
+"""What counts as found: candidates that were checked afresh, and the best of each individual.
+
+**Soundness.** A search proves nothing and is trusted with nothing. The vector ``y`` itself must be allowed by the
+domain, its distance rounded *up* must be at most ``δ``, and the value reported is the change between the kernel's
+enclosures of both runs, rounded *down*. A failed check costs the find, never the truth of ``lower``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks.field import Field, IntArray
+from isonomy.bounds.kernel import prepared_for
+from isonomy.brief import brief
+from isonomy.networks.network import Network
+from isonomy.similarity.regions import Similarity
+from isonomy_verify.heads import Head
+from isonomy_verify.tiers import Enclosure, enclose_at
+
+EXAMPLES = 32
+"""Individuals by whom the precision of a search is chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finds:
+    """The best checked find of each individual: ``lower`` 0 and ``counterpart`` x itself where there is none."""
+
+    lower: FloatArray
+    counterpart: FloatArray
+    flips: NDArray[np.bool_]
+    flip_counterpart: FloatArray
+
+    __repr__ = brief
+
+
+class Known(NamedTuple):
+    """What bounds say of individuals: ``upper`` bounds of their violations, whose decision is ``kept``, the margins
+    ``at`` them, and which way (n, coordinates of a ball that all share) the first margin is thought to grow."""
+
+    upper: FloatArray
+    kept: NDArray[np.bool_]
+    at: Enclosure | None = None
+    pull: FloatArray | None = None
+
+
+class Judge:
+    """Checks finds and keeps the best of each individual."""
+
+    def __init__(
+        self, network: Network, head: Head, similarity: Similarity, x: FloatArray, at: Enclosure | None = None
+    ) -> None:
+        """``at`` are the margins at ``x`` where they are known already."""
+        self.prepared, self.head, self.similarity, self.x = prepared_for(network), head, similarity, x
+        self.field = Field.of(self.prepared, head, x[:EXAMPLES])
+        self.at_x = enclose_at(self.prepared, x) if at is None else at
+        self.decision = head.decision(self.at_x)
+        with np.errstate(all="ignore"):
+            middle = 0.5 * self.at_x.low + 0.5 * self.at_x.high
+            self.scores = self.field.scores(middle)
+            self.received = self.field.received(self.scores)
+        self.room = _room(head, self.decision, self.received)
+        self.lower, self.counterpart = np.zeros(len(x)), x.copy()
+        self.flips, self.flip_counterpart = np.zeros(len(x), dtype=bool), x.copy()
+
+    def consider(self, owner: IntArray, y: FloatArray) -> None:
+        """Look at candidates ``y`` for the individuals ``owner``."""
+        fits = self.fits(owner, y)
+        owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
+        if len(owner) > 1:
+            chosen = self._promising(owner, y)
+            owner, y = owner[chosen], y[chosen]
+        if not len(owner):
+            return
+        at_x, at_y = self.at_x.of(owner), enclose_at(self.prepared, y)
+        value, other = self.head.attained(at_x, at_y), self.head.decision(at_y)
+        top = last_of_each(owner, value)
+        better = top[value[top] > self.lower[owner[top]]]
+        self.lower[owner[better]], self.counterpart[owner[better]] = value[better], y[better]
+        flip = self._news(owner, other)
+        self.flip_counterpart[owner[flip]] = y[flip]
+        self.flips[owner[flip]] = True
+
+    def fits(self, owner: IntArray, y: FloatArray) -> NDArray[np.bool_]:
+        """Which candidates are possible individuals and certainly similar to their owners."""
+        x = self.x[owner]
+        fits = self.similarity.domain.allows(x, y)
+        rows = np.flatnonzero(fits)
+        if len(rows):
+            fits[rows] = self.similarity.metric.similar(x[rows], y[rows], self.similarity.delta)
+        return fits
+
+    def change(self, owner: IntArray, scores: FloatArray) -> FloatArray:
+        """By how much somebody with these scores (n, targets) is treated differently, about."""
+        return np.asarray(np.abs(self.field.received(scores) - self.received[owner]).max(1))
+
+    def _promising(self, owner: IntArray, y: FloatArray) -> IntArray:
+        """Of several candidates of an individual the one that goes furthest, if it goes further than what is known, and
+        one that is decided otherwise, if that is news: only these are worth an enclosure."""
+        several = np.bincount(owner, minlength=len(self.x))[owner] > 1
+        rows = np.flatnonzero(several)
+        if not len(rows):
+            return np.arange(len(owner))
+        mine = owner[rows]
+        with np.errstate(all="ignore"):
+            margins = self.field.margins(y[rows])
+            value = np.nan_to_num(self.change(mine, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
+            flip = np.flatnonzero(self._news(mine, self.head.decision(Enclosure(margins, margins))))
+        top = last_of_each(mine, value)
+        top = top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]
+        flip = flip[np.unique(mine[flip], return_index=True)[1]]
+        return np.union1d(np.flatnonzero(~several), rows[np.union1d(top, flip)])
+
+    def _news(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
+        """Is it another decision than the individual's own, for somebody of whom no other one is known?"""
+        own = self.decision[owner]
+        return np.asarray((decision >= 0) & (own >= 0) & (decision != own) & ~self.flips[owner])
+
+    def finds(self) -> Finds:
+        """The best of each individual."""
+        return Finds(self.lower, self.counterpart, self.flips, self.flip_counterpart)
+
+
+def last_of_each(owner: IntArray, value: FloatArray) -> IntArray:
+    """Where the largest value of each owner stands."""
+    order = np.lexsort((value, owner))
+    top: IntArray = order[np.append(owner[order][1:] != owner[order][:-1], True)]
+    return top
+
+
+def _room(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
+    """By how much people must be treated differently, at least, to be decided otherwise; infinite where nothing is
+    decided."""
+    if (decision < 0).all():
+        return np.full(len(decision), np.inf)
+    if received.shape[1] == 1:
+        cut = 0.5 if head.threshold is None else head.threshold
+        room = np.abs(received[:, 0] - cut)
+    else:
+        ordered = np.sort(received, axis=1)
+        room = (ordered[:, -1] - ordered[:, -2]) / 2
+    return np.where(decision < 0, np.inf, room)

@@ -1,0 +1,266 @@
+"""Where a search may go: moves inside the regions of similar sets, and the individuals that they make.
+
+A region is ``{v : ‖o + R v‖_p ≤ ρ, low ≤ v ≤ high, each block of shares in its simplex}``. Three questions are asked
+of it: where it has a point at all (its *anchor*), where a linear function is largest over it, and which of its points
+stands for a given move. Answers are approximate; what comes of them is checked by the judge.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.similarity.regions import Regions, Similarity
+from isonomy_verify.regions import BallBox
+
+FAR = 1e6
+"""How far a search goes where nothing holds it back."""
+
+BALANCE = 30
+"""Steps by which a ball and a box are weighed against each other."""
+
+
+def find_anchors(sets: BallBox, rows: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """A move inside each of so many regions, to which steps are led back; and for which regions one was found."""
+    low, high = (np.broadcast_to(side, (rows, side.shape[1])) for side in (sets.low, sets.high))
+    if not len(sets.root):
+        return np.clip(0.0, low, high), np.ones(rows, dtype=bool)
+    moves = np.clip(-(sets.offset @ sets.inverse.T), low, high)
+    outside = np.flatnonzero(_beyond(sets, moves) > 0)
+    if len(outside) and sets.order == 2:
+        # The nearest point of the box to the ball's centre, by projected descent with momentum.
+        some = sets[outside]
+        rate = 1.0 / max(float(np.linalg.norm(sets.root, 2)) ** 2, 1e-300)
+        now = last = moves[outside]
+        for step in range(4 * BALANCE):
+            ahead = now + (now - last) * (step / (step + 3))
+            gradient = (some.offset + ahead @ some.root.T) @ some.root
+            last, now = now, np.clip(ahead - rate * gradient, low[outside], high[outside])
+        moves[outside] = now
+    return moves, _beyond(sets, moves) <= 0
+
+
+def _beyond(sets: BallBox, moves: FloatArray) -> FloatArray:
+    """By how much moves are outside the ball."""
+    return np.asarray(np.linalg.norm(sets.offset + moves @ sets.root.T, sets.order, axis=1) - sets.radius)
+
+
+def led_back(sets: BallBox, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+    """Lead moves back into their sets: box, simplices, then along the line to the anchor into the ball."""
+    moves = _boxed(sets, moves, _Shares.of(sets))
+    if not len(sets.root):
+        return moves
+    at, line = sets.offset + anchors @ sets.root.T, (moves - anchors) @ sets.root.T
+    radius = sets.radius * (1 - 1e-9)
+    if sets.order == 2:
+        along, length = np.vecdot(at, line), np.maximum(np.vecdot(line, line), 1e-300)
+        room = np.maximum(radius * radius - np.vecdot(at, at), 0.0)
+        share = (np.sqrt(along * along + length * room) - along) / length
+    elif not at.any():
+        share = radius / np.maximum(np.linalg.norm(line, sets.order, axis=1), 1e-300)
+    else:
+        share, step = np.ones(len(moves)), 1.0
+        for _ in range(40):
+            step /= 2
+            outside = np.linalg.norm(at + share[:, None] * line, sets.order, axis=1) > radius
+            share = np.where(outside, share - step, np.minimum(share + step, 1.0))
+    return np.asarray(anchors + np.clip(share, 0.0, 1.0)[:, None] * (moves - anchors))
+
+
+class _Shares(NamedTuple):
+    """Blocks of shares side by side, shorter ones filled up: their columns (blocks, widest), which of them are real,
+    and the present, least and most shares (rows, blocks, widest)."""
+
+    column: NDArray[np.int64]
+    real: NDArray[np.bool_]
+    base: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, sets: BallBox) -> _Shares | None:
+        if not sets.blocks:
+            return None
+        assert sets.shares is not None
+        column, real = _table(sets.blocks)
+        base = np.where(real, sets.shares[:, column], 0.0)
+        low = np.where(real, np.maximum(base + sets.low[:, column], 0.0), 0.0)
+        return cls(column, real, base, low, np.where(real, np.minimum(base + sets.high[:, column], 1.0), 0.0))
+
+
+def _boxed(sets: BallBox, moves: FloatArray, shares: _Shares | None) -> FloatArray:
+    """The nearest moves that box and simplices allow."""
+    if shares is not None:
+        column, real, base, low, high = shares
+        moves = np.array(moves)
+        moves[:, column[real]] = (_to_shares(base + moves[:, column], low, high, real) - base)[:, real]
+    return np.clip(moves, sets.low, sets.high)
+
+
+@lru_cache(maxsize=64)
+def _table(blocks: tuple[tuple[int, int], ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The columns of blocks (blocks, widest), shorter ones filled up, and which of them are real."""
+    first, size = (np.array(side)[:, None] for side in zip(*((a, b - a) for a, b in blocks), strict=True))
+    place = np.arange(size.max())
+    return first + np.minimum(place, size - 1), place < size
+
+
+def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
+    """The nearest shares between ``low`` and ``high`` that add up to 1 along the last axis, as far as they are real:
+    all lowered by the same, then cut off.
+
+    The sum falls with that number, piece by piece linearly. Between 0 and 1 the piece is found by sorting, otherwise
+    about by halving; within it the number is exact.
+    """
+    if not low.any() and (high == real).all():
+        ordered = -np.sort(np.where(real, -rows, np.inf), axis=-1)
+        cuts = (np.cumsum(ordered, -1) - 1.0) / np.arange(1, rows.shape[-1] + 1)
+        return np.asarray(np.maximum(rows - cuts.max(-1, keepdims=True), 0.0))
+    first, last = (rows - high).min(-1, keepdims=True), (rows - low).max(-1, keepdims=True)
+    for _ in range(24):
+        middle = 0.5 * (first + last)
+        much = np.clip(rows - middle, low, high).sum(-1, keepdims=True) > 1.0
+        first, last = np.where(much, middle, first), np.where(much, last, middle)
+    shares = np.clip(rows - 0.5 * (first + last), low, high)
+    free = (shares > low) & (shares < high)
+    rest = (1.0 - shares.sum(-1, keepdims=True)) / np.maximum(free.sum(-1, keepdims=True), 1)
+    return np.asarray(np.clip(shares + np.where(free, rest, 0.0), low, high))
+
+
+def furthest(sets: BallBox, gradient: FloatArray, clipped: bool = True) -> FloatArray:
+    """Where a linear function is largest: over the ball alone if the box does not hold that back (``clipped`` says
+    whether it can), over box and simplices where there is no ball, and else where both are weighed against each
+    other."""
+    if not len(sets.root):
+        return _corner(sets, gradient)
+    pulled = gradient @ sets.inverse
+    moves = on_sphere(sets, pulled)
+    held = _held_back(sets, gradient, pulled, moves) if clipped else np.zeros(0)
+    if held.any():
+        rows = np.flatnonzero(held)
+        moves[rows] = _balanced(sets[rows] if sets.rows > 1 else sets, gradient[rows], moves[rows])
+    return moves
+
+
+def on_sphere(sets: BallBox, pulled: FloatArray) -> FloatArray:
+    """Where a linear function of ``R v + o`` is largest over the ball."""
+    return np.asarray((sets.radius[:, None] * _pole(pulled, sets.order) - sets.offset) @ sets.inverse.T)
+
+
+def _held_back(sets: BallBox, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:
+    """Where the ball's own furthest point is outside the box, or there are directions that only the box limits."""
+    room = 1e-9 * np.maximum(np.abs(sets.low), np.abs(sets.high))
+    held = ((moves < sets.low - room) | (moves > sets.high + room)).any(1)
+    still = (sets.low == 0) & (sets.high == 0)
+    left = np.where(still, 0.0, gradient - pulled @ sets.root)
+    held |= np.abs(left).max(1) > 1e-6 * np.abs(gradient).max(1)
+    for start, stop in sets.blocks:  # shares that no longer add up
+        held |= np.abs(moves[:, start:stop].sum(1)) > 1e-9
+    return np.asarray(held)
+
+
+def _pole(pulled: FloatArray, order: float) -> FloatArray:
+    """Where a linear function is largest on the unit ball of a norm."""
+    if order == math.inf:
+        return np.sign(pulled)
+    if order == 2:
+        return np.asarray(pulled / np.maximum(np.linalg.norm(pulled, axis=1, keepdims=True), 1e-300))
+    top, rows = np.abs(pulled).argmax(1), np.arange(len(pulled))
+    pole = np.zeros(pulled.shape)
+    pole[rows, top] = np.sign(pulled[rows, top])
+    return pole
+
+
+def _corner(sets: BallBox, gradient: FloatArray) -> FloatArray:
+    """Where a linear function is largest over box and simplices; where it is flat, at the middle."""
+    low, high = np.maximum(sets.low, -FAR), np.minimum(sets.high, FAR)
+    corner = np.where(gradient > 0, high, np.where(gradient < 0, low, np.clip(0.0, low, high)))
+    for block in sets.blocks:  # shares go to the categories in the order of their weights
+        assert sets.shares is not None
+        part = slice(*block)
+        base = sets.shares[:, part]
+        least = np.broadcast_to(np.maximum(base + low[:, part], 0.0), gradient[:, part].shape)
+        most = np.broadcast_to(np.minimum(base + high[:, part], 1.0), least.shape)
+        order = np.argsort(-gradient[:, part], axis=1, kind="stable")
+        room = np.take_along_axis(most - least, order, 1)
+        before = np.cumsum(room, 1) - room
+        given = np.clip(1.0 - least.sum(1, keepdims=True) - before, 0.0, room)
+        shares = np.array(least)
+        np.put_along_axis(shares, order, np.take_along_axis(least, order, 1) + given, 1)
+        corner[:, part] = shares - base
+    return corner
+
+
+def _balanced(sets: BallBox, gradient: FloatArray, moves: FloatArray) -> FloatArray:
+    """Where a linear function is about largest over a ball within a box: Chambolle and Pock's steps between a move and
+    the price of the ball, in units in which both are about 1."""
+    extent, reach = sets.extent.max(0), np.linalg.norm(sets.inverse, axis=1) * sets.radius.max()
+    unit = np.minimum(np.minimum(extent, FAR), np.where(sets.root.any(0), np.maximum(reach, 1e-12), np.inf))
+    for start, stop in sets.blocks:  # one unit for all shares, so that the nearest ones stay the nearest
+        unit[start:stop] = np.where(unit[start:stop] > 0, unit[start:stop].max(), 0.0)
+    columns = np.flatnonzero(unit > 0)
+    if not len(columns):
+        return np.clip(moves, sets.low, sets.high)
+    unit, scale = unit[columns], max(float(sets.radius.max()), 1e-300)
+    root = sets.root[:, columns] * (unit / scale)
+    offset, radius = sets.offset / scale, sets.radius[:, None] / scale
+    weight = gradient[:, columns] * unit
+    weight = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-300)
+    low, high = sets.low[:, columns] / unit, sets.high[:, columns] / unit
+    rate = 1.0 / max(float(np.linalg.norm(root, 2)), 1e-3)
+    found, shares = np.zeros(moves.shape), _Shares.of(sets)
+
+    def allowed(place: FloatArray) -> FloatArray:
+        if shares is not None:
+            found[:, columns] = place * unit
+            place = _boxed(sets, found, shares)[:, columns] / unit
+        return np.clip(place, low, high)
+
+    now = ahead = allowed(moves[:, columns] / unit)
+    price = np.zeros((len(now), len(root)))
+    for _ in range(BALANCE):
+        price = price + rate * (ahead @ root.T + offset)
+        price = price - rate * _into_ball(price / rate, radius, sets.order)
+        before, now = now, allowed(now + rate * (weight - price @ root))
+        ahead = 2 * now - before
+    found[:, columns] = now * unit
+    return found
+
+
+def _into_ball(rows: FloatArray, radius: FloatArray, order: float) -> FloatArray:
+    """The nearest points of a ball around 0."""
+    if order == math.inf:
+        return np.clip(rows, -radius, radius)
+    if order == 2:
+        return np.asarray(
+            rows * np.minimum(1.0, radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
+        )
+    size = np.abs(rows)
+    ordered = -np.sort(-size, axis=1)
+    cuts = (np.cumsum(ordered, 1) - radius) / np.arange(1, rows.shape[1] + 1)
+    cut = np.maximum(cuts.max(1, keepdims=True), 0.0)
+    return np.asarray(np.sign(rows) * np.maximum(size - cut, 0.0))
+
+
+def as_individuals(
+    similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
+) -> list[FloatArray]:
+    """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
+    domain, near = similarity.domain, regions.centre.numpy() + anchors
+    y = near + (1 - 1e-9) * (moves - anchors)
+    if domain.kind == "unbounded":
+        return [y]
+    y = np.clip(y, domain.low, domain.high)
+    if domain.kind != "realizable" or not domain.integer.any():
+        return [domain.filled(y)]
+    # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.
+    origin, unit = domain.origin[domain.integer], domain.unit[domain.integer]
+    whole, start = y[:, domain.integer] * unit + origin, near[:, domain.integer] * unit + origin
+    inward = y.copy()
+    inward[:, domain.integer] = (np.where(whole > start, np.floor(whole + 1e-9), np.ceil(whole - 1e-9)) - origin) / unit
+    return [domain.filled(domain.snap(point)) for point in (y, inward, near + 0.5 * (y - near))]
