@@ -1,6 +1,6 @@
 """How much of the violation that is there does the search find?
 
-    python benchmarks/lower.py [--cases 96] [--people 12] [--keep FILE] [--known FILE]
+    python benchmarks/lower.py [--first 0] [--cases 96] [--people 12] [--keep FILE] [--known FILE]
 
 Random small networks, metrics and domains: the share of people whose ``lower`` reaches 99 % of the truth, the mean
 ratio, and the processor time of the search. The truth of a case is the best of what the exact tier attains, what an
@@ -218,11 +218,12 @@ def table(groups: list[str], lowers: dict[str, np.ndarray], best: np.ndarray, pr
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=96)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--people", type=int, default=12)
     parser.add_argument("--keep", type=Path, help="store what was found here")
     parser.add_argument("--known", type=Path, help="what was found before")
     options = parser.parse_args()
-    cases = [case(number, options.people) for number in range(options.cases)]
+    cases = [case(number, options.people) for number in range(options.first, options.first + options.cases)]
     found = [searched(each) for each in cases]
     now, seconds = np.array([lower for lower, _ in found]), sum(took for _, took in found)
     groups, lowers = [each.group for each in cases], {"now": now}
