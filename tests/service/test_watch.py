@@ -143,6 +143,8 @@ def test_without_the_audited_people_only_the_mean_tells(tmp_path: Path) -> None:
 
 def test_people_whom_the_schema_refuses_are_seen_by_the_monitor(serve: Serve) -> None:
     """Out of range, an unknown category, a value that is missing: people of today. Bad JSON and bad columns: nobody."""
+    known = served()
+    assert known.largest < 1.0 == known.reference(1.0).largest  # of anybody in the domain, and of those outside
     client = serve(**OPTIONS)
     people = rows(100, seed=50)
 

@@ -155,7 +155,13 @@ class Served:
         return Question.of(self.network, somebody(self.schema), self.metric, self.delta, self.domain)
 
     def reference(self, largest: float) -> Reference:
-        """What a monitor needs to know."""
+        """What a monitor needs to know; ``largest`` is the largest violation that the head allows.
+
+        Whoever the schema refuses is outside the domain, and what the certificate knows of anybody in a bounded one
+        does not hold there.
+        """
+        kind = self.domain.kind if isinstance(self.domain, Domain) else self.domain
+        known = self.largest if kind == "unbounded" else math.inf
         return Reference(
             gamma=self.gamma,
             order=self.order,
@@ -163,7 +169,7 @@ class Served:
             ground=self.ground,
             curve=self.curve,
             people=self.people,
-            largest=min(largest, self.largest),
+            largest=min(largest, known),
             everybody=self.everybody,
             caution=self.caution,
         )
