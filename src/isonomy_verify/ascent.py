@@ -236,7 +236,11 @@ class Ascent:
             slope, above, low_slope, low = self._line(k, now)
             line = _single(np.where(c[k] > 0, slope * z + above, low_slope * z + low))
             assert layer.activation is not None
-            cost = c[k] * (line - layer.activation.shape.value(np.clip(z, *self.ranges[k])))
+            # A place that multipliers have not yet led into the range says nothing about lines over it.
+            at = np.clip(z, *self.ranges[k])
+            cost = c[k] * (
+                np.where(c[k] > 0, slope * at + above, low_slope * at + low) - layer.activation.shape.value(at)
+            )
             # Where lines cost nothing at this place, those that could cost most elsewhere.
             cost = np.maximum(cost, 0) + ELSEWHERE * np.abs(c[k]) * (above - low)
             now.scores.append(_single(np.where(self.bends[k], cost, 0)))

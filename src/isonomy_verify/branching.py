@@ -119,6 +119,12 @@ class Leaves:
         """Everything that is kept of leaves, one row each."""
         return list(self._kept.values())
 
+    @property
+    def curved(self) -> bool:
+        """Is some activation no piecewise straight function?"""
+        activations = [layer.activation for layer in self.prepared.network.layers]
+        return any(f is not None and f.shape.curvature > 0 for f in activations)
+
     def bending(self, row: int) -> int:
         """How many activations are not straight over a leaf."""
         activations = [layer.activation for layer in self.prepared.network.layers]
@@ -231,6 +237,7 @@ class Leaves:
             bound = sweep.side(self.output[root], self.sign[root], ascent.sides(), None, given, hint)
             self.bound[rows] = np.where(sweep.burst, np.inf, np.fmin(self.bound[rows], bound))
 
+    @np.errstate(all="ignore")
     def moves(self, row: int, place: Array) -> Array:
         """A move of the input (m,) from a place in the coordinates of :meth:`forms`."""
         sweep, _ = self._sweep(np.array([row]))

@@ -11,6 +11,7 @@ import torch
 
 from isonomy import Effort, Mahalanobis, Network, WeightedLp, certify_local
 from isonomy.certificates.local import LocalCertificate
+from isonomy.errors import ParameterError
 from isonomy.population import Domain
 
 from .judge import WIDTH, is_similar, is_somebody, metrics, people, perceptron
@@ -138,3 +139,8 @@ def test_thresholds_and_float32_runs(threshold: float, arithmetic: str) -> None:
         v = rng.normal(size=(400, 6))
         y = x[row] + 0.4 * v / np.linalg.norm(v, axis=1, keepdims=True) * rng.random((400, 1))
         assert ((judged(y)[:, 1] > threshold) == (judged(x[row : row + 1])[0, 1] > threshold)).all()
+
+
+def test_yes_or_no() -> None:
+    with pytest.raises(ParameterError, match="'decide' must be True or False"):
+        ask(np.zeros((1, 6)), decide="no")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from isonomy import WeightedLp, certify_local
+from isonomy import Network, WeightedLp, certify_local
 from isonomy.search import Limits, checked_limits
 
 from .milp import violation
@@ -57,3 +57,24 @@ def test_it_meets_a_mixed_integer_program_for_many(
 def test_limits_are_checked() -> None:
     assert checked_limits(3, 0, None) == Limits(0.0, None, 3.0)
     assert checked_limits(None, 0, None, 7) == Limits(0.0, None, math.inf, 7)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e9, 1e-3])
+def test_balls_are_closed_whatever_the_size_of_the_output(scale: float) -> None:
+    """Where nothing bends any more the best multipliers over a ball are found, and the place that attains them."""
+    rng = np.random.default_rng(3)
+    weights = [rng.normal(size=(8, 6)), rng.normal(size=(1, 8)) * scale]
+    network = Network.from_layers(weights, [rng.normal(size=8) * 0.3, np.zeros(1)], "relu", "regression")
+    x, limits = rng.normal(size=(50, 6))[:12], {"tier": "exact", "time_limit": None, "max_nodes": 4000}
+    found = certify_local(network, x, WeightedLp(np.ones(6), 2), 0.5, gap=1e-6 * scale, progress=None, **limits)
+    assert ((found.upper - found.lower) / scale <= 1.1e-6).all()
+
+
+@pytest.mark.parametrize("kind", ["tanh", "silu", "sigmoid", "gelu"])
+def test_curves_are_cut_until_bounds_meet(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=(6, 2)), rng.normal(size=(6, 6)), rng.normal(size=(1, 6))]
+    network = Network.from_layers(weights, [rng.normal(size=len(w)) for w in weights], kind, "regression")
+    x, limits = rng.normal(size=(2, 2)), {"tier": "exact", "time_limit": None, "max_nodes": 20_000}
+    found = certify_local(network, x, WeightedLp(np.ones(2), 2), 0.3, gap=1e-3, progress=None, **limits)
+    assert (found.upper - found.lower <= 1e-3 + 1e-12).all()

@@ -31,7 +31,7 @@ from isonomy.certificates.question import Question
 from isonomy.certificates.settling import close_gaps
 from isonomy.certificates.settling import decide as settle_decisions
 from isonomy.errors import MetricError, ParameterError, template
-from isonomy.given import FINITE, number
+from isonomy.given import FINITE, instance, number
 from isonomy.networks.graph import Affine, Graph
 from isonomy.networks.network import Network
 from isonomy.parallel import in_parallel
@@ -197,6 +197,7 @@ def certify_local(
         raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    instance("decide", decide, bool, "True or False")
     effort = checked_effort(effort)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = _paper_domain(domain) if tier == "paper" else domain

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import UNIT, FloatArray
 from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for, region_of
+from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.progress import Progress
-from isonomy.search.branch import FEW, LEAVES, Budget, Trees
+from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
 from isonomy.similarity.regions import Regions
@@ -122,7 +123,10 @@ class Settling(ABC):
         """The network made ready, and whether it is for a ball that all regions share."""
         network, float32_run = self.question.network, self.bounds.float32_run
         # Of balls in few dimensions boxes are cut, and then everybody's is another one.
-        if regions.sets.folds and int((regions.sets.extent > 0).any(0).sum()) > FEW:
+        kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
+        straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
+        few = FEW if straight else CURVED
+        if regions.sets.folds and int((regions.sets.extent > 0).any(0).sum()) > few:
             prepared = prepared_for(network, regions.sets, float32_run, self.scores)
             if prepared.region is not None:
                 return prepared, True
@@ -241,8 +245,8 @@ def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
 def decide(bounds: Bounds, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
     """Certify decisions in ``kept``, or find others in ``finds``, for everybody of whom neither is known.
 
-    Individuals are taken in the chunks in which they were bounded, so that it does not matter with whom else they are
-    asked for.
+    Individuals are taken in the chunks in which they were bounded, and share what a chunk may spend: a table that is
+    asked for block by block, of whole chunks, has the same answer.
     """
     each = max(8, NUMBERS // max(bounds.graph.widths))
     for start in range(0, len(kept), bounds.size):

@@ -54,7 +54,8 @@ class Reference:
 
     ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
     certificate does not carry them: then nothing is said of distances. ``everybody`` is false where they are a sample.
-    ``largest`` is the largest violation possible, also of people whom the schema refuses. ``caution`` is what has to be said beside every state.
+    ``largest`` is the largest violation possible, also of people whom the schema refuses. ``caution`` is what has to be
+    said beside every state.
     """
 
     gamma: float

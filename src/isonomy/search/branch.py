@@ -34,8 +34,9 @@ from isonomy_verify.branching import Leaves
 BATCH = 512
 """Parts that are bounded together."""
 
-FEW = 3
-"""Up to this many coordinates that move, boxes are cut before neurons, if many of these are open."""
+FEW, CURVED = 3, 6
+"""Up to this many coordinates that move, boxes are cut before neurons, if many of these are open, or if they are
+curved: of a curve neither a cut nor a linear program is the end."""
 
 LEAVES = 2**26
 """Numbers kept for parts that are still open (8 bytes each)."""
@@ -85,13 +86,13 @@ class Trees:
                 break
             owner = self.owner[leaves.root[rows]]
             first = np.lexsort((rows, -leaves.bound[rows], parts[owner]))[: int(min(BATCH, budget.nodes))]
-            self._advance(np.sort(rows[first]), target)
+            self._advance(np.sort(rows[first]), target, budget)
             np.add.at(parts, owner[first], 1)
             budget.nodes -= len(first)
             tick()
         return leaves.upper()
 
-    def _advance(self, rows: Index, target: Target) -> None:
+    def _advance(self, rows: Index, target: Target, budget: Budget) -> None:
         """Bound parts, look at people in them, and cut those that still matter."""
         leaves = self.leaves
         roots = leaves.root[rows]
@@ -105,6 +106,8 @@ class Trees:
         for i in np.flatnonzero(matters):
             row = int(rows[i])
             if layer[i] < 0:
+                if time.monotonic() > budget.deadline:  # it stays open, with its bound
+                    continue
                 move = settle(leaves, row)
                 if move is not None:
                     self._look(roots[i : i + 1], move[None])
@@ -129,6 +132,8 @@ class Trees:
             return False
         low, high = self.leaves.box(np.array([row]))
         moving = int(((high - low > SMALLEST) & (self.influence > 0)).sum())
+        if self.leaves.curved:
+            return moving <= CURVED
         return moving <= FEW and self.leaves.bending(row) > 4 * moving
 
     def _coordinate(self, row: int, whole_only: bool) -> tuple[int, float, float] | None:

@@ -42,7 +42,7 @@ def cut_box(
             return None
         if not whole[i]:
             if not whole_only:
-                middle = float(low[i] + high[i]) / 2
+                middle = float(low[i] / 2 + high[i] / 2)
                 return Cut(i, middle, middle)
             continue
         here, unit, origin = float(centre[i]), domain.unit[i], domain.origin[i]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 
 from isonomy.arithmetic import FloatArray
 from isonomy_verify.branching import Forms, Leaves
@@ -27,9 +27,11 @@ TANGENTS = 40
 def settle(leaves: Leaves, row: int) -> FloatArray | None:
     """Bound one leaf with the multipliers of a linear program; the move that the program found."""
     forms = leaves.forms(row)
+    program = _Program.of(forms)
     try:
         with np.errstate(all="ignore"):
-            found = _Program.of(forms).solve(forms.goal)
+            round_ = isinstance(forms.region, Ball) and forms.region.order == 2
+            found = program.dual(forms.goal) if round_ else program.solve(forms.goal)
     except (ValueError, np.linalg.LinAlgError):  # coefficients that overflow make no program
         return None
     count = len(forms.cuts)
@@ -126,6 +128,27 @@ class _Program:
         rest = prices[count:]
         split = rest[:size] - rest[size : 2 * size] if self._polyhedral and size else rest[: len(tangents)] @ tangents
         return _Found(place, prices[:count], split)
+
+    def dual(self, goal: FloatArray) -> _Found:
+        """The same over a ball of order 2 alone: ``min over p ≥ 0 of ρ‖goal − rowsᵀp‖ + right·p``, by quasi-Newton
+        steps."""
+        size = float(np.linalg.norm(goal)) or 1.0
+        aim, scale = goal / size, np.maximum(np.linalg.norm(self.rows, axis=1), 1e-300)
+        rows, right = self.rows / scale[:, None], self.right / scale
+
+        def value(p: Any) -> Any:
+            rest = aim - p @ rows
+            length = max(float(np.linalg.norm(rest)), 1e-300)
+            return self.radius * length + float(right @ p), right - rows @ rest * (self.radius / length)
+
+        p: FloatArray = np.zeros(len(rows))
+        if len(rows):
+            options: Any = {"maxiter": 500, "ftol": 1e-15, "gtol": 1e-12 * max(self.radius, 1e-300)}
+            limits = [(0.0, None)] * len(rows)
+            p = minimize(value, p, jac=True, method="L-BFGS-B", bounds=limits, options=options).x
+        rest = aim - p @ rows
+        place = rest * (self.radius / max(float(np.linalg.norm(rest)), 1e-300))
+        return _Found(place, p / scale * size, np.zeros(0))
 
     def _touching(self, goal: FloatArray, found: Any) -> FloatArray | None:
         """Where the ball is best on the flat on which the solution lies: with the right flat this is the answer."""
