@@ -112,9 +112,16 @@ def prepared_for(
 
 
 def pairs_for(
-    given: Network, near: ConvexSets | None = None, between: ConvexSets | None = None, float32_run: bool = False
+    given: Network,
+    near: ConvexSets | None = None,
+    between: ConvexSets | None = None,
+    float32_run: bool = False,
+    keep: bool = True,
 ) -> tuple[Pairs, Ball | None, Ball | None]:
-    """The network's margins made ready for pairs of people, and the balls that everybody shares, if both do."""
+    """The network's margins made ready for pairs of people, and the balls that everybody shares, if both do.
+
+    Without ``keep`` nothing is kept for others: for balls that nobody will ask for again.
+    """
     sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
     with _lock:
         kept = _pairs.setdefault(given, OrderedDict())
@@ -130,6 +137,8 @@ def pairs_for(
                 other = ball_of(sets[1]) if other is None else other
             pairs = Pairs(_layers_of(given), float32_run, one, other, None if like is None else like[0])
             found = pairs, one, other, roots
+            if not keep:
+                return found[:3]
         kept[key] = found
         while len(kept) > KEPT:
             kept.popitem(last=False)
@@ -151,11 +160,12 @@ def compare_sets(
     *,
     float32_run: bool = False,
     tight: bool = True,
+    keep: bool = True,
 ) -> list[Gap]:
     """Margins of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
     the difference of the two; the same for every part of ``near`` in ``within``."""
     sets = (near, between) if limits is None else (None, None)
-    pairs, one, other = pairs_for(given, sets[0], sets[1], float32_run)
+    pairs, one, other = pairs_for(given, sets[0], sets[1], float32_run, keep)
     if one is None or other is None:
         around, apart, *smaller = (region_of(each) for each in (near, between, *within))
         room = None if limits is None else region_of(limits)

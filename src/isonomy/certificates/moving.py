@@ -69,7 +69,7 @@ class Moving:
         domain = self.question.domain
         if domain.kind == "unbounded":
             centre = self.question.x.mean(axis=0, keepdims=True)
-            (near,) = self.reach.resized(self._across(centre)).regions(centre)
+            (near,) = self.reach.resized(self._across(centre), keep=False).regions(centre)
         else:
             centre = (domain.low + domain.high)[None] / 2
             wide = [block for block in domain.blocks if block[1] - block[0] > 1]
@@ -78,7 +78,7 @@ class Moving:
             low, high = (torch.from_numpy(side) for side in (down(domain.low - centre), up(domain.high - centre)))
             sets = ConvexSets.of_box(low, high, torch.from_numpy(centre), tuple(wide))
             near = Regions(np.zeros(1, dtype=np.int64), torch.from_numpy(centre), sets)
-        values = [self._gaps(near, between, (), tight=True) for between in self._between(near)]
+        values = [self._gaps(near, between, (), tight=True, keep=False) for between in self._between(near)]
         worst = float(np.concatenate(values).max())
         return worst, WIDE if domain.kind == "unbounded" else np.inf
 
@@ -137,7 +137,7 @@ class Moving:
         """Who is in reach, at radius 0; immutable features of a person do change from one population to another."""
         domain = self.question.domain
         free = replace(domain, immutable=np.zeros_like(domain.immutable))
-        return Similarity(self.ground, 0.0, free, self.question.max_branches)
+        return Similarity(self.ground, 0.0, free, self.question.max_branches, keep=True)
 
     def _ball(self, radius: float) -> Similarity:
         """Who is in reach of a radius; kept, since chunks ask for the same radii."""
@@ -175,7 +175,9 @@ class Moving:
         wanders = bool((near.sets.extent[:, torch.from_numpy(~domain.numeric)] > 0).any())
         return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())
 
-    def _gaps(self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool) -> FloatArray:
+    def _gaps(
+        self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool, keep: bool = True
+    ) -> FloatArray:
         """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
         owner = between.owner
         centre = near.centre[torch.from_numpy(owner)]
@@ -183,9 +185,9 @@ class Moving:
         limits = self._limits(near, owner, apart)
         nears = [take(sets, owner) for sets in (near.sets, *smaller)]
         if self.together or not tight:  # a pass that says nothing of smaller radii
-            values = [self._compare(centre, sets, apart, limits, (), tight)[0] for sets in nears]
+            values = [self._compare(centre, sets, apart, limits, (), tight, keep)[0] for sets in nears]
         else:
-            values = self._compare(centre, nears[0], apart, limits, nears[1:], tight)
+            values = self._compare(centre, nears[0], apart, limits, nears[1:], tight, keep)
         return np.stack([*values[1:], values[0]], axis=1)
 
     def _compare(
@@ -196,10 +198,13 @@ class Moving:
         limits: ConvexSets | None,
         smaller: Sequence[ConvexSets],
         tight: bool,
+        keep: bool,
     ) -> list[FloatArray]:
         """Bounds for sets ``near`` and smaller ones, by one pass."""
         network = self.question.network
-        gaps = compare_sets(network, centre, near, apart, limits, smaller, float32_run=self.float32_run, tight=tight)
+        gaps = compare_sets(
+            network, centre, near, apart, limits, smaller, float32_run=self.float32_run, tight=tight, keep=keep
+        )
         head = head_of(network, None, self.float32_run)
         return [head.gap(*gap) for gap in gaps]
 

@@ -56,6 +56,7 @@ KEPT = 8
 """Balls of each metric that are kept, for whoever asks again."""
 
 _balls: WeakKeyDictionary[Metric, OrderedDict[tuple[float, bytes], ConvexSets]] = WeakKeyDictionary()
+_roots: WeakKeyDictionary[Metric, dict[bytes, dict[str, torch.Tensor]]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -105,6 +106,11 @@ class Similarity:
         self.root, self.order = metric.gauge()
         self.boxed, self.keep = metric.boxed, keep and not metric.boxed
         self._shared: ConvexSets | None = None
+        # The same for every δ, and known to others by their identity.
+        self._tensors: dict[str, torch.Tensor] = {}
+        if self.keep:
+            with _lock:
+                self._tensors = _roots.setdefault(metric, {}).setdefault(domain.immutable.tobytes(), {})
         self._branches: Branches | None = None
         if domain.kind != "unbounded":
             unlimited = ~(np.isfinite(domain.low) & np.isfinite(domain.high))
@@ -127,9 +133,10 @@ class Similarity:
             return [self._relaxed(x, everybody, self._one_hot_blocks() if wander is None else (), wander)]
         return self._realizable(x, everybody, self._known_branches(), wander)
 
-    def resized(self, delta: float) -> Similarity:
-        """The same metric and domain with another δ."""
-        other = Similarity(self.metric, delta, self.domain, self.max_branches)
+    def resized(self, delta: float, keep: bool = True) -> Similarity:
+        """The same metric and domain with another δ; ``keep`` as for this one, unless it is not worth it."""
+        other = Similarity(self.metric, delta, self.domain, self.max_branches, keep and self.keep)
+        other._tensors = self._tensors
         if self.domain.kind == "realizable":
             other._branches = replace(self._known_branches(), delta=other._within_domain())
         return other
@@ -191,8 +198,10 @@ class Similarity:
         low[:, ruled], high[:, ruled] = np.maximum(low[:, ruled], -axis), np.minimum(high[:, ruled], axis)
         whole = np.zeros((len(ruled), len(root)))
         whole[ruled] = inverse
+        for name, matrix in (("root", root), ("inverse", whole)):
+            self._tensors.setdefault(name, torch.from_numpy(matrix))
         sets = ConvexSets(
-            root=torch.from_numpy(root),
+            root=self._tensors["root"],
             order=self.order,
             radius=torch.tensor([self.delta], dtype=torch.float64),
             offset=torch.zeros(1, len(root), dtype=torch.float64),
@@ -200,7 +209,7 @@ class Similarity:
             high=torch.from_numpy(high),
             blocks=(),
             base=torch.zeros(1, len(ruled), dtype=torch.float64),
-            inverse=torch.from_numpy(whole),
+            inverse=self._tensors["inverse"],
             clipped=self.boxed,
         )
         if not self.boxed:
