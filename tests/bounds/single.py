@@ -44,15 +44,16 @@ def enclose(
     tier: tiers.Tier = "tight",
     *,
     float32_run: bool = False,
-    float32_products: bool = False,
+    float32_products: bool | None = None,
 ) -> Enclosed:
-    """Without ``sets`` at the centres alone. ``float32_products``: those which wide networks have, at any width."""
+    """Without ``sets`` at the centres alone. ``float32_products``: in which wide networks carry moves, at any width or
+    at none."""
     head = kernel.head_of(network, None, float32_run)
     with ExitStack() as stack:
-        if float32_products:
+        if float32_products is not None:
             stack.enter_context(mock.patch.object(kernel, "_prepared", WeakKeyDictionary()))
-            for module, name, value in ((arithmetic, "WIDE", 1), (sweep, "WIDE", 1), (sweep, "NARROW", 0)):
-                stack.enter_context(mock.patch.object(module, name, value))
+            for module in (arithmetic, sweep):
+                stack.enter_context(mock.patch.object(module, "WIDE", 1 if float32_products else 1_000_000))
         shared = sets is not None and kernel.ball_of(sets) is not None
         prepared = kernel.prepared_for(network, sets if shared else None, float32_run)
         if sets is None:
