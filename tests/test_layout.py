@@ -47,7 +47,7 @@ STUDIES = sorted((ROOT / "studies").glob("*.py"))
 
 
 def part_of(module: str) -> str:
-    """``isonomy.bounds.interval`` is in the part ``bounds``."""
+    """``isonomy.bounds.kernel`` is in the part ``bounds``."""
     return module.split(".")[1] if "." in module else ""
 
 

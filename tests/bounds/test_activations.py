@@ -1,4 +1,4 @@
-"""Each activation: how accurately it is computed, where it turns, and that its image holds every value."""
+"""Each activation: its image holds every value, and what float32 runs of torch compute; slopes hold every chord."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.arithmetic import UNIT, UNIT32
-from isonomy.bounds.activations import doubt, image, shape
+from isonomy.arithmetic import UNIT32
 from isonomy.networks.graph import ACTIVATIONS, Activation
 from isonomy_verify.activations import Activation as Judged
-from isonomy_verify.activations import slope_range
+from isonomy_verify.activations import Curve, slope_range
 
 from .reference import KINDS, exact_activation, mpf
 
@@ -23,6 +22,15 @@ CASES = [Activation(kind, parameters if parameters is not None else (0.25,)) for
 CASES += [Activation("softplus", (1e-3,)), Activation("softplus", (1e3,)), Activation("elu", (1e6,))]
 CASES += [Activation("leaky_relu", (1e6,)), Activation("prelu", (-1e6,)), Activation("clip", (0.5, 0.5))]
 each = pytest.mark.parametrize("activation", CASES, ids=lambda a: f"{a.kind}{a.parameters}")
+
+
+def image(
+    activation: Activation, low: np.ndarray, high: np.ndarray, unit: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """By the kernel; one element in each row."""
+    judged = Judged(activation.kind, activation.parameters)
+    bottom, top = Curve(judged, low[:, None], high[:, None], unit).image()
+    return bottom[:, 0], top[:, 0]
 
 
 def places(count: int = 700) -> np.ndarray:
@@ -54,14 +62,16 @@ def test_every_activation_is_here() -> None:
 
 @pytest.mark.some(13)
 @each
-def test_doubt_covers_the_computed_values(activation: Activation) -> None:
-    x = torch.from_numpy(places())
-    value = activation(x)
-    error = doubt(activation, x, value)
+def test_images_of_points_cover_the_values(activation: Activation) -> None:
+    """Both the exact ones and those that are computed."""
+    x = places()
+    value = activation(torch.from_numpy(x)).numpy()
+    bottom, top = image(activation, x, x)
+    assert (bottom <= value).all() and (value <= top).all()
     with mpmath.workprec(300):
-        for at, found, margin in zip(x.tolist(), value.tolist(), error.tolist(), strict=True):
+        for at, low, high in zip(x.tolist(), bottom.tolist(), top.tolist(), strict=True):
             exact = exact_activation(activation.kind, mpf(at), activation.parameters)
-            assert abs(mpf(found) - exact) <= mpf(margin), at
+            assert mpf(low) <= exact <= mpf(high), at
 
 
 def float32_function(activation: Activation) -> torch.nn.Module | None:
@@ -81,62 +91,22 @@ def float32_function(activation: Activation) -> torch.nn.Module | None:
 
 
 @each
-def test_doubt_covers_a_float32_run(activation: Activation) -> None:
+def test_images_cover_a_float32_run(activation: Activation) -> None:
     """torch's own modules in float32 at float32 numbers."""
     function = float32_function(activation)
     if function is None:
         pytest.skip("exact, or without a module")
     x = torch.from_numpy(places(300)).float()
     x = x[x.abs() < 1e6]
-    found = function(x)
-    value = activation(x.double())
-    error = doubt(activation, x.double(), value, UNIT32)
-    with mpmath.workprec(300):
-        for at, got, margin in zip(x.tolist(), found.tolist(), error.tolist(), strict=True):
-            exact = exact_activation(activation.kind, mpf(at), activation.parameters)
-            assert abs(mpf(got) - exact) <= mpf(margin), at
-
-
-@pytest.mark.parametrize("kind", ["gelu", "gelu_tanh", "silu"])
-def test_turning_points(kind: str) -> None:
-    """One sign change of the derivative; place and value as written; the value not above the true one."""
-    place, value = shape(Activation(kind)).turn
-    with mpmath.workprec(300):
-
-        def f(v: mpmath.mpf) -> mpmath.mpf:
-            return exact_activation(kind, v, ())
-
-        def slope(v: mpmath.mpf) -> mpmath.mpf:
-            return (f(v + mpf(2) ** -70) - f(v - mpf(2) ** -70)) * mpf(2) ** 69
-
-        left, root = mpf(place) - mpf(10) ** -3, mpf(place) + mpf(10) ** -3
-        assert slope(left) < 0 < slope(root)
-        for _ in range(80):
-            middle = (left + root) / 2
-            left, root = (middle, root) if slope(middle) < 0 else (left, middle)
-        assert abs(root - mpf(place)) < mpf(10) ** -12
-        assert mpf(value) - 32 * mpf(UNIT) < f(root)
-        assert abs(mpf(value) - f(root)) < mpf(10) ** -15
-        slopes = [slope(mpf(v) / 8) for v in range(-100, 80)]
-    changes = [a * b < 0 for a, b in itertools.pairwise(slopes)]
-    assert sum(changes) == 1
-    assert slopes[-1] > 0 > slopes[0]
-
-
-@each
-def test_steepest_slope(activation: Activation) -> None:
-    kind, parameters = activation.kind, activation.parameters
-    limit = mpf(shape(activation).steepest)
-    with mpmath.workprec(200):
-        xs = [mpf(float(v)) for v in np.linspace(-6, 6, 801)]
-        ys = [exact_activation(kind, v, parameters) for v in xs]
-        steepest = max(abs(b - a) / (v - u) for a, b, u, v in zip(ys, ys[1:], xs, xs[1:], strict=False))
-    assert steepest <= limit
+    found = function(x).double().numpy()
+    bottom, top = image(activation, x.double().numpy(), x.double().numpy(), UNIT32)
+    wrong = (found < bottom) | (found > top)
+    assert not wrong.any(), x[torch.from_numpy(wrong)]
 
 
 @each
 @settings(max_examples=30, deadline=None)
-@given(data=st.data(), unit=st.sampled_from([UNIT, UNIT32]))
+@given(data=st.data(), unit=st.sampled_from([0.0, UNIT32]))
 def test_image_holds_every_value(activation: Activation, data: st.DataObject, unit: float) -> None:
     numbers = (
         st.floats(-5, 5)
@@ -144,12 +114,7 @@ def test_image_holds_every_value(activation: Activation, data: st.DataObject, un
         | st.sampled_from([-1.2784645427610738, -0.7517915246935645, 0.0, -1e30, 1e30])
     )
     low, high = sorted((data.draw(numbers), data.draw(numbers)))
-    bottom, top = (
-        float(v)
-        for v in image(
-            activation, torch.tensor([low], dtype=torch.float64), torch.tensor([high], dtype=torch.float64), unit
-        )
-    )
+    bottom, top = (v.item() for v in image(activation, np.array([low]), np.array([high]), unit))
     shares = [0.0, 1.0, *data.draw(st.lists(st.floats(0, 1), max_size=5))]
     inner = [low + s * (high - low) for s in shares] + [
         -1.2784645427610738,
@@ -164,18 +129,7 @@ def test_image_holds_every_value(activation: Activation, data: st.DataObject, un
                 assert mpf(bottom) <= exact <= mpf(top), x
 
 
-@each
-def test_image_of_a_line_is_no_nan_and_of_a_nan_is_no_number(activation: Activation) -> None:
-    infinity = torch.tensor([torch.inf]).double()
-    bottom, top = image(activation, -infinity, infinity)
-    far = activation(torch.tensor([1e6, -1e6]).double())
-    assert bottom.isnan() or bottom <= far.min()
-    assert top.isnan() or top >= far.max()
-    bottom, top = image(activation, infinity * torch.nan, infinity)
-    assert bool(bottom.isnan()) and bool(top.isnan())
-
-
-STRAIGHT = [activation for activation in CASES if shape(activation).exact]
+STRAIGHT = [activation for activation in CASES if Judged(activation.kind, activation.parameters).shape.slopes]
 
 
 @pytest.mark.parametrize("activation", STRAIGHT, ids=lambda a: f"{a.kind}{a.parameters}")
@@ -197,4 +151,5 @@ def test_slopes_hold_every_chord_and_not_a_number_rules_nothing_out(activation: 
         points = torch.linspace(*inside, 37, dtype=torch.float64)
         chords = activation(points).diff() / points.diff()
         chords = chords[points.diff() > 0]
-        assert (lowest - 1e-9 <= chords).all() and (chords <= highest + 1e-9).all(), (a, b)
+        room = 1e-9 * max(1.0, abs(lowest), abs(highest))
+        assert (lowest - room <= chords).all() and (chords <= highest + room).all(), (a, b)

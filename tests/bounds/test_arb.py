@@ -22,12 +22,11 @@ from hypothesis import strategies as st
 from tests.ball_activations import apply, sigma
 
 from isonomy import Mahalanobis, Metric, WeightedLp, certify_local
-from isonomy.bounds.ends import Ends, margins
-from isonomy.bounds.interval import Interval
-from isonomy.bounds.linear import Linear
 from isonomy.networks.graph import ACTIVATIONS, Activation, Affine, Graph, Head, Input, Node
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
+
+from .single import enclose
 
 PRECISION = 256
 steady = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -355,11 +354,8 @@ def compare(
     below: float = 0.0,
 ) -> None:
     """The float64 enclosure contains the exact one (but for ``below``), and is wider by rounding only."""
-    found = tier(plain.network.margins).enclose(torch.from_numpy(x)[None], around.sets)
-    low, high = margins(found)
-    ends = Ends(plain.network)
-    centre = (found.point - found.error[:, None], found.point + found.error[:, None])
-    upper = float(ends.violation(centre, (low, high)))
+    found = enclose(plain.network, x[None], around.sets, tier)
+    (low, high), upper = found.over, float(found.violation[0])
     point = [arb(float(v)) for v in x]
     at = plain.run(point)
     room = arb(1e-9) * size
@@ -375,15 +371,16 @@ def compare(
 
 
 def contains(plain: Plain, x: np.ndarray, around: Region, tier: Any) -> None:
-    """True outputs at members of the set, in arb, never leave the float64 enclosure."""
-    found = tier(plain.network.margins).enclose(torch.from_numpy(x)[None], around.sets)
-    low, high = margins(found)
-    assert not torch.isnan(low).any() and not torch.isnan(high).any()
+    """True outputs at members of the set, in arb, never leave the float64 enclosure, nor changes the bound."""
+    found = enclose(plain.network, x[None], around.sets, tier)
+    (low, high), upper = found.over, arb(float(found.violation[0]))
+    assert not np.isnan(low).any() and not np.isnan(high).any()
     point = [arb(float(v)) for v in x]
     for move in around.members:
         values = plain.run([c + v for c, v in zip(point, move, strict=True)])
         for i, value in enumerate(values):
             assert not arb(float(high[0, i])) < value and not arb(float(low[0, i])) > value, (i, move)
+        assert not upper < violation(plain, point, [(value, value) for value in values]), move
 
 
 @steady
@@ -395,7 +392,7 @@ def test_interval_tier(seed: int, shape: str, radius: float, kind: Any) -> None:
         x = rng.normal(size=plain.weights[0].shape[1])
         around = region(rng, shape, len(x), radius)
         exact = propagated(plain, [arb(float(v)) for v in x], around.support)
-        compare(plain, x, around, Interval, exact, 1e-9, plain.size(x, around.extent))
+        compare(plain, x, around, "interval", exact, 1e-9, plain.size(x, around.extent))
 
 
 @steady
@@ -417,8 +414,9 @@ def test_interval_tier_with_extreme_weights(
         exact = propagated(plain, [arb(float(v)) for v in x], around.support)
         # Rounding may sit in a layer whose outputs are then magnified: the sizes of layers multiply.
         size = plain.size(x, around.extent) * max(1.0, *scales) ** 2
-        compare(plain, x, around, Interval, exact, 1e-9, size)
-        contains(plain, x, around, Interval)
+        # Where ranges of ranges would be nothing but rounding, a backward pass makes them tighter than exact ones.
+        compare(plain, x, around, "interval", exact, 1e-9, size, math.inf)
+        contains(plain, x, around, "interval")
 
 
 @settings(steady, max_examples=6)
@@ -435,16 +433,15 @@ def test_interval_tier_of_wide_layers(seed: int, shape: str, kind: Any) -> None:
         x = rng.normal(size=3)
         around = region(rng, shape, 3, float(rng.choice([1e-6, 1e-2, 0.3])))
         exact = propagated(plain, [arb(float(v)) for v in x], around.support)
-        compare(plain, x, around, Interval, exact, 2e-3, plain.size(x, around.extent))
+        compare(plain, x, around, "interval", exact, 2e-3, plain.size(x, around.extent))
 
 
 @steady
 @given(seed=seeds, shape=shapes, radius=st.sampled_from([1e-3, 0.1, 1.0, 30.0]), kind=st.sampled_from(STRAIGHT))
-def test_linear_tier_of_straight_pieces(seed: int, shape: str, radius: float, kind: Any) -> None:
-    """The same lines in exact arithmetic give the same bound, up to rounding.
+def test_tight_tier_of_straight_pieces(seed: int, shape: str, radius: float, kind: Any) -> None:
+    """Backward bounds by chords and usual lower lines, in exact arithmetic, are hardly ever tighter, and not by much.
 
-    Up to rounding on both sides: ranges that were rounded outward have chords of slightly other slopes, which may suit
-    an output better. So here only agreement is asked for; soundness is asked of the true outputs.
+    The kernel chooses slopes of its own, which often suit an output better; so soundness is asked of the true outputs.
     """
     rng = np.random.default_rng(seed)
     with ctx.workprec(PRECISION):
@@ -453,8 +450,9 @@ def test_linear_tier_of_straight_pieces(seed: int, shape: str, radius: float, ki
         around = region(rng, shape, len(x), radius)
         exact = linear(plain, [arb(float(v)) for v in x], around.support)
         size = plain.size(x, around.extent)
-        compare(plain, x, around, Linear, exact, 1e-9, size, 1e-11 * size)
-        contains(plain, x, around, Linear)
+        turns = any(parameters and min(parameters) < 0 for kind, parameters in plain.kinds if kind != "clip")
+        compare(plain, x, around, "tight", exact, 0.1 if turns else 0.01, size, math.inf)
+        contains(plain, x, around, "tight")
 
 
 @steady
@@ -466,14 +464,14 @@ def test_linear_tier_of_straight_pieces(seed: int, shape: str, radius: float, ki
     scales=st.sampled_from([(1.0,), (1e6,), (1e-12,), (1e-12, 1.0, 1e6)]),
     biases=st.sampled_from([(0.5,), (1e8, 1.0)]),
 )
-def test_linear_tier_holds_every_output(
+def test_tight_tier_holds_every_output(
     seed: int, shape: str, radius: float, kind: Any, scales: tuple[float, ...], biases: tuple[float, ...]
 ) -> None:
     rng = np.random.default_rng(seed)
     with ctx.workprec(PRECISION):
         plain = draw(rng, [kind], scales, biases, depth=4)
         x = rng.normal(size=plain.weights[0].shape[1])
-        contains(plain, x, region(rng, shape, len(x), radius), Linear)
+        contains(plain, x, region(rng, shape, len(x), radius), "tight")
 
 
 # -- where nothing is relaxed ---------------------------------------------------------------------------------------
@@ -578,4 +576,4 @@ def test_a_break_would_be_seen(kind: Any) -> None:
         exact = propagated(plain, [arb(float(v)) for v in x], around.support)
         wider = [(low - 1e-8 * (high - low), high + 1e-8 * (high - low)) for low, high in exact]
         with pytest.raises(AssertionError):
-            compare(plain, x, around, Interval, wider, 1.0, 1.0)
+            compare(plain, x, around, "interval", wider, 1.0, 1.0)

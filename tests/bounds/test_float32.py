@@ -4,6 +4,7 @@ its sums."""
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from isonomy.bounds.ends import Ends, margins, margins_at
-from isonomy.bounds.interval import Interval
 from isonomy.networks.network import Network
 
 from .reference import box_around, corners
+from .single import enclose
 
 steady = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**31 - 1)
@@ -122,9 +122,12 @@ def margins_of(network: Network, raw: np.ndarray) -> np.ndarray:
     radius=st.sampled_from([0.0, 1e-6, 0.1]),
     size=st.sampled_from([1.0, 3.0]),
     far=st.sampled_from([1.0, 1e3]),
-    working=st.sampled_from([torch.float64, torch.float32]),
+    float32_products=st.booleans(),
+    tier=st.sampled_from(["interval", "quick", "tight"]),
 )
-def test_float32_runs_stay_inside(seed: int, radius: float, size: float, far: float, working: torch.dtype) -> None:
+def test_float32_runs_stay_inside(
+    seed: int, radius: float, size: float, far: float, float32_products: bool, tier: Any
+) -> None:
     rng = np.random.default_rng(seed)
     width, outputs = int(rng.integers(1, 5)), int(rng.integers(1, 4))
     module = random_module(rng, width, outputs, size)
@@ -132,23 +135,19 @@ def test_float32_runs_stay_inside(seed: int, radius: float, size: float, far: fl
     network = Network.from_torch(module, width=width, head=head)
     centre = rng.normal(size=(2, width)) * far
     others = corners(centre, np.full((2, width), radius), rng, 6)
-    found = Interval(network.margins, float32_run=True, working=working).enclose(
-        torch.from_numpy(centre), box_around(centre, others)
-    )
-    (at_low, at_high), (low, high) = margins_at(found), margins(found)
-    alone = Interval(network.margins, float32_run=True, working=working).enclose(torch.from_numpy(centre), None)
-    alone_low, alone_high = margins_at(alone)
-    ends = Ends(network, float32_run=True)
-    upper = ends.violation((at_low, at_high), (low, high)).numpy()
+    options = {"float32_run": True, "float32_products": float32_products}
+    found = enclose(network, centre, box_around(centre, others), tier, **options)
+    (at_low, at_high), (low, high), upper = found
+    alone_low, alone_high = enclose(network, centre, None, **options).at
     own, moved = runs(module, centre, rng), [runs(module, others[row], rng) for row in range(2)]
     for run in own:
         found_at = margins_of(network, run)
-        assert (at_low.numpy() <= found_at).all() and (found_at <= at_high.numpy()).all()
-        assert (alone_low.numpy() <= found_at).all() and (found_at <= alone_high.numpy()).all()
+        assert (at_low <= found_at).all() and (found_at <= at_high).all()
+        assert (alone_low <= found_at).all() and (found_at <= alone_high).all()
     for row in range(2):
         for run in moved[row]:
             found_over = margins_of(network, run)
-            assert (low.numpy()[row] <= found_over).all() and (found_over <= high.numpy()[row]).all()
+            assert (low[row] <= found_over).all() and (found_over <= high[row]).all()
             for other in own:
                 if head == "regression":
                     assert np.abs(run - other[row]).max() <= upper[row]
@@ -164,13 +163,14 @@ def test_a_float64_certificate_does_not_claim_to_cover_float32() -> None:
     module = random_module(rng, 4, 2, 1.0)
     network = Network.from_torch(module, width=4)
     centre = rng.normal(size=(50, 4))
-    low, high = margins_at(Interval(network.margins).enclose(torch.from_numpy(centre), None))
+    low, high = enclose(network, centre, None).at
     run = margins_of(network, runs(module, centre, rng)[0])
-    assert ((run < low.numpy()) | (run > high.numpy())).any()
+    assert ((run < low) | (run > high)).any()
 
 
+@pytest.mark.parametrize("tier", ["interval", "tight"])
 @pytest.mark.parametrize("reach", [0.0, 1e-9])
-def test_layers_and_relus_alone(reach: float) -> None:
+def test_layers_and_relus_alone(reach: float, tier: Any) -> None:
     """Nothing but products and sums, hardly any moves, many rows: all that is left is the error of the layers."""
     rng = np.random.default_rng(1)
     torch.manual_seed(1)
@@ -178,12 +178,11 @@ def test_layers_and_relus_alone(reach: float) -> None:
     network = Network.from_torch(module)
     centre = rng.normal(size=(200, 6))
     others = corners(centre, np.full((200, 6), reach), rng, 1)
-    interval = Interval(network.margins, float32_run=True)
-    found = interval.enclose(torch.from_numpy(centre), box_around(centre, others))
-    alone = interval.enclose(torch.from_numpy(centre), None)
-    for (low, high), x in ((margins_at(found), centre), (margins_at(alone), centre), (margins(found), others[:, 0])):
+    found = enclose(network, centre, box_around(centre, others), tier, float32_run=True)
+    alone = enclose(network, centre, None, float32_run=True)
+    for (low, high), x in ((found.at, centre), (alone.at, centre), (found.over, others[:, 0])):
         for run in runs(module, x, rng):
-            assert (low.numpy() <= margins_of(network, run)).all() and (margins_of(network, run) <= high.numpy()).all()
+            assert (low <= margins_of(network, run)).all() and (margins_of(network, run) <= high).all()
 
 
 def test_the_input_itself_is_rounded() -> None:
@@ -193,8 +192,8 @@ def test_the_input_itself_is_rounded() -> None:
     centre = np.random.default_rng(0).normal(size=(20, 3))
     rounded = centre.astype(np.float32).astype(np.float64)
     for sets in (None, box_around(centre, centre[:, None])):
-        low, high = margins_at(Interval(network.margins, float32_run=True).enclose(torch.from_numpy(centre), sets))
-        assert (low.numpy() <= rounded).all() and (rounded <= high.numpy()).all()
+        low, high = enclose(network, centre, sets, "interval", float32_run=True).at
+        assert (low <= rounded).all() and (rounded <= high).all()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -203,15 +202,13 @@ def test_wide_layers(seed: int) -> None:
     torch.manual_seed(seed)
     module = nn.Sequential(nn.Linear(80, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 2)).eval()
     network = Network.from_torch(module)
-    interval = Interval(network.margins, float32_run=True)
-    assert interval.working == torch.float32
     centre = rng.normal(size=(2, 80))
     others = corners(centre, np.full((2, 80), 1e-3), rng, 20)
-    low, high = margins(interval.enclose(torch.from_numpy(centre), box_around(centre, others)))
+    low, high = enclose(network, centre, box_around(centre, others), "interval", float32_run=True).over
     for row in range(2):
         for run in runs(module, others[row], rng):
             found = margins_of(network, run)
-            assert (low.numpy()[row] <= found).all() and (found <= high.numpy()[row]).all()
+            assert (low[row] <= found).all() and (found <= high[row]).all()
 
 
 def regression(module: nn.Module, low: float, high: float) -> tuple[float, float]:
@@ -219,8 +216,8 @@ def regression(module: nn.Module, low: float, high: float) -> tuple[float, float
     network = Network.from_torch(module, width=1, head="regression")
     centre = np.array([[0.5 * (low + high)]])
     sets = box_around(centre, np.array([[[low], [high]]]))
-    found = margins(Interval(network.margins, float32_run=True).enclose(torch.from_numpy(centre), sets))
-    return found[0].item(), found[1].item()
+    low_, high_ = enclose(network, centre, sets, "interval", float32_run=True).over
+    return low_.item(), high_.item()
 
 
 def test_limits_of_a_clip_are_rounded_too() -> None:

@@ -419,6 +419,11 @@ def _row(region: Region, row: int) -> Region:
 # -- cases by number ----------------------------------------------------------------------------------------------
 
 
+def about_runs(number: int) -> bool:
+    """Does the case ask for bounds of one run, or of the difference of two?"""
+    return CYCLE[number % len(CYCLE)].startswith(("enclose", "compare"))
+
+
 def case(number: int) -> Case:
     """The case of a number."""
     rng = np.random.default_rng([number, 0])
@@ -441,8 +446,8 @@ def case(number: int) -> Case:
     if question.startswith("enclose"):
         radius = tiny if still else float(rng.choice(RADII))
         shape = rng.choice(("box", "ball", "ellipsoid") if still else regions.SHAPES)
-        tiers = engine.TIERS if rng.random() < 0.3 else engine.TIERS[:2]
-        return Enclose(number, net, centre, regions.draw(rng, shape, rows, width, radius), float32, raw, tiers)
+        region = regions.draw(rng, shape, rows, width, radius)
+        return Enclose(number, net, centre, region, float32, raw, engine.TIERS)
     # Balls and layers that bend: where all neurons of a layer are judged together.
     together = style in ("chains", "hinges", "perceptron") and bool(rng.random() < 0.8)
     round_, radii = ("ball", "ellipsoid", "clipped"), (0.01, 0.1, 0.3, 1.0)

@@ -1,7 +1,8 @@
 """The one module that knows the engine: everything else asks here, in numpy.
 
-Another engine needs another version of this file and nothing more. ``raw`` asks for bounds of the graph as it was
-drawn, before layers are merged, where the engine can be asked so.
+Another engine needs another version of this file and nothing more. Bounds of one run, and of the difference of two, are
+the kernel's: ``raw`` gives it the network and the sets as they were drawn, otherwise they come through the library
+(:mod:`isonomy.bounds.kernel`) as those of certificates do.
 """
 
 from __future__ import annotations
@@ -10,30 +11,30 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
 
 import isonomy
-from isonomy.bounds.ends import Ends, margins, margins_at
-from isonomy.bounds.interval import Interval
-from isonomy.bounds.kernel import compare_sets, head_of
-from isonomy.bounds.linear import Linear
+from isonomy.bounds.kernel import ball_of, compare_sets, prepared_for, region_of
 from isonomy.errors import IsonomyError
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.sets import ConvexSets
+from isonomy_verify import activations, differences, sweep, tiers
+from isonomy_verify import network as kernel
 from isonomy_verify.heads import Head
+from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.sweep import Prepared
 
 from .networks import Array, Net, Step
 from .people import People
 from .regions import Region
 
-TIERS = ("interval", "tight")
-
+TIERS = ("interval", "quick", "tight", "rows")
+"""``rows`` is the tight tier with a backward pass of its own for every open neuron."""
 
 EFFORT = isonomy.Effort(restarts=0, steps=4)
 """Finds of the engine's own search matter little here."""
@@ -75,17 +76,19 @@ class Certified:
 def enclose(
     net: Net, centre: Array, region: Region, tier: str, *, float32: bool = False, raw: bool = False
 ) -> Enclosed:
-    with _refusing():
-        network, graph = _network(net), _graph(net, raw)
-        options: dict[str, Any] = {"float32_run": float32, "original": network.graph}
-        over: Any = {
-            "interval": lambda: Interval(graph, **options),
-            "tight": lambda: Linear(graph, **options),
-        }[tier]()
-        found = over.enclose(torch.from_numpy(centre), _sets(region))
-        ends = Ends(network, None, float32)
-        at, around = margins_at(found), margins(found)
-        return Enclosed(_pair(at), _pair(around), ends.violation(at, around).numpy())
+    with _refusing(raw), np.errstate(all="ignore"), mock.patch.object(sweep, "NARROW", 0):  # majorants however narrow
+        head = Head(net.head, net.outputs, None, float32)
+        if raw:
+            own = _drawn(region)
+            shared = own if isinstance(own, Ball) else None
+            prepared = Prepared(kernel.normal_form(_nodes(net), head.rows), shared, float32)
+        else:
+            sets = _sets(region)
+            own, shared = region_of(sets), ball_of(sets)
+            prepared = prepared_for(_network(net), sets if shared else None, float32)
+        one, rows = ("tight", 0.0) if tier == "rows" else (tier, None)
+        at, over = tiers.enclose(prepared, centre, one, None if shared else own, rows)  # type: ignore[arg-type]
+        return Enclosed(ordered(head, at), ordered(head, over), head.violation(at, over))
 
 
 def compare(
@@ -102,13 +105,25 @@ def compare(
     tight: bool = True,
 ) -> list[Compared]:
     """Somebody in ``near``, somebody ``between`` away from the first, within ``limits``; then for smaller ``near``."""
-    with _refusing():
-        network, room = _network(net.alive if raw else net), None if limits is None else _sets(limits)
-        head = head_of(network, None, float32)
-        sets = [_sets(part) for part in within]
-        gaps = compare_sets(
-            network, torch.from_numpy(centre), _sets(near), _sets(between), room, sets, float32_run=float32, tight=tight
-        )
+    # Neurons one by one as well as all together, whatever the network.
+    crowded = mock.patch.object(differences, "CROWDED", -1.0 if len(centre) % 2 else 1.0)
+    with _refusing(raw), np.errstate(all="ignore"), crowded:
+        head = Head(net.head, net.outputs, None, float32)
+        if raw:
+            drawn = [near, between, *within]
+            sets = [_drawn(each) for each in drawn]
+            shared = limits is None and all(isinstance(each, Ball) for each in sets)
+            if not shared:
+                sets = [_boxed(each) for each in drawn]
+            room = None if limits is None else _boxed(limits)
+            balls = sets[:2] if shared else (None, None)
+            pairs = differences.Pairs(kernel.normal_form(_nodes(net), head.rows), float32, *balls)  # type: ignore[arg-type]
+            gaps = differences.compare(pairs, centre, sets[0], sets[1], room, sets[2:], tight)
+        else:
+            x, limited = torch.from_numpy(centre), None if limits is None else _sets(limits)
+            parts = [_sets(part) for part in within]
+            options = {"float32_run": float32, "tight": tight}
+            gaps = compare_sets(_network(net), x, _sets(near), _sets(between), limited, parts, **options)
         return [Compared(*(ordered(head, side) for side in gap), head.gap(*gap)) for gap in gaps]
 
 
@@ -177,11 +192,14 @@ def certify_everywhere(net: Net, people: People) -> tuple[float, float]:
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _refusing(raw: bool = False) -> Iterator[None]:
+    """The library's own errors, or those of the kernel where it is asked itself."""
     try:
         yield
-    except IsonomyError as error:
-        raise RefusedError(str(error)) from None
+    except (IsonomyError, ValueError) as error:
+        if raw or isinstance(error, IsonomyError):
+            raise RefusedError(str(error)) from None
+        raise
 
 
 @contextmanager
@@ -212,16 +230,36 @@ def _network(net: Net) -> Network:
     return Network(Graph(tuple(Node(_operation(step), step.inputs) for step in net.steps)), net.head)
 
 
-def _graph(net: Net, raw: bool) -> Graph:
-    if not raw:
-        return _network(net).margins
-    network = _network(net.alive)
-    if not net.pairs:
-        return network.graph
-    difference = torch.zeros(len(net.pairs), net.outputs, dtype=torch.float64)
-    for row, (c, j) in enumerate(net.pairs):
-        difference[row, j], difference[row, c] = 1.0, -1.0
-    return network.graph.appended(Affine.of(difference, roundings=1))
+def _nodes(net: Net) -> list[kernel.Node]:
+    """The steps of a drawn network as the kernel's nodes."""
+    found = []
+    for step in net.steps:
+        match step.op:
+            case "input":
+                found.append(kernel.Node("input", width=step.width))
+            case "affine":
+                found.append(kernel.Node("affine", step.inputs, weight=step.weight, bias=step.bias))
+            case "activation":
+                activation = activations.Activation(step.kind, step.parameters)
+                found.append(kernel.Node("activation", step.inputs, activation=activation))
+            case "select":
+                found.append(kernel.Node("select", step.inputs, columns=step.index))
+            case op:
+                found.append(kernel.Node(op, step.inputs))
+    return found
+
+
+def _drawn(region: Region) -> Ball | BallBox:
+    """A drawn region; one ball where all rows share it."""
+    if region.shared and len(region.root):
+        return Ball(region.root, region.order, float(region.radius[0]), np.ascontiguousarray(region.inverse))
+    return _boxed(region)
+
+
+def _boxed(region: Region) -> BallBox:
+    """A drawn region as sets of each row's own."""
+    inverse = np.ascontiguousarray(region.inverse)
+    return BallBox(region.low, region.high, region.root, region.order, region.radius, region.offset, inverse)
 
 
 def _sets(region: Region) -> ConvexSets:
@@ -262,7 +300,3 @@ def _domain(people: People) -> Domain:
         immutable=people.immutable,
         names=tuple(f"x{i}" for i in range(people.width)),
     )
-
-
-def _pair(sides: tuple[torch.Tensor, torch.Tensor]) -> tuple[Array, Array]:
-    return sides[0].numpy(), sides[1].numpy()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
+
+from isonomy_verify import arithmetic, sweep
 
 from . import cases, people
 from .exact import Truth, proved
@@ -13,13 +17,16 @@ from .run import Outcome, explained, outcome
 SHORT = 200
 """Cases in the fast tests."""
 
-LONG = 40_000
-"""Cases in a campaign, which begin after those of the fast tests."""
+MORE = 2_400
+"""Cases in the slow tests, which begin after those of the fast ones."""
+
+LONG = 100_000
+"""Cases in a campaign, which begin after those of the slow tests."""
 
 BATCH = 20
 
 
-def run(numbers: range) -> list[Outcome]:
+def run(numbers: Iterable[int]) -> list[Outcome]:
     """Run cases; none may fail, and hardly any be refused."""
     found = [outcome(number) for number in numbers]
     bad = [one for one in found if one.ended in ("failed", "crashed")]
@@ -33,8 +40,22 @@ def test_every_bound_holds(start: int) -> None:
     assert sum(one.ended == "refused" for one in found) <= BATCH // 2
 
 
+@pytest.mark.parametrize("start", range(SHORT, SHORT + 96, 48))
+def test_every_bound_holds_in_float32_products(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which only wide networks have otherwise."""
+    monkeypatch.setattr(arithmetic, "WIDE", 1)
+    monkeypatch.setattr(sweep, "WIDE", 1)
+    run(number for number in range(start, start + 48) if cases.about_runs(number))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(SHORT, SHORT + MORE, 240))
+def test_every_bound_holds_in_more_cases(start: int) -> None:
+    run(number for number in range(start, start + 240) if cases.about_runs(number))
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("start", range(SHORT, SHORT + LONG, 1000))
+@pytest.mark.parametrize("start", range(SHORT + MORE, SHORT + MORE + LONG, 1000))
 def test_every_bound_holds_in_a_campaign(start: int) -> None:
     run(range(start, start + 1000))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
-import importlib.util
 import itertools
 import json
 import os
@@ -153,10 +152,8 @@ def order(module: str) -> list[str]:
             "test_rounding.py",
         ]
     )
-    files = [*own, *(name for name in usual if name not in own)]
-    if importlib.util.find_spec("tests.fuzz") is not None:
-        files.append("test_fuzz.py")
-    return [f"tests/kernel/{name}" for name in files]
+    files = [f"tests/kernel/{name}" for name in [*own, *(name for name in usual if name not in own)]]
+    return [*files, "tests/fuzz/test_fuzz.py"]
 
 
 def tried(mutant: Mutant) -> str:

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from isonomy.arithmetic import ELEMENTARY, UNIT
-from isonomy.bounds.interval import Enclosure
 from isonomy.errors import ParameterError, template
 from isonomy.networks.network import Network
 
@@ -93,19 +92,6 @@ class Ends:
         # The sum over classes loses a few units of its logarithm, and of 1 when the logarithm is small.
         slack = (4 * ELEMENTARY + self.classes) * UNIT
         return bottom - slack * (1 + bottom.abs()), top + slack * (1 + top.abs())
-
-
-def margins(found: Enclosure) -> tuple[Tensor, Tensor]:
-    """Enclosures of the margins over the region: the run plus its moves, outward."""
-    size = found.point.abs()
-    low, high = found.point + found.low, found.point + found.high
-    return low - (4 * UNIT) * (size + low.abs()), high + (4 * UNIT) * (size + high.abs())
-
-
-def margins_at(found: Enclosure) -> tuple[Tensor, Tensor]:
-    """Enclosures of the margins at the centre: the run and its rounding error."""
-    doubt = found.error[:, None] + (4 * UNIT) * found.point.abs()
-    return found.point - doubt, found.point + doubt
 
 
 def _checked(network: Network, threshold: float | None) -> float | None:
