@@ -20,7 +20,6 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.attacks import Effort
-from isonomy.bounds.ends import Ends
 from isonomy.certificates import DistributionalCertificate, certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
@@ -161,7 +160,7 @@ def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii
 
 def refined(found: DistributionalCertificate, radii: int) -> Dual:
     """The dual of profiles with a pass of its own at each of so many radii."""
-    moving = Moving(found.question, found.ground, Ends(found.question.network, None, False))
+    moving = Moving(found.question, found.ground)
     anybody, _ = moving.everywhere()
     columns = dict(zip(found.profiles.radii.tolist(), found.profiles.values.T, strict=True))
     everybody = np.arange(len(found.question.x))
@@ -179,7 +178,7 @@ def refined(found: DistributionalCertificate, radii: int) -> Dual:
 
 def searched(found: DistributionalCertificate, gamma: float, effort: Effort) -> Points:
     """The points of a certificate and those of a search at smaller radii, down to half of this gamma."""
-    moving = Moving(found.question, found.ground, Ends(found.question.network, None, False))
+    moving = Moving(found.question, found.ground)
     radii = [found.gamma / 2.0**k for k in range(2, 2 + math.ceil(math.log2(found.gamma / gamma)))]
     more = search(moving, found.local.lower, found.local.witnesses.counterpart, radii, effort)
     parts = ("owner", "person", "counterpart", "cost", "value")

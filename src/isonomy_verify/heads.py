@@ -77,6 +77,11 @@ class Head:
         return math.inf if self.kind == "regression" else 1.0
 
     @property
+    def decides(self) -> bool:
+        """Is there a decision at all? A regression needs a cut-off for one."""
+        return self.kind != "regression" or self.threshold is not None
+
+    @property
     def accuracy(self) -> float:
         """Of a computed probability, absolute."""
         return 4 * ELEMENTARY + ((32 + self.outputs) * U32 if self.run_unit else 0.0)
@@ -223,7 +228,7 @@ class Head:
         single margins.
         """
         sure = np.flatnonzero(decision >= 0)
-        if (self.kind == "regression" and self.threshold is None) or (self.kind == "sigmoid" and self.outputs > 1):
+        if not self.decides or (self.kind == "sigmoid" and self.outputs > 1):
             sure = sure[:0]
         if self.kind != "softmax" or self.outputs == 2:
             return Contests(sure, np.zeros_like(sure), np.where(decision[sure] > 0, -1.0, 1.0))
@@ -262,7 +267,7 @@ class Head:
         """
         low, high, clear = margins.low, margins.high, 8 * self.accuracy
         nobody = np.full(len(low), -1)
-        if self.kind == "regression" and self.threshold is None:
+        if not self.decides:
             return nobody
         if self.threshold is not None:
             low, high = self.received(margins)
@@ -290,7 +295,7 @@ class Head:
         and the exponential are no steeper than 1.
         """
         nobody = np.full(len(change), -1)
-        if self.kind == "regression" and self.threshold is None:
+        if not self.decides:
             return nobody
         low, high = self.received(margins)
         size = np.maximum(np.abs(low), np.abs(high)) if self.kind == "regression" else np.ones_like(low)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy.bounds.ends import Ends
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.networks.network import Network
@@ -37,7 +36,7 @@ def moving(
     max_branches: int = 1024,
 ) -> Moving:
     question = Question.of(network, x, metric, delta, domain, max_branches)
-    return Moving(question, ground_metric(ground, question.domain.width), Ends(question.network))
+    return Moving(question, ground_metric(ground, question.domain.width))
 
 
 def grounds(rng: np.random.Generator, width: int, metric: Metric) -> list[Ground]:

@@ -5,13 +5,16 @@ What is the same for all individuals is prepared once for a network and a ball, 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
+import numpy as np
 from torch import Tensor
 
+from isonomy.errors import ParameterError, template
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
@@ -34,8 +37,8 @@ _lock = threading.Lock()
 
 
 def head_of(given: Network, threshold: float | None = None, float32_run: bool = False) -> Head:
-    """How the network's outputs are read."""
-    return Head(given.head, given.classes, threshold, float32_run)
+    """How the network's outputs are read; ``threshold`` is the cut-off of its decisions, if there is one."""
+    return Head(given.head, given.classes, _cut_off(given, threshold), float32_run)
 
 
 def nodes_of(graph: Graph) -> list[Node]:
@@ -143,6 +146,20 @@ def pairs_for(
         while len(kept) > KEPT:
             kept.popitem(last=False)
         return found[:3]
+
+
+def _cut_off(given: Network, threshold: float | None) -> float | None:
+    if threshold is None:
+        return None
+    several = given.classes > 2 or (given.head != "softmax" and given.classes > 1)
+    if several:
+        raise ParameterError(f"'threshold' needs two classes or one number; this network has {given.classes} outputs.")
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.integer | np.floating):
+        raise ParameterError(template("threshold", "a number", threshold))
+    if not math.isfinite(threshold) or (given.head != "regression" and not 0 < threshold < 1):
+        expected = "a finite number" if given.head == "regression" else "a probability strictly between 0 and 1"
+        raise ParameterError(template("threshold", expected, threshold))
+    return float(threshold)
 
 
 def _key(sets: ConvexSets) -> tuple[float, float]:

@@ -25,7 +25,6 @@ import torch
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, up
 from isonomy.attacks import Effort, checked_effort
-from isonomy.bounds.ends import Ends
 from isonomy.brief import brief
 from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
 from isonomy.certificates.dual import Cells, Dual, check_radius
@@ -46,6 +45,7 @@ from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES
+from isonomy_verify.heads import Head
 
 Verdict = Literal["certified", "violated", "undecided"]
 DistributionalTier = Literal["interval", "tight"]
@@ -240,9 +240,8 @@ def certify(
         question, people, keep, progress, domain=domain, tier=tier, attack=attack, decide=decide,
         arithmetic=arithmetic, effort=effort, max_branches=max_branches, predict=False,
     )  # fmt: skip
-    ends = Ends(question.network, None, arithmetic == "float32")
-    moving = Moving(question, cost, ends, arithmetic == "float32")
-    largest = largest_violation(ends, output_range)
+    moving = Moving(question, cost, arithmetic == "float32")
+    largest = largest_violation(moving.head, output_range)
     if question.domain.kind == "unbounded" and not math.isfinite(largest):
         raise ParameterError(
             "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
@@ -257,7 +256,7 @@ def certify(
     radii = search_radii(gamma, order, moving.diameter) if attack else []
     start = local.lower, local.witnesses.counterpart
     points = Points(**keep("points", lambda: _arrays(search(moving, *start, radii, effort), *_POINTS)))
-    check_range(points.value, ends, output_range)
+    check_range(points.value, moving.head, output_range)
     return DistributionalCertificate(
         gamma, order, cost, question.delta, epsilon, confidence, tier, arithmetic, local, found, points,
         _refusal(people, metric, cost, confidence, clusters), question, seed, clusters,
@@ -305,10 +304,10 @@ def judge(lower: float, upper: float, epsilon: float) -> Verdict:
     return "violated" if lower > epsilon else "undecided"
 
 
-def largest_violation(ends: Ends, output_range: tuple[float, float] | None) -> float:
+def largest_violation(head: Head, output_range: tuple[float, float] | None) -> float:
     """The largest violation possible at all: from the head of the network, or from a declared range."""
-    if ends.head != "regression" or output_range is None:
-        return ends.largest
+    if head.kind != "regression" or output_range is None:
+        return head.largest
     return float(up(output_range[1] - output_range[0]))
 
 
@@ -325,10 +324,10 @@ def checked_range(output_range: Any) -> tuple[float, float] | None:
     return low, high
 
 
-def check_range(attained: FloatArray, ends: Ends, output_range: tuple[float, float] | None) -> None:
+def check_range(attained: FloatArray, head: Head, output_range: tuple[float, float] | None) -> None:
     """Refuse a declared range that the network was seen to leave: the bound would rest on something untrue."""
     change = float(attained.max(initial=0.0))
-    if ends.head == "regression" and output_range is not None and change > largest_violation(ends, output_range):
+    if head.kind == "regression" and output_range is not None and change > largest_violation(head, output_range):
         expected = f"a range that outputs keep within, and one was found to change by {at_least(change, 6)}"
         raise ParameterError(template("output_range", expected, output_range))
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, attack
-from isonomy.bounds.ends import Ends
 from isonomy.bounds.kernel import head_of
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
@@ -177,13 +176,13 @@ class _Everywhere:
 
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
-        self.graph, self.ends = question.network.margins, Ends(question.network, None, float32_run)
+        self.graph = question.network.margins
         self.pairs = Pairs(question.similarity, question.network, reading(self.graph).numpy(), float32_run)
         self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
         everybody, _ = self.pairs.narrowed(self.pairs.everybody())
-        bound = min(float(self.pairs.bound(everybody)[0]), self.ends.largest)
+        bound = min(float(self.pairs.bound(everybody)[0]), self.head.largest)
         self.parent, self.share, self.value = [-1], [1.0], [bound]
         self.open: list[tuple[float, int, Parts]] = [(-bound, 0, everybody)]
         self.closed = 0.0

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray, at_least, at_most, mean_down, mean_up
 from isonomy.attacks import Effort, Finds, Known, checked_effort
 from isonomy.attacks import attack as search
-from isonomy.bounds.ends import Ends
 from isonomy.bounds.kernel import head_of, prepared_for, region_of
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
@@ -234,10 +233,10 @@ def certify_local(
         if tier == "exact":
             upper = close_gaps(judged, upper, finds, limits, began, tick)
             kept |= judged.settled(upper, kept)
-        if decide and judged.ends.decides:
+        if decide and judged.head.decides:
             settle_decisions(judged, kept, finds, max_nodes)
     decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
-    if not judged.ends.decides:
+    if not judged.head.decides:
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.network(question.x) if predict else np.empty((n, 0))
@@ -282,9 +281,8 @@ class Bounds:
     def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
         self.question, self.tier = question, tier
         self.graph = question.network.margins
-        self.ends = Ends(question.network, threshold, float32_run)
         self.float32_run = float32_run
-        self.head = head_of(question.network, self.ends.threshold, float32_run)
+        self.head = head_of(question.network, threshold, float32_run)
         self.kernel: tiers.Tier = _KERNEL[tier]
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, norm_upper, up
-from isonomy.bounds.ends import Ends
 from isonomy.bounds.kernel import compare_sets, head_of
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
+from isonomy_verify.heads import Head
 
 NUMBERS = 2**17
 """Activations of the widest layer at a time, as in the local tiers."""
@@ -46,7 +46,6 @@ class Moving:
 
     question: Question
     ground: Metric
-    ends: Ends
     float32_run: bool = False
     _balls: dict[float, Similarity] = field(default_factory=dict, repr=False)
 
@@ -81,6 +80,11 @@ class Moving:
         values = [self._gaps(near, between, (), tight=True, keep=False) for between in self._between(near)]
         worst = float(np.concatenate(values).max())
         return worst, WIDE if domain.kind == "unbounded" else np.inf
+
+    @cached_property
+    def head(self) -> Head:
+        """How outputs are read."""
+        return head_of(self.question.network, None, self.float32_run)
 
     @cached_property
     def diameter(self) -> float:
@@ -205,8 +209,7 @@ class Moving:
         gaps = compare_sets(
             network, centre, near, apart, limits, smaller, float32_run=self.float32_run, tight=tight, keep=keep
         )
-        head = head_of(network, None, self.float32_run)
-        return [head.gap(*gap) for gap in gaps]
+        return [self.head.gap(*gap) for gap in gaps]
 
     def _limits(self, near: Regions, owner: NDArray[np.int64], apart: ConvexSets) -> ConvexSets | None:
         """Where the other person can be at all, seen from the centres."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, down
 from isonomy.attacks import Effort, Field, as_individuals, attack, find_anchors, led_back
-from isonomy.bounds.kernel import head_of, prepared_for, region_of
+from isonomy.bounds.kernel import prepared_for, region_of
 from isonomy.brief import brief
 from isonomy.certificates.dual import allocate, power_lower, power_upper
 from isonomy.certificates.moving import Moving
@@ -136,7 +136,7 @@ def search(
 ) -> Points:
     """Attainable points of everybody: the individual itself with what is known of it, and people at the ``radii``."""
     question = moving.question
-    head = head_of(question.network, moving.ends.threshold, moving.float32_run)
+    head = moving.head
     x, everybody = question.x, np.arange(len(question.x))
     field = Field.of(prepared_for(question.network), head, x[:EXAMPLES])
 

@@ -20,7 +20,6 @@ import torch
 
 from isonomy.arithmetic import FloatArray, exact_sum
 from isonomy.attacks import Effort
-from isonomy.bounds.ends import Ends
 from isonomy.certificates.consistency import Evidence, compare_points, described, told
 from isonomy.certificates.distributional import DistributionalTier, check_range, largest_violation, search_radii
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
@@ -35,6 +34,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
+from isonomy_verify.heads import Head
 
 PILOT = 32
 """Individuals on whom the plan is made."""
@@ -124,7 +124,7 @@ class Job:
             return Part("", people.rows, people.weights, np.zeros(1), none, 0.0, none, none, people.excluded)
         moving, local = self._looked_at(people.x)
         found = profiles(
-            moving, local.upper, self.gamma, self.order, self._largest(moving.ends),
+            moving, local.upper, self.gamma, self.order, self._largest(moving.head),
             rounds=self.rounds, tight=self.tier == "tight", plan=self.plan,
         )  # fmt: skip
         values = np.minimum.accumulate(np.minimum(found.values, found.largest)[:, ::-1], axis=1)[:, ::-1]
@@ -135,7 +135,7 @@ class Job:
         says[0] = True
         radii, profile = found.radii[says], np.ascontiguousarray(values.T[says])
         cost, value = self._attained(moving, local)
-        check_range(value, moving.ends, self.output_range)
+        check_range(value, moving.head, self.output_range)
         return Part("", people.rows, people.weights, radii, profile, found.largest, cost, value, people.excluded)
 
     def compare(self, part: Part, x: FloatArray | None = None) -> None:
@@ -163,7 +163,7 @@ class Job:
         if not len(x):
             raise DataError("There are no individuals: no row of the dataset is left.")
         moving, local = self._looked_at(x, attack=False)
-        largest, tight = self._largest(moving.ends), self.tier == "tight"
+        largest, tight = self._largest(moving.head), self.tier == "tight"
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
             raise ParameterError(
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
@@ -178,11 +178,11 @@ class Job:
             max_branches=self.max_branches, progress=None, predict=False,
         )  # fmt: skip
         float32 = self.arithmetic == "float32"
-        moving = Moving(local.question, self.ground, Ends(local.question.network, None, float32), float32)
+        moving = Moving(local.question, self.ground, float32)
         return moving, local
 
-    def _largest(self, ends: Ends) -> float:
-        return largest_violation(ends, self.output_range)
+    def _largest(self, head: Head) -> float:
+        return largest_violation(head, self.output_range)
 
     def _attained(self, moving: Moving, local: LocalCertificate) -> tuple[FloatArray, FloatArray]:
         """Costs and values (points, n) of whom the search found: at cost 0, and at each radius."""

@@ -67,7 +67,7 @@ class Certifier:
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.question, "interval", None, float32_run)
         self.tight = Bounds(self.question, "tight", None, float32_run)
-        self.ends, self.graph = self.interval.ends, self.interval.graph
+        self.head, self.graph = self.interval.head, self.interval.graph
         self._pace = _Pace()
         space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
         self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
@@ -77,7 +77,7 @@ class Certifier:
     @property
     def largest(self) -> float:
         """The largest violation possible."""
-        return self.ends.largest
+        return self.head.largest
 
     def warm_up(self) -> None:
         """One individual through every tier, so that nobody waits for what is only done the first time."""
@@ -162,12 +162,12 @@ class Certifier:
         verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
         flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
         decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
-        if not self.ends.decides:
+        if not self.head.decides:
             decision = np.full(len(x), "none")
         others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
         with told(self._evidence):
             compare_people(
-                self.question, x, lower, upper, kept & self.ends.decides, flips, others, tier=tier.tolist(),
+                self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier.tolist(),
                 arithmetic=self.served.arithmetic,
             )  # fmt: skip
         counterpart = None if finds is None else self.served.schema.decode(finds.counterpart)
@@ -185,7 +185,7 @@ class Certifier:
 
     def _predictions(self, outputs: FloatArray) -> list[str] | list[float]:
         """The class of the largest output, by name where the schema has one; the number of a regression."""
-        if self.ends.head == "regression":
+        if self.head.kind == "regression":
             return outputs[:, 0].tolist()  # type: ignore[no-any-return]
         names: Sequence[str] = self._classes or ()
         if len(names) != outputs.shape[1]:

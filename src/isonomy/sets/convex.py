@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import SIMPLEX_TOLERANCE, TINY, UNIT, dual_order, gamma
+from isonomy.arithmetic import SIMPLEX_TOLERANCE, TINY, dual_order, gamma
 
 SMALL_ROOT = 16
 """With at most this many moving coordinates, splits are also chosen per individual (the work is their square)."""
@@ -115,84 +115,8 @@ class ConvexSets:
 
     @property
     def folds(self) -> bool:
-        """Is this one ball for everybody, so that ``ρ‖(cW)K‖`` can be had as ``ρ‖c(WK)‖`` with ``WK`` known?"""
+        """Is this one ball for everybody, with which products can be folded beforehand?"""
         return self.rows == 1 and not self.clipped and not bool(self.offset.any())
-
-    def fold(self, weight: Tensor, unit: float = UNIT) -> tuple[Tensor, Tensor]:
-        """``W K`` for a weight (k, m), and what that leaves over per unit of ``‖c‖₂``.
-
-        **Soundness.** ``(cW)·v = (cWK)·(Rv) + c(W − WK R)v``. The second part is at most ``‖c‖₂`` times the norm of the
-        row sums of ``|W − WK R|`` against the extent of the box. Rounding ``c(WK)`` with the unit of that product adds
-        ``γ‖c‖₂ρ`` times the (dual) norm of the column norms of ``WK``.
-        """
-        folded = weight @ self.inverse
-        error = (weight - folded @ self.root).abs()
-        error = error + (weight.abs() + folded.abs() @ self.root.abs()) * (2 * gamma(sum(self.root.shape) + 16))
-        cost = torch.where(error == 0, 0.0, error * self.extent[0]).sum(1) * (1 + gamma(weight.shape[1] + 8))
-        columns = norm_upper(norm_upper(folded.T, 2)[None], dual_order(self.order))[0]
-        size = columns * (2 * gamma(len(weight) + 16, unit)) * self.radius[0]
-        return folded, (norm_upper(cost[None], 2)[0] + size) * (1 + gamma(16))
-
-    def folded_support(self, total: Tensor) -> Tensor:
-        """``ρ‖total‖`` from above; symmetric, so it serves both signs."""
-        return norm_upper(total, dual_order(self.order)) * self.radius[0] * (1 + gamma(8)) + TINY
-
-    def support_of(self, weight: Tensor, doubt: Tensor, owner: Tensor | slice, moving: Tensor) -> Tensor:
-        """Upper bounds (p,) of ``max over v in set owner_p of w · v`` for every ``w`` within ``doubt`` of ``weight_p``.
-
-        ``weight`` and ``doubt`` (p, moving coordinates) leave out coordinates that no set can move.
-        """
-        root, inverse = self.root[:, moving], self.inverse[moving]
-        at = [part if len(part) == 1 else part[owner] for part in (self.radius, self.offset, self.low, self.high)]
-        radius, offset, low, high = at[0], at[1], at[2][:, moving], at[3][:, moving]
-        extent = torch.maximum(low.abs(), high.abs())
-        columns = norm_upper(root.T, 2)
-        terms = sum(root.shape) + 8
-
-        def dual(split: Tensor) -> Tensor:
-            norms = norm_upper(split, 2)
-            residual = weight - split @ root
-            error = doubt + (weight.abs() + norms[:, None] * columns + residual.abs()) * (2 * gamma(2 * terms))
-            value = torch.maximum(residual * high, residual * low)
-            cost = error * extent
-            if not bool(torch.isfinite(extent).all()):  # a coordinate that nothing bounds and nobody reads
-                idle = (residual == 0) & (error == 0)
-                value, cost = torch.where(idle, 0.0, value), torch.where(idle, 0.0, cost)
-            total = value.sum(1) if not self.blocks else self.with_simplices(residual, error, value, owner)
-            total = total + cost.sum(1) * (1 + gamma(terms))
-            if self.order != 2:
-                norms = norm_upper(split, dual_order(self.order))
-            slack = norms * norm_upper(offset, self.order) * (2 * gamma(terms))
-            total = total + norms * radius * (1 + gamma(8)) - (split * offset).sum(1) + slack + TINY
-            return torch.nan_to_num(total + total.abs() * gamma(8), nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
-
-        best = dual(weight.new_zeros(len(weight), len(root)))
-        if not len(root):
-            return best
-        best = torch.minimum(best, dual(weight @ inverse))
-        if self.clipped and root.shape[1] <= SMALL_ROOT:
-            reach = torch.linalg.vector_norm(inverse, dual_order(self.order), dim=1) * radius[:, None]
-            middle = -(offset @ inverse.T)
-            boxed = torch.where(weight > 0, high < middle + 0.5 * reach, low > middle - 0.5 * reach)
-            best = torch.minimum(best, dual(torch.where(boxed, 0.0, weight) @ inverse))
-        if self.order == 1 and root.shape[1] <= SMALL_ROOT:
-            # A knapsack: the best split cuts all prices off at one of them.
-            prices = weight @ inverse
-            for cut in prices.abs().unbind(1):
-                best = torch.minimum(best, dual(prices.clamp(-cut[:, None], cut[:, None])))
-        return best
-
-    def with_simplices(self, residual: Tensor, error: Tensor, value: Tensor, owner: Tensor | slice) -> Tensor:
-        """The sum of ``value`` over coordinates, where each relaxed block gives what its simplex allows if less."""
-        total = value.sum(1)
-        base = self.base if len(self.base) == 1 else self.base[owner]
-        for start, stop in self.blocks:
-            part = residual[:, start:stop]
-            slack = error[:, start:stop].sum(1) + part.abs().amax(1) * (gamma(stop - start + 8) + SIMPLEX_TOLERANCE)
-            simplex = part.amax(1) - (base[:, start:stop] * part).sum(1) + 2 * slack
-            box = value[:, start:stop].sum(1)
-            total = total - box + torch.minimum(simplex, box)
-        return total
 
     def _candidates(self, weight: Tensor) -> Iterator[Tensor]:
         nothing = weight.new_zeros(weight.shape[0], self.root.shape[0])
