@@ -46,6 +46,9 @@ Mask = NDArray[np.bool_]
 SQUARES = 2
 """How often a matrix is squared to bound its largest eigenvalue."""
 
+OUTER = 2**25
+"""Numbers of which products of all pairs of columns are kept for everybody; larger ones are formed person by person."""
+
 LEAST32, ROOT32, LARGEST32 = 2.0**-120, 2.0**-60, 2.0**40
 """More than a product loses in float32 by underflow, and the root of a sum of squares; sizes of usable weights."""
 
@@ -239,7 +242,7 @@ class Joint(Forms):
         trace = np.vecdot(weight, self.norm[j] * self.norm[j]) * (1 + gamma(weight.shape[1] + 16)) + SMALL
         top = weight.max(1, keepdims=True) + SMALL
         light = (weight / top).astype(np.float32)
-        if len(factor) == 1:
+        if len(factor) == 1 and factor.size * factor.shape[2] <= OUTER:
             gram = (light @ self._outer(j)).reshape(len(light), factor.shape[2], factor.shape[2])
         else:
             gram = np.matmul((factor * light[:, :, None]).transpose(0, 2, 1), factor)
@@ -324,31 +327,37 @@ class Joint(Forms):
             part = part if len(rows) <= len(columns) else part.T
             gram = part @ part.T
             square = gram @ gram.T
-            sizes[:, i] = np.vdot(part, part), np.vdot(gram, gram), np.vdot(square, square)
+            sizes[:, i] = [_squares(each[None])[0] for each in (part, gram, square)]
         terms = sum(table.shape)
-        whole, half, most = sizes * (1 + gamma(table.size + 64, U32)) + LEAST32 * table.size**2
+        whole, half, most = sizes + LEAST32 * table.size**2
         value = np.sqrt(np.sqrt(most) + half * (4 * gamma(terms + 16, U32))) + whole * (4 * gamma(terms + 16, U32))
         norm = np.sqrt(value * (1 + 16 * U)) * (unit * (1 + 8 * U))
         return np.asarray(norm * np.sqrt(weight.sum(1) * top) * (1 + gamma(weight.shape[1] + 32)))
 
 
-def largest_up(gram: Array | Float32, squares: int = SQUARES) -> Array:
+def _squares(a: Any) -> Array:
+    """At least the squared Frobenius norm (n,) of matrices (n, p, q), summed in float64."""
+    total = np.einsum("nij,nij->n", a, a, dtype=np.float64, casting="same_kind")
+    return np.asarray(total * (1 + gamma(a[0].size + 16) if len(a) else 1.0))
+
+
+def largest_up(gram: Any, squares: int = SQUARES) -> Array:
     """At least the spectral norm (n,) of matrices (n, q, q); of symmetric ones it is their largest eigenvalue.
 
     ``‖P‖₂ = ‖P Pᵀ‖₂^½ ≤ ‖P Pᵀ‖_F^½``. Each matrix is scaled to a Frobenius norm of at most 1 before it is multiplied,
     so that rounding moves the product by at most ``rounding`` in norm.
     """
     q, unit = gram.shape[-1], U32 if gram.dtype == np.float32 else U
-    rounding, grow, least = 4 * gamma(q + 16, unit), 1 + gamma(q * q + 16, unit), 2.0**-50
+    rounding, grow, least = 4 * gamma(q + 16, unit), 1 + 16 * unit, 2.0**-50
     most = np.abs(gram).max((1, 2), initial=0.0)
     gram = gram / np.where(most == 0, 1, most)[:, None, None]
     scales = []
     for _ in range(squares):
-        scale = np.sqrt(np.einsum("nij,nij->n", gram, gram)) * grow + least
+        scale = np.sqrt(_squares(gram)) * grow + least
         gram = gram / scale.astype(gram.dtype)[:, None, None]
         gram = np.matmul(gram, gram.transpose(0, 2, 1))
-        scales.append(scale.astype(np.float64))
-    value = np.sqrt(np.einsum("nij,nij->n", gram, gram)).astype(np.float64) * grow + rounding + least
+        scales.append(scale.astype(gram.dtype).astype(np.float64))
+    value = np.sqrt(_squares(gram)) * grow + rounding + least
     for scale in reversed(scales):
         value = np.sqrt(value) * scale * (1 + 16 * unit) + rounding
     return np.asarray(np.where(most == 0, 0.0, value * most * (1 + 8 * unit) + TINY))

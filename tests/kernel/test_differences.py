@@ -378,3 +378,48 @@ def test_a_gap_of_which_nothing_is_known() -> None:
     small = Enclosure(np.full((1, 1), -0.1), np.full((1, 1), 0.1))
     assert Head("sigmoid", 1).gap(none, none, small)[0] == pytest.approx(math.tanh(0.025), rel=1e-6)
     assert Head("regression", 1).gap(none, none, small)[0] == pytest.approx(0.1)
+
+
+# -- wide networks ------------------------------------------------------------------------------------------------
+
+
+def test_spectral_norms_of_wide_matrices() -> None:
+    """More entries than float32 may round one after the other."""
+    v = np.random.default_rng(5).normal(size=2100)
+    gram = np.outer(v, v)[None].astype(np.float32)
+    found, true = float(joint.largest_up(gram)[0]), float(v @ v)
+    assert true * (1 - 1e-6) <= found <= true * 1.05
+
+
+def test_rows_of_wide_layers_are_weighed_together() -> None:
+    rng, n = np.random.default_rng(6), 2100
+    layers = [np.ones((n, 1)), rng.normal(size=(n, n)), np.ones((1, n))]
+    nodes = [Node("input", width=1)]
+    for weight in layers:
+        nodes.append(Node("affine", (len(nodes) - 1,), weight=weight, bias=np.zeros(len(weight))))
+        if len(weight) > 1:
+            nodes.append(Node("activation", (len(nodes) - 1,), activation=Activation("relu")))
+    weights = joint.Weights(normal_form(nodes))
+    some, weight, bent = joint.Joint.__new__(joint.Joint), np.zeros((1, n)), np.zeros((1, n))
+    some.weights = weights  # all that is asked for here
+    weight[0, :30], bent[0, 5:25] = rng.random(30), 1.0
+    found = float(some._norm(1, 0, weight, bent > 0)[0])
+    part = np.sqrt(weight[0, :30, None]) * layers[1][:30, 5:25] * weights.scale[1][0][5:25]
+    true = math.sqrt(weight.sum()) * np.linalg.norm(part, 2)
+    assert true * (1 - 1e-9) <= found <= 1.3 * true
+
+
+@pytest.mark.parametrize("most", [0, 2**25])
+def test_products_of_columns_are_kept_or_formed_anew(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """The same bound, up to rounding, whichever way its matrices are formed."""
+    both(monkeypatch, together=True)
+    rng = np.random.default_rng(7)
+    nodes, x = chain(rng, [3, 12, 12, 1]), rng.normal(size=(4, 3))
+    near, between = Ball(np.eye(3), 2.0, 0.2), Ball(np.eye(3), 2.0, 0.1)
+    pairs = Pairs(normal_form(nodes), False, near, between)
+    usual = compare(pairs, x, near, between)[0].between
+    monkeypatch.setattr(joint, "OUTER", most)
+    (found,) = compare(pairs, x, near, between)
+    assert np.allclose(found.between.high, usual.high, rtol=1e-4) and np.allclose(
+        found.between.low, usual.low, rtol=1e-4
+    )
