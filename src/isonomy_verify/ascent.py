@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.lines import Sides, touching
 from isonomy_verify.regions import BallBox, Index, Splitting
-from isonomy_verify.sweep import Sides, Sweep, touching
+from isonomy_verify.sweep import Sweep
 
 Bools = NDArray[np.bool_]
 Rows = list[Any]

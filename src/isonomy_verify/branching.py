@@ -23,8 +23,9 @@ import numpy as np
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.ascent import Ascent, Bools, Hints
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import BallBox, Index, Region
-from isonomy_verify.sweep import BLOCK, Prepared, Sweep
+from isonomy_verify.sweep import BLOCK, Sweep
 
 FIRST, STEPS = 16, 8
 """Steps on the hints of a root, and of a part that begins with those of its parent."""

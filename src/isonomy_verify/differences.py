@@ -34,9 +34,11 @@ import numpy as np
 from isonomy_verify.activations import Activation, Curve, slope_range
 from isonomy_verify.arithmetic import TINY, U32, Array, U
 from isonomy_verify.joint import Forms, Joint, Weights
+from isonomy_verify.lines import Lines, Sides
 from isonomy_verify.network import Network
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, Index, Region, Sum
-from isonomy_verify.sweep import Lines, Prepared, Sides, Sweep
+from isonomy_verify.sweep import Sweep
 from isonomy_verify.tiers import Enclosure, checked
 
 BLOCK = 128

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import BallBox, Region
-from isonomy_verify.sweep import BLOCK, Prepared, Run, Sweep, enclose_run
+from isonomy_verify.runs import Run, enclose_run
+from isonomy_verify.sweep import BLOCK, Sweep
 
 Tier = Literal["interval", "quick", "tight"]
 

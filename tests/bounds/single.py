@@ -14,7 +14,8 @@ from tests.fuzz.engine import ordered
 from isonomy.bounds import kernel
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
-from isonomy_verify import arithmetic, sweep, tiers
+from isonomy_verify import arithmetic, tiers
+from isonomy_verify import prepared as preparation
 
 Array = NDArray[np.float64]
 Sides = tuple[Array, Array]
@@ -52,7 +53,7 @@ def enclose(
     with ExitStack() as stack:
         if float32_products is not None:
             stack.enter_context(mock.patch.object(kernel, "_prepared", WeakKeyDictionary()))
-            for module in (arithmetic, sweep):
+            for module in (arithmetic, preparation):
                 stack.enter_context(mock.patch.object(module, "WIDE", 1 if float32_products else 1_000_000))
         shared = sets is not None and kernel.ball_of(sets) is not None
         prepared = kernel.prepared_for(network, sets if shared else None, float32_run)

@@ -23,11 +23,12 @@ from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.sets import ConvexSets
-from isonomy_verify import activations, differences, sweep, tiers
+from isonomy_verify import activations, differences, tiers
 from isonomy_verify import network as kernel
+from isonomy_verify import prepared as preparation
 from isonomy_verify.heads import Head
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.sweep import Prepared
 
 from .networks import Array, Net, Step
 from .people import People
@@ -76,7 +77,11 @@ class Certified:
 def enclose(
     net: Net, centre: Array, region: Region, tier: str, *, float32: bool = False, raw: bool = False
 ) -> Enclosed:
-    with _refusing(raw), np.errstate(all="ignore"), mock.patch.object(sweep, "NARROW", 0):  # majorants however narrow
+    with (
+        _refusing(raw),
+        np.errstate(all="ignore"),
+        mock.patch.object(preparation, "NARROW", 0),
+    ):  # majorants however narrow
         head = Head(net.head, net.outputs, None, float32)
         if raw:
             own = _drawn(region)

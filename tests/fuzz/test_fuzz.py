@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from isonomy_verify import arithmetic, sweep
+from isonomy_verify import arithmetic
+from isonomy_verify import prepared as preparation
 
 from . import cases, people
 from .exact import Truth, proved
@@ -44,7 +45,7 @@ def test_every_bound_holds(start: int) -> None:
 def test_every_bound_holds_in_float32_products(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which only wide networks have otherwise."""
     monkeypatch.setattr(arithmetic, "WIDE", 1)
-    monkeypatch.setattr(sweep, "WIDE", 1)
+    monkeypatch.setattr(preparation, "WIDE", 1)
     run(number for number in range(start, start + 48) if cases.about_runs(number))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from isonomy_verify import sweep
+from isonomy_verify import prepared as preparation
 
 
 @pytest.fixture(autouse=True)
 def majorants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "NARROW", 0)
+    monkeypatch.setattr(preparation, "NARROW", 0)

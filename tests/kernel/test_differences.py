@@ -14,9 +14,11 @@ from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.differences import Differences, Gap, Pairs, _relu_rise, compare
 from isonomy_verify.heads import Head
+from isonomy_verify.lines import Sides
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, Sum
-from isonomy_verify.sweep import Prepared, Sides, Sweep
+from isonomy_verify.sweep import Sweep
 from isonomy_verify.tiers import Enclosure, enclose
 
 from .graphs import chain, draw

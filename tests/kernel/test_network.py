@@ -12,8 +12,8 @@ import pytest
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Layer, Network, Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import BallBox
-from isonomy_verify.sweep import Prepared
 from isonomy_verify.tiers import enclose, enclose_at
 
 from .graphs import draw

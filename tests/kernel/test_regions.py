@@ -12,8 +12,8 @@ from scipy.optimize import linprog
 
 from isonomy_verify.arithmetic import Array, dual_order
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, Landing, Region
-from isonomy_verify.sweep import Prepared
 from isonomy_verify.tiers import Tier, enclose
 
 from .truth import exact, norm_at_most, norm_exceeds, solved

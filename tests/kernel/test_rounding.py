@@ -14,8 +14,8 @@ import pytest
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Network, Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.sweep import Prepared
 from isonomy_verify.tiers import Tier, enclose, enclose_at
 
 from .graphs import chain

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
-from isonomy_verify import majorant, sweep, tiers
-from isonomy_verify.activations import Activation
+from isonomy_verify import lines as line_module
+from isonomy_verify import majorant, tiers
+from isonomy_verify import prepared as preparation
+from isonomy_verify.activations import Activation, Curve
 from isonomy_verify.arithmetic import U32, Array
+from isonomy_verify.lines import Sides, parallel, touching
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, Region
-from isonomy_verify.sweep import Prepared, Sides, Sweep, parallel, touching
+from isonomy_verify.sweep import Sweep
 
 from .graphs import chain
 from .truth import ACTIVATIONS, apply, escapes, run
@@ -272,21 +276,23 @@ def places_that_are_largest(patch: pytest.MonkeyPatch, rng: np.random.Generator)
 
 @hint
 def weights_in_float32(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    right = sweep._Single.of.__func__  # type: ignore[attr-defined]
+    right = preparation._Single.of.__func__  # type: ignore[attr-defined]
 
     def wrong(cls: type, prepared: Prepared) -> Any:
         single = right(cls, prepared)
         spoilt = [[tuple(hostile(rng, a.shape)[3] for a in both) for both in layer] for layer in single.weights]
         return single._replace(weights=spoilt)
 
-    patch.setattr(sweep._Single, "of", classmethod(wrong))
+    patch.setattr(preparation._Single, "of", classmethod(wrong))
 
 
 @hint
 def weights_of_columns(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    right = sweep._column_weights
+    right = preparation._column_weights
     patch.setattr(
-        sweep, "_column_weights", lambda net, source: right(net, source) * rng.choice([-1.0, np.nan, np.inf, 1e300])
+        preparation,
+        "_column_weights",
+        lambda net, source: right(net, source) * rng.choice([-1.0, np.nan, np.inf, 1e300]),
     )
 
 
@@ -308,7 +314,7 @@ def chords(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
         steepest = self.shape.steepest
         return np.asarray(rng.uniform(-steepest, steepest, self.low.shape))
 
-    patch.setattr(sweep.Curve, "chord", wrong)
+    patch.setattr(Curve, "chord", wrong)
 
 
 @hint
@@ -317,7 +323,7 @@ def slopes_of_tangents(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> N
         steepest = activation.shape.steepest
         return [rng.uniform(-steepest, steepest, at.shape), np.full(at.shape, np.nan)]
 
-    patch.setattr(sweep, "tangents", wrong)
+    patch.setattr(line_module, "tangents", wrong)
 
 
 @hint
@@ -355,7 +361,7 @@ def test_every_hint_may_be_garbage(name: str, kind: Activation, monkeypatch: pyt
 
 
 def test_a_majorant_of_nothing_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "majorant", lambda *_: None)
+    monkeypatch.setattr(preparation, "majorant", lambda *_: None)
     rng = np.random.default_rng(84)
     nodes, x = chain(rng, [2, 4, 4, 1]), rng.normal(size=(2, 2))
     prepared = Prepared(normal_form(nodes), Ball(np.eye(2), 2.0, RADIUS))
@@ -387,7 +393,7 @@ def test_a_sweep_needs_a_region() -> None:
 
 
 def test_buffers_are_used_again_and_belong_to_one_name() -> None:
-    buffers = sweep.Buffers()
+    buffers = preparation.Buffers()
     first = buffers("a", 4, 3)
     first[:] = 1.0
     assert np.shares_memory(buffers("a", 2, 5), first) and not np.shares_memory(buffers("b", 4, 3), first)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from isonomy_verify import sweep
+from isonomy_verify import prepared as preparation
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.sweep import Prepared, Run, enclose_run
+from isonomy_verify.runs import Run, enclose_run
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose, enclose_at
 
 from .graphs import activation, chain, draw
@@ -385,7 +386,7 @@ def test_narrow_networks_have_no_majorants_and_are_bounded_no_worse(monkeypatch:
     rng = np.random.default_rng(5)
     network, ball, x = normal_form(chain(rng, [6, 20, 20, 1])), Ball(np.eye(6), 2.0, 0.4), rng.normal(size=(20, 6))
     before = enclose(Prepared(network, ball), x).over
-    monkeypatch.setattr(sweep, "NARROW", 21)
+    monkeypatch.setattr(preparation, "NARROW", 21)
     narrow = Prepared(network, ball)
     assert narrow.narrow and not any(narrow.dense)
     after = enclose(narrow, x).over

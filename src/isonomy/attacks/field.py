@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy_verify.activations import Activation, sigmoid
 from isonomy_verify.heads import Head
-from isonomy_verify.sweep import Prepared, Run
+from isonomy_verify.prepared import Prepared
+from isonomy_verify.runs import Run
 
 Floats = NDArray[Any]
 """float32 or float64: nothing here proves anything."""

@@ -22,8 +22,8 @@ from isonomy_verify import activations, network
 from isonomy_verify.differences import Gap, Pairs, compare
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, SingularError
-from isonomy_verify.sweep import Prepared
 
 KEPT = 8
 """Preparations that are kept for each network: radii and metrics that are asked for again and again."""

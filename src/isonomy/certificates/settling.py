@@ -33,7 +33,7 @@ from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
-from isonomy_verify.sweep import Prepared
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.tiers import Enclosure, enclose_at
 
 if TYPE_CHECKING:

@@ -1,0 +1,241 @@
+"""A network made ready: what is the same for all individuals, computed once.
+
+That is the weights of rounding of every layer and, for a ball that all share, how layers meet it and the majorants that
+bound all neurons of a layer at once.
+
+**Soundness.** :class:`Prepared` says what its numbers mean; :mod:`isonomy_verify.sweep` says how they are charged.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isonomy_verify.arithmetic import (
+    SMALL,
+    TINY,
+    U32,
+    WIDE,
+    Above,
+    Array,
+    Float32,
+    U,
+    gamma,
+    norm_up,
+    spectral_up,
+)  # fmt: skip
+from isonomy_verify.majorant import majorant
+from isonomy_verify.network import Layer, Network
+from isonomy_verify.regions import Ball, Landing, Region, Sum
+
+NARROW = 64
+"""Networks of narrower layers have no majorants: a backward pass for each open neuron is tighter and costs little."""
+
+
+class Buffers(threading.local):
+    """Arrays that are used again under the same name; each thread has its own."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, type], Any] = {}
+
+    def __call__(self, name: str, rows: int, width: int) -> Array:
+        """An array (rows, width) with any content."""
+        return np.asarray(self._room(name, rows, width, np.float64))
+
+    def single(self, name: str, rows: int, width: int) -> Float32:
+        """The same in float32."""
+        return np.asarray(self._room(name, rows, width, np.float32))
+
+    def _room(self, name: str, rows: int, width: int, dtype: type) -> Any:
+        kept = self._kept.get((name, dtype))
+        if kept is None or kept.size < rows * width:
+            kept = self._kept[name, dtype] = np.empty(max(rows * width, 1), dtype)
+        return kept[: rows * width].reshape(rows, width)
+
+
+class _Dense(NamedTuple):
+    """The products that bound all neurons of a layer by a majorant."""
+
+    squares: Above  # (in, out): W² d
+    directions: Array | Float32  # (in, columns · out): W ∘ F_r, side by side
+    columns: int
+    rest: Array  # (out,): rounding of directions
+
+
+class Prepared:
+    """A network and what is the same for all individuals: weights of rounding and, for a ball that all share,
+    landings and majorants.
+
+    Exact values of layer ``k`` are within ``noise[k] eta rho + loose[k]`` of what its float weights give.
+    ``rounding[k] eta rho`` and the second column of ``charge[k]`` are what a coefficient 1 of an activation costs in
+    a backward pass: the rounding of its line (slope, intercept, sums over the layer), behind the slope that of the
+    layer, and, where ranges leave the noise of a layer out (see :meth:`Sweep.enclose`), twice that noise for applying
+    the line to a value that is so much off.
+    """
+
+    @np.errstate(all="ignore")  # what overflows ends as an infinite bound
+    def __init__(
+        self,
+        network: Network,
+        region: Ball | Sum | None = None,
+        run_unit: bool = False,
+        columns: int = 3,
+        runs: int = 1,
+    ) -> None:
+        """``run_unit``: bounds besides cover a float32 run of the original operations, or the difference of so many
+        ``runs``."""
+        self.network, self.region, self.run_unit = network, region, run_unit
+        self.unit32 = U32 if run_unit else 0.0
+        self.landings: list[Landing | None] = [None] * len(network.layers)
+        if region is not None:
+            self.landings = [landing_of(layer, region) for layer in network.layers]
+        self.noise: list[float] = []
+        self.rounding: list[float] = []
+        self.loose: list[Array] = []
+        self.charge: list[Array] = []
+        for layer, landing in zip(network.layers, self.landings, strict=True):
+            shape = None if layer.activation is None else layer.activation.shape
+            steepest = 1.0 if shape is None else max(1.0, shape.steepest)
+            factor = 1.0 if shape is None else 4.04 * steepest
+            coarse = layer.unit32 if run_unit else 0.0
+            self.noise.append((layer.unit + coarse) * 1.01)
+            self.rounding.append((factor * layer.unit + 3 * steepest * coarse) * 1.01)
+            loose = (
+                np.zeros(layer.width)
+                if landing is None
+                else (landing.loss + (layer.unit + coarse) * landing.reach) * 1.01
+            )
+            if run_unit:
+                loose = loose + runs * layer.lost32
+            self.loose.append(loose + TINY)
+            zero = 0.0 if shape is None else 2 * layer.unit * shape.at_zero
+            self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY], axis=1))
+        self.open = [_Open.of(self, layer) for layer in network.layers]
+        self.buffers = Buffers()
+        self.dense: list[_Dense | None] = [None] * len(network.layers)
+        self.narrow = max(layer.width for layer in network.layers) < NARROW  # a pass for each open neuron costs little
+        if columns and isinstance(region, Ball) and region.order == 2 and region.radius > 0 and not self.narrow:
+            self._majorants(region, columns)
+        self._norms: list[list[float]] | None = None
+        self.column_weights = [_column_weights(network, k + 1) for k in range(network.depth)]
+        self._single: _Single | None = None
+        self._alone: Prepared | None = None
+
+    @property
+    def alone(self) -> Prepared:
+        """The same without the region that all share."""
+        if self.region is None:
+            return self
+        if self._alone is None:
+            self._alone = Prepared(self.network, None, self.run_unit)
+        return self._alone
+
+    @property
+    def norms(self) -> list[list[float]]:
+        """Spectral norms of all blocks, from above."""
+        if self._norms is None:
+            self._norms = [
+                [spectral_up(block.weight) + layer.unit * float(norm_up(block.size.ravel())) for block in layer.blocks]
+                for layer in self.network.layers
+            ]
+        return self._norms
+
+    @property
+    def single(self) -> _Single:
+        """The weights in float32, for hints."""
+        if self._single is None:
+            self._single = _Single.of(self)
+        return self._single
+
+    def _majorants(self, region: Ball, columns: int) -> None:
+        """Layer by layer along the chain: directions are carried on, what is left of them is majorised anew."""
+        layers, landing = self.network.layers, self.landings[0]
+        if landing is None or not layers[0].reads_input_only:
+            return
+        tail, size, error = landing.matrix * region.radius * (1 + 2 * U), 0.0, 0.0
+        for k in range(1, min(len(layers) - 1, 8)):
+            layer, before = layers[k], layers[k - 1].activation
+            found = majorant(tail, columns)
+            if found is None or before is None or [block.source for block in layer.blocks] != [k]:
+                return
+            weight, grow, steepest = layer.blocks[0].weight, 1 + 2 * layer.unit, before.shape.steepest
+            absolute = np.abs(weight)
+            tail = weight * (np.sqrt(found.diagonal) * (1 + 4 * U))
+            squares = (tail * grow) ** 2 + TINY
+            tail = tail * (steepest * (1 + 2 * U))
+            size = absolute @ (steepest * (size + np.abs(found.directions).sum(1))) * (1 + layer.unit)
+            error = (absolute @ (np.zeros(absolute.shape[1]) + steepest * error) + 2 * layer.unit * size) * 1.01 + SMALL
+            rest = error + SMALL * (1 + size + steepest * np.sqrt(squares.sum(1)) + absolute.sum(1))
+            directions: Array | Float32 = np.concatenate([(weight * f).T for f in found.directions.T], axis=1) * grow
+            terms, largest = len(directions), float(np.max(np.abs(directions), initial=0.0))
+            if terms >= WIDE and largest < 1e10:
+                # In float32: slopes and entries are rounded, and the sums of their products.
+                each = np.abs(directions).sum(0).reshape(-1, len(weight)) * (gamma(terms + 8, U32) * steepest * 1.01)
+                lost = norm_up(each, axis=0) + terms * 2.0**-140 * (1 + largest) * (1 + steepest)
+                directions, rest = directions.astype(np.float32), rest + lost
+                error = error + lost
+            self.dense[k] = _Dense(
+                Above.of(np.ascontiguousarray(squares.T)), directions, found.directions.shape[1], rest
+            )
+
+
+class _Open(NamedTuple):
+    """What is left open in a layer by its own rounding and by sources whose ranges leave their noise out.
+
+    ``vectors`` (rows, width): rho, then for each such source what its noise makes of a layer per eta, then all that
+    does not grow with eta. ``sources`` are these sources' layers; ``grow`` (one each) and ``rest`` enlarge eta.
+    """
+
+    vectors: Array
+    sources: list[int]
+    grow: list[float]
+    rest: float
+
+    @classmethod
+    def of(cls, prepared: Prepared, layer: Layer) -> _Open:
+        k = next(i for i, each in enumerate(prepared.network.layers) if each is layer)
+        vectors, apart, sources, grow, rest = [layer.rho * prepared.noise[k]], np.array(prepared.loose[k]), [], [], 0.0
+        for block, scale in zip(layer.blocks, layer.scale, strict=True):
+            before = prepared.network.layers[block.source - 1]
+            if block.source == 0 or not before.reads_input_only or before.activation is None:
+                continue
+            steepest, absolute = before.activation.shape.steepest * 1.01, np.abs(block.weight)
+            noise, loose = before.rho * prepared.noise[block.source - 1], prepared.loose[block.source - 1]
+            vectors.append(absolute @ noise * steepest + TINY)
+            apart += absolute @ loose * steepest
+            sources.append(block.source - 1)
+            grow.append(float(norm_up(scale * noise)) * steepest)
+            rest += float(norm_up(scale * loose)) * steepest
+        return cls(np.stack([*vectors, apart * 1.01 + TINY]), sources, grow, rest * 1.01)
+
+
+class _Single(NamedTuple):
+    """Weights and landings in float32, as they are and transposed; nothing that uses them proves anything."""
+
+    weights: list[list[tuple[Any, Any]]]
+    landings: list[tuple[Any, Any] | None]
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> _Single:
+        def both(a: Array) -> tuple[Any, Any]:
+            with np.errstate(all="ignore"):
+                single = np.ascontiguousarray(a.astype(np.float32))
+            return single, np.ascontiguousarray(single.T)
+
+        weights = [[both(block.weight) for block in layer.blocks] for layer in prepared.network.layers]
+        return cls(weights, [None if landing is None else both(landing.matrix) for landing in prepared.landings])
+
+
+def _column_weights(network: Network, source: int) -> Array:
+    """How much a source's elements weigh in the layers that read it; a hint to which neurons matter."""
+    read = [block.weight for layer in network.layers for block in layer.blocks if block.source == source]
+    width = network.layers[source - 1].width
+    return np.asarray(np.sqrt(sum(((weight * weight).sum(0) for weight in read), np.zeros(width))))
+
+
+def landing_of(layer: Layer, region: Region, ranges: bool = True) -> Landing | None:
+    """How the layer meets the region, if it reads the input."""
+    block = layer.blocks[0] if layer.blocks else None
+    return region.landing(block.weight, block.size, ranges) if block is not None and block.source == 0 else None
