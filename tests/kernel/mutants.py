@@ -31,7 +31,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
-    "arithmetic", "activations", "network", "regions", "majorant", "sweep", "tiers", "heads", "joint", "differences",
+    "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep",
+    "tiers", "heads", "joint", "differences",
 )  # fmt: skip
 PAIRWISE = ("joint", "differences")
 """Of which only tests about two runs know anything."""
