@@ -28,11 +28,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
     "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep",
-    "tiers", "heads", "joint", "differences",
+    "tiers", "branching", "heads", "joint", "differences",
 )  # fmt: skip
 PAIRWISE = ("joint", "differences")
 """Of which only tests about two runs know anything."""
@@ -139,7 +140,8 @@ def _small(node: ast.AST, kind: str) -> bool:
 
 def order(module: str) -> list[str]:
     """Test files, the module's own first and the fuzzer's last."""
-    own = ["test_differences.py"] if module in PAIRWISE else [f"test_{module}.py"]
+    named = f"test_{module}.py"
+    own = ["test_differences.py"] if module in PAIRWISE else [named] if (HERE / named).exists() else []
     usual = (
         []
         if module in PAIRWISE
