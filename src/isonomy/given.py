@@ -58,7 +58,7 @@ def numbers(
             _refuse_kinds([kind for kind in kinds if isinstance(kind, np.dtype)])
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         elif hasattr(values, "detach"):  # a tensor
-            values = values.detach().cpu().resolve_conj().resolve_neg().numpy()
+            values = as_array(values)
         elif isinstance(values, np.ma.MaskedArray):
             _refuse_kinds([values.dtype])
             values = np.ma.filled(values.astype(np.float64), np.nan)
@@ -68,6 +68,13 @@ def numbers(
     except (TypeError, ValueError, OverflowError, RuntimeError) as fault:
         why = " ".join(str(fault).split())[:200].rstrip(".")
         raise error(f"'{parameter}' must be {expected}. Got {type(values).__name__}: {why}.") from None
+    return array
+
+
+def as_array(tensor: Any) -> npt.NDArray[Any]:
+    """A tensor of torch, wherever and in whatever precision it is kept, as an array."""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    array: npt.NDArray[Any] = (plain if plain.is_complex() else plain.double()).numpy()
     return array
 
 

@@ -33,6 +33,7 @@ KINDS = [
     ("gelu_tanh", ()),
     ("silu", ()),
     ("erf", ()),
+    ("hardswish", ()),
     ("clip", (-0.3, 0.7)),
     ("clip", (-np.inf, 6.0)),
     ("clip", (0.1, np.inf)),
@@ -67,6 +68,8 @@ def exact_activation(kind: str, x: Any, parameters: tuple[float, ...]) -> Any:
             return x / (one + mpmath.exp(-2 * inner))
         if kind == "silu":
             return x / (one + mpmath.exp(-x))
+        if kind == "hardswish":
+            return x * min(max(x / 6 + one / 2, zero), one)
         if kind == "erf":
             return mpmath.erf(x)
     raise AssertionError(kind)
@@ -134,7 +137,7 @@ def activation(rng: np.random.Generator, width: int, kinds: list[Any] = KINDS) -
 def affine(rng: np.random.Generator, width_in: int, width_out: int, scale: float = 1.0, bias: float = 1.0) -> Affine:
     weight = rng.normal(size=(width_out, width_in)) * scale / width_in**0.5
     weight[rng.random(weight.shape) < 0.1] = 0.0
-    return Affine.of(torch.from_numpy(weight), torch.from_numpy(rng.normal(size=width_out) * bias))
+    return Affine.of(weight, rng.normal(size=width_out) * bias)
 
 
 def random_graph(
@@ -200,3 +203,33 @@ def corners(centre: np.ndarray, radius: np.ndarray, rng: np.random.Generator, co
 
 def enclosed(low: float, exact: Any, high: float) -> bool:
     return mpf(float(low)) <= exact <= mpf(float(high))
+
+
+def differentiable(graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    """The outputs at individuals by torch, so that a test can climb them."""
+    functions: dict[str, Any] = {
+        "leaky_relu": lambda v, slope: torch.where(v >= 0, v, slope * v),
+        "prelu": lambda v, *slopes: torch.where(v >= 0, v, torch.tensor(slopes) * v),
+        "softplus": lambda v, beta: torch.logaddexp(beta * v, torch.zeros_like(v)) / beta,
+        "gelu_tanh": lambda v: torch.nn.functional.gelu(v, approximate="tanh"),
+        "clip": torch.clamp,
+        "erf": torch.erf,
+    }
+    values: list[torch.Tensor] = []
+    for node in graph.nodes:
+        read = [values[j] for j in node.inputs]
+        match node.op:
+            case Input():
+                values.append(x)
+            case Affine(weight=weight, bias=bias):
+                values.append(read[0] @ torch.from_numpy(weight).T + torch.from_numpy(bias))
+            case Activation(kind=kind, parameters=parameters):
+                function = functions.get(kind) or getattr(torch.nn.functional, kind)
+                values.append(function(read[0], *parameters))
+            case Add():
+                values.append(torch.stack(read).sum(0))
+            case Concat():
+                values.append(torch.cat(read, dim=1))
+            case Select(index=index):
+                values.append(read[0][:, list(index)])
+    return values[-1]

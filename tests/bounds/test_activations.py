@@ -65,7 +65,7 @@ def test_every_activation_is_here() -> None:
 def test_images_of_points_cover_the_values(activation: Activation) -> None:
     """Both the exact ones and those that are computed."""
     x = places()
-    value = activation(torch.from_numpy(x)).numpy()
+    value = activation(x)
     bottom, top = image(activation, x, x)
     assert (bottom <= value).all() and (value <= top).all()
     with mpmath.workprec(300):
@@ -86,6 +86,7 @@ def float32_function(activation: Activation) -> torch.nn.Module | None:
         "gelu": lambda: torch.nn.GELU(),
         "gelu_tanh": lambda: torch.nn.GELU(approximate="tanh"),
         "silu": lambda: torch.nn.SiLU(),
+        "hardswish": lambda: torch.nn.Hardswish(),
         "erf": lambda: torch.erf,
     }.get(activation.kind, lambda: None)()
 
@@ -148,8 +149,8 @@ def test_slopes_hold_every_chord_and_not_a_number_rules_nothing_out(activation: 
     assert (least <= most).all()
     for (a, b), lowest, highest in zip(ranges, least.tolist(), most.tolist(), strict=True):
         inside = [max(-9.0, a), min(9.0, b)] if a <= b else [-9.0, 9.0]
-        points = torch.linspace(*inside, 37, dtype=torch.float64)
-        chords = activation(points).diff() / points.diff()
-        chords = chords[points.diff() > 0]
+        points = np.linspace(*inside, 37)
+        chords = np.diff(activation(points)) / np.diff(points)
+        chords = chords[np.diff(points) > 0]
         room = 1e-9 * max(1.0, abs(lowest), abs(highest))
         assert (lowest - room <= chords).all() and (chords <= highest + room).all(), (a, b)

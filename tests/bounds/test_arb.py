@@ -51,9 +51,10 @@ KINDS: list[tuple[str, tuple[float, ...]]] = [
     ("gelu", ()),
     ("gelu_tanh", ()),
     ("silu", ()),
+    ("hardswish", ()),
 ]
 STRAIGHT = [kind for kind in KINDS if kind[0] in ("relu", "leaky_relu", "prelu", "clip")]
-TURNS = {"silu": "-1.278464542761", "gelu": "-0.751791524693", "gelu_tanh": "-0.752461422071"}
+TURNS = {"hardswish": "-1.5", "silu": "-1.278464542761", "gelu": "-0.751791524693", "gelu_tanh": "-0.752461422071"}
 
 Interval2 = tuple[Any, Any]
 Support = Callable[[list[Any]], Any]
@@ -111,7 +112,7 @@ class Plain:
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer:
                 nodes.append(Node(Activation(*self.kinds[layer - 1]), (len(nodes) - 1,)))
-            nodes.append(Node(Affine.of(torch.from_numpy(weight), torch.from_numpy(bias)), (len(nodes) - 1,)))
+            nodes.append(Node(Affine.of(weight, bias), (len(nodes) - 1,)))
         self.network = Network(Graph(tuple(nodes)), self.head)
 
     def layers(self) -> list[tuple[list[list[Any]], list[Any]]]:

@@ -175,16 +175,14 @@ def test_slack_covers_the_exact_weights(seed: int, float32_products: bool) -> No
 
     def pair(width_in: int, width_out: int) -> tuple[Affine, Affine]:
         base = affine(rng, width_in, width_out)
-        slack = torch.from_numpy(rng.random(width_out) * size)
-        shares = torch.from_numpy(
-            rng.dirichlet(np.full(width_in, 0.3), size=width_out) * rng.choice([-1, 1], (width_out, width_in))
-        )
+        slack = rng.random(width_out) * size
+        shares = rng.dirichlet(np.full(width_in, 0.3), size=width_out) * rng.choice([-1, 1], (width_out, width_in))
         true = Affine.of(base.weight + 0.999 * slack[:, None] * shares, base.bias - 0.999 * slack)
         off = [
-            (true.weight - base.weight).abs().sum(1),
-            (true.bias - base.bias).abs(),
+            np.abs(true.weight - base.weight).sum(1),
+            np.abs(true.bias - base.bias),
         ]  # rounded weights may be further off
-        both = [torch.maximum(slack, part * (1 + 1e-12)) for part in off]
+        both = [np.maximum(slack, part * (1 + 1e-12)) for part in off]
         return Affine.of(base.weight, base.bias, weight_slack=both[0], bias_slack=both[1]), true
 
     first, second = pair(width, hidden), pair(hidden, 2)
@@ -321,9 +319,9 @@ def test_one_neuron_is_met_exactly(seed: int) -> None:
     radius = rng.random(3)
     sets = ConvexSets.of_box(torch.from_numpy(-radius[None]), torch.from_numpy(radius[None]))
     low, high = enclose(network, centre, sets, "interval").over
-    w, b = layer.weight.numpy()[0], float(layer.bias[0])
+    w, b = layer.weight[0], float(layer.bias[0])
     middle, reach = float(w @ centre[0] + b), float(np.abs(w) @ radius)
-    line = torch.linspace(middle - reach, middle + reach, 20001, dtype=torch.float64)
+    line = np.linspace(middle - reach, middle + reach, 20001)
     values = kind(line)
     assert (
         low.item() == pytest.approx(values.min().item(), abs=reach / 3000 + 1e-9)
@@ -339,8 +337,8 @@ def test_short_moves_beyond_a_distant_hinge() -> None:
         point = -(10.0 ** rng.uniform(-3, 60))
         high = -point * (1 + 2.0**-40 * rng.random())
         low = high * rng.uniform(0.1, 1)
-        weight = torch.ones(1, 1, dtype=torch.float64)
-        network = Network.from_layers([weight, weight], [torch.zeros(1, dtype=torch.float64)] * 2, head="regression")
+        weight = np.ones((1, 1))
+        network = Network.from_layers([weight, weight], [np.zeros(1)] * 2, head="regression")
         sets = ConvexSets.of_box(torch.tensor([[low]]).double(), torch.tensor([[high]]).double())
         bottom, top = enclose(network, np.array([[point]]), sets, "interval").over
         assert bottom.item() <= 0.0 <= top.item()

@@ -71,7 +71,7 @@ def predicted(network: Network, x: np.ndarray) -> np.ndarray:
     value = x.astype(np.longdouble)
     for node in network.graph.nodes[1:]:
         if hasattr(node.op, "weight"):
-            value = value @ node.op.weight.numpy().T.astype(np.longdouble) + node.op.bias.numpy()
+            value = value @ node.op.weight.T.astype(np.longdouble) + node.op.bias
         else:
             assert node.op.kind == "relu"
             value = np.maximum(value, 0)

@@ -200,7 +200,7 @@ def test_neurons_that_read_nothing_that_moves(tier: str, kind: tuple[str, tuple[
 def test_only_unread_coordinates_move(tier: str) -> None:
     rng = np.random.default_rng(4)
     network = mlp(rng, 3)
-    weights = [n.op.weight.numpy().copy() for n in network.graph.nodes if hasattr(n.op, "weight")]
+    weights = [n.op.weight.copy() for n in network.graph.nodes if hasattr(n.op, "weight")]
     weights[0][:, 1] = 0.0
     blind = Network.from_layers(weights, [np.ones(len(w)) for w in weights])
     frozen = replace(Domain.unbounded(3), immutable=np.array([True, False, True]))

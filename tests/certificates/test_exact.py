@@ -359,7 +359,7 @@ def test_whoever_is_within_the_change_decides_the_same(seed: int, head: tuple[st
     read = head_of(network, threshold)
     z = rng.normal(size=(200, head[1])) * rng.choice([1e-3, 1.0, 5.0])
     found = z if read.rows is None else z @ read.rows.T
-    margins, p = Enclosure(found, found), network.probabilities(torch.from_numpy(z)).numpy()
+    margins, p = Enclosure(found, found), network.probabilities(z)
     change = float(rng.uniform(0, 0.5))
     same, decided = read.settled(margins, np.full(len(z), change)), read.decision(margins)
     for i in np.flatnonzero(same >= 0):

@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
 
 from isonomy import Explore, Network, WeightedLp, certify_local
 from isonomy.errors import MetricError
@@ -28,7 +27,7 @@ def test_what_underflows_in_float32_counts(tier: str) -> None:
     network = Network.from_layers(weights, [np.zeros(1)] * 4, head="regression")
 
     def run(value: float) -> float:
-        return float(network.graph.evaluate(torch.tensor([[value]]), torch.float32))
+        return float(network.graph.evaluate(np.array([[value]]), np.float32)[0, 0])
 
     found = asked(network, [1.25], 0.3, tier, arithmetic="float32", attack=False, threshold=1.6)
     assert run(1.5) - run(1.25) == 1.0 <= found.upper[0] and found.decision[0] == "undecided"  # type: ignore[attr-defined]
@@ -66,7 +65,7 @@ def test_weights_that_float32_rounds_count_in_every_layer(tier: str) -> None:
         value = value * single(weights[-1])
     nodes = [Node(Input(1))]
     for weight in weights:
-        affine = Affine.of(torch.tensor([[weight]]).double(), torch.tensor([bias]).double())
+        affine = Affine.of(np.array([[weight]]), np.array([bias]))
         nodes.append(Node(affine, (len(nodes) - 1,)))
     network = Network(Graph(tuple(nodes)), "regression")
 
@@ -85,7 +84,7 @@ def test_weights_that_float32_rounds_count_in_every_layer(tier: str) -> None:
 def test_sigmoids_that_saturate_leave_a_decision_open(tier: str, arithmetic: str) -> None:
     """Two outputs that both become 1: whichever is first wins."""
     top = 18.0 if arithmetic == "float32" else 38.0
-    weight, bias = torch.tensor([[1.0], [0.0]]).double(), torch.tensor([0.0, top]).double()
+    weight, bias = np.array([[1.0], [0.0]]), np.array([0.0, top])
     network = Network(Graph((Node(Input(1)), Node(Affine.of(weight, bias), (0,)))), "sigmoid")
     found = asked(network, [top - 8.0], 7.5, tier, arithmetic=arithmetic, attack=False)
     assert found.decision[0] == "undecided"  # type: ignore[attr-defined]

@@ -220,7 +220,7 @@ def _operation(step: Step) -> Operation:
         case "input":
             return Input(step.width)
         case "affine":
-            return Affine.of(torch.from_numpy(step.weight), torch.from_numpy(step.bias))
+            return Affine.of(step.weight, step.bias)
         case "activation":
             return Activation(step.kind, step.parameters)
         case "add":

@@ -59,6 +59,7 @@ ACTIVATIONS: dict[str, nn.Module] = {
     "gelu": nn.GELU(),
     "gelu_tanh": nn.GELU(approximate="tanh"),
     "silu": nn.SiLU(),
+    "hardswish": nn.Hardswish(),
     "hardtanh": nn.Hardtanh(-0.4, 0.6),
     "relu6": nn.ReLU6(),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from torch import Tensor
+import numpy as np
 
 from isonomy.networks.graph import Add, Affine, Concat, Graph, Input, Select
 
@@ -12,11 +12,11 @@ Vector = list[Fraction]
 Matrix = list[Vector]
 
 
-def vector(values: Tensor) -> Vector:
+def vector(values: np.ndarray) -> Vector:
     return [Fraction(v) for v in values.tolist()]
 
 
-def matrix(values: Tensor) -> Matrix:
+def matrix(values: np.ndarray) -> Matrix:
     return [[Fraction(v) for v in row] for row in values.tolist()]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 from hypothesis import strategies as st
 
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
@@ -17,6 +17,7 @@ KINDS = [
     Activation("gelu"),
     Activation("gelu_tanh"),
     Activation("silu"),
+    Activation("hardswish"),
     Activation("erf"),
     Activation("clip", (-0.5, 1.0)),
 ]
@@ -29,8 +30,8 @@ numbers = st.one_of(
 
 @st.composite
 def affines(draw: st.DrawFn, rows: int, columns: int, slack: bool = False) -> Affine:
-    def tensor(count: int, values: st.SearchStrategy[float] = numbers) -> torch.Tensor:
-        return torch.tensor(draw(st.lists(values, min_size=count, max_size=count)), dtype=torch.float64)
+    def tensor(count: int, values: st.SearchStrategy[float] = numbers) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=count, max_size=count)), dtype=np.float64)
 
     small = st.sampled_from([0.0, 1e-9, 0.3])
     return Affine.of(

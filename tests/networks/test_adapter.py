@@ -65,7 +65,7 @@ def table(frame: pd.DataFrame) -> np.ndarray:
 def applied(people: Any, frame: pd.DataFrame, **options: Any) -> np.ndarray:
     adapter = schema_adapter(people, **options)
     x = people.encode(frame).x
-    return np.asarray(x @ adapter.weight.numpy().T + adapter.bias.numpy())
+    return np.asarray(x @ adapter.weight.T + adapter.bias)
 
 
 def test_the_whole_table() -> None:

@@ -22,18 +22,18 @@ def perceptron(outputs: int = 3, head: str = "softmax", activation: str = "relu"
 
 
 def test_margins_of_each_head() -> None:
-    x = torch.from_numpy(RANDOM.standard_normal((7, 4)))
+    x = RANDOM.standard_normal((7, 4))
     for k in (2, 3, 4):
         network = perceptron(k)
         z = network.logits(x)
         pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
-        expected = torch.stack([z[:, j] - z[:, c] for c, j in pairs], 1)
-        assert torch.allclose(network.margins.evaluate(x), expected, atol=1e-12)
+        expected = np.stack([z[:, j] - z[:, c] for c, j in pairs], 1)
+        assert np.allclose(network.margins.evaluate(x), expected, atol=1e-12)
         assert len(network.margins.nodes) == len(network.graph.nodes)  # merged into the last layer
-        assert np.allclose(network(x), torch.softmax(z, 1).numpy())
+        assert np.allclose(network(x), torch.softmax(torch.from_numpy(z), 1).numpy())
     for head in ("sigmoid", "regression"):
         network = perceptron(1, head)
-        assert torch.equal(network.margins.evaluate(x), network.logits(x))
+        assert np.array_equal(network.margins.evaluate(x), network.logits(x))
     p = perceptron(1, "sigmoid")(x)
     assert p.shape == (7, 2)
     assert np.allclose(p.sum(1), 1)
@@ -44,11 +44,11 @@ def test_margins_of_each_head() -> None:
 
 def test_adapters_go_in_front() -> None:
     network = perceptron()
-    adapter = Affine.of(torch.from_numpy(RANDOM.standard_normal((4, 9))), torch.ones(4))
+    adapter = Affine.of(RANDOM.standard_normal((4, 9)), np.ones(4))
     adapted = network.adapted(adapter)
-    x = torch.from_numpy(RANDOM.standard_normal((5, 9)))
+    x = RANDOM.standard_normal((5, 9))
     moved = x @ adapter.weight.T + adapter.bias
-    assert torch.allclose(adapted.logits(x), network.logits(moved))
+    assert np.allclose(adapted.logits(x), network.logits(moved))
     assert adapted.input_width == 9
     assert len(adapted.margins.nodes) == len(network.margins.nodes)
     with pytest.raises(NetworkError, match="gives 3 numbers but 'network' reads 4"):
@@ -68,12 +68,10 @@ def test_hash_is_of_the_function_not_the_name() -> None:
     assert network.hash() != Network(Graph(tuple(changed)), network.head).hash()
 
 
-def test_gradients_flow_and_large_tables_are_cut() -> None:
+def test_tensors_are_tables_too_and_large_ones_are_cut() -> None:
     network = perceptron()
-    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    network.logits(x).sum().backward()
-    assert x.grad is not None
-    assert bool(x.grad.any())
+    x = torch.randn(3, 4, dtype=torch.bfloat16, requires_grad=True)
+    assert np.array_equal(network.logits(x), network.logits(x.detach().double().numpy()))
     big = RANDOM.standard_normal((40_000, 4))
     assert np.allclose(network(big)[-5:], network(big[-5:]))
     assert network(np.zeros((0, 4))).shape == (0, 3)
@@ -98,9 +96,9 @@ def test_activations_are_the_textbook_functions() -> None:
         Activation("clip", (-1.0, torch.inf)): x.clamp(min=-1),
     }
     for activation, values in expected.items():
-        assert torch.allclose(activation(x), values, rtol=1e-12, atol=1e-15), activation
+        assert np.allclose(activation(x.numpy()), values, rtol=1e-12, atol=1e-15), activation
     slopes = Activation("prelu", (0.5, -1.0))
-    assert torch.equal(slopes(torch.tensor([[-2.0, -2.0], [3.0, 3.0]])), torch.tensor([[-1.0, 2.0], [3.0, 3.0]]))
+    assert slopes(np.array([[-2.0, -2.0], [3.0, 3.0]])).tolist() == [[-1.0, 2.0], [3.0, 3.0]]
 
 
 def test_bad_graphs_are_refused() -> None:

@@ -350,10 +350,10 @@ def test_a_run_in_single_precision_stays_within_its_bound() -> None:
     affine, x = affine_of(lines, people.width), people.encode(frame).x
     raw = frame[NUMBERS].to_numpy(np.float32)
     run = (raw - scaler.mean_.astype(np.float32)) / scaler.scale_.astype(np.float32)
-    magnitude, offset = (each.numpy() for each in affine.magnitudes())
+    magnitude, offset = affine.magnitudes()
     # Two roundings more than the chain has: here the mean and the scale are rounded to single precision too.
     bound = gamma(affine.roundings + 2, UNIT32) * (np.abs(x) @ magnitude.T + offset)
-    apart = np.abs(run - (x @ affine.weight.numpy().T + affine.bias.numpy()))
+    apart = np.abs(run - (x @ affine.weight.T + affine.bias))
     assert (apart <= bound).all()
     assert apart.max() > 1e-3 * bound.max()
 

@@ -231,8 +231,7 @@ def test_a_signed_record(made: Made, tmp_path: Path) -> None:
 
 def test_networks_of_every_kind_come_back() -> None:
     rng = np.random.default_rng(0)
-    torch = pytest.importorskip("torch")
-    affine = Affine.of(torch.tensor(rng.normal(size=(3, 4))), torch.tensor(rng.normal(size=3)))
+    affine = Affine.of(rng.normal(size=(3, 4)), rng.normal(size=3))
     nodes = (
         Node(Input(4)), Node(affine, (0,), "one"), Node(Activation("leaky_relu", (0.1,)), (1,)), Node(Add(), (1, 2)),
         Node(Concat(), (2, 3)), Node(Select((5, 0)), (4,)), Node(Activation("gelu"), (5,)),

@@ -51,11 +51,11 @@ def nodes_of(graph: Graph) -> list[Node]:
             case Affine() as op:
                 # A file says of every layer how large it is, also where that is nothing but its weights.
                 parts = ((op.magnitude, op.weight), (op.magnitude_bias, op.bias))
-                sizes = [None if of is None or of.equal(by.abs()) else of.numpy() for of, by in parts]
+                sizes = [None if of is None or np.array_equal(of, np.abs(by)) else of for of, by in parts]
                 nodes.append(
                     Node(
-                        "affine", node.inputs, weight=op.weight.numpy(), bias=op.bias.numpy(),
-                        weight_error=op.weight_slack.numpy(), bias_error=op.bias_slack.numpy(), size=sizes[0],
+                        "affine", node.inputs, weight=op.weight, bias=op.bias,
+                        weight_error=op.weight_slack, bias_error=op.bias_slack, size=sizes[0],
                         bias_size=sizes[1], roundings=op.roundings,
                     )
                 )  # fmt: skip

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import up
@@ -46,7 +45,7 @@ def network_arrays(network: Network) -> Arrays:
             case Affine():
                 for part in ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL):
                     if (tensor := getattr(node.op, part)) is not None:
-                        arrays[f"{i}.{part}"] = tensor.numpy().astype(np.float64)
+                        arrays[f"{i}.{part}"] = tensor.astype(np.float64)
                 arrays[f"{i}.roundings"] = np.array(node.op.roundings)
             case Activation(parameters=parameters):
                 arrays[f"{i}.parameters"] = np.array(parameters, dtype=np.float64)
@@ -123,8 +122,8 @@ def _operation(arrays: Mapping[str, NDArray[Any]], i: int, kind: str) -> Operati
             return Input(int(arrays[f"{i}.width"]))
         case "affine":
             parts = ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL)
-            tensors = {part: torch.tensor(arrays[f"{i}.{part}"]) for part in parts if f"{i}.{part}" in arrays}
-            return Affine(**tensors, roundings=int(arrays[f"{i}.roundings"]))
+            numbers = {part: np.array(arrays[f"{i}.{part}"]) for part in parts if f"{i}.{part}" in arrays}
+            return Affine(**numbers, roundings=int(arrays[f"{i}.roundings"]))
         case "add":
             return Add()
         case "concat":

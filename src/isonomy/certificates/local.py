@@ -403,7 +403,7 @@ def _refuse_free_reading(question: Question, graph: Graph) -> None:
     reads = np.full(question.domain.width, len(graph.nodes) == 1)
     for node in graph.nodes:
         if 0 in node.inputs:
-            reads |= node.op.magnitudes()[0].any(0).numpy() if isinstance(node.op, Affine) else True
+            reads |= node.op.magnitudes()[0].any(0) if isinstance(node.op, Affine) else True
     if (loose & reads).any():
         name = question.domain.names[int(np.flatnonzero(loose & reads)[0])]
         raise MetricError(

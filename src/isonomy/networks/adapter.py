@@ -44,7 +44,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
-import torch
+import numpy as np
 
 from isonomy.errors import NetworkError, ParameterError, SchemaError, template
 from isonomy.networks.affine import Affine
@@ -146,7 +146,7 @@ def class_order(schema: Schema, own: Sequence[str], head: Head) -> list[Operatio
     if list(wanted) == list(own):
         return []
     if head == "sigmoid":
-        return [Affine.of(-torch.ones(1, 1, dtype=torch.float64), roundings=0)]
+        return [Affine.of(-np.ones((1, 1)), roundings=0)]
     return [Select(tuple(list(own).index(each) for each in wanted))]
 
 

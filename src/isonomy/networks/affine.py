@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
-from isonomy.arithmetic import TINY, gamma
+from isonomy.arithmetic import TINY, FloatArray, gamma
 from isonomy.errors import NetworkError
 
 
@@ -32,12 +32,12 @@ class Affine:
     ``|W_exact|`` and ``|b_exact|``. Use :meth:`magnitudes`: a stored ``None`` means "the weights themselves".
     """
 
-    weight: Tensor  # (out, in)
-    bias: Tensor  # (out,)
-    weight_slack: Tensor  # (out,)
-    bias_slack: Tensor  # (out,)
-    magnitude: Tensor | None = None  # (out, in)
-    magnitude_bias: Tensor | None = None  # (out,)
+    weight: FloatArray  # (out, in)
+    bias: FloatArray  # (out,)
+    weight_slack: FloatArray  # (out,)
+    bias_slack: FloatArray  # (out,)
+    magnitude: FloatArray | None = None  # (out, in)
+    magnitude_bias: FloatArray | None = None  # (out,)
     roundings: int = 0
 
     def __post_init__(self) -> None:
@@ -50,31 +50,30 @@ class Affine:
             array = getattr(self, field)
             if array is None:
                 continue
-            if array.shape != shape or array.dtype != torch.float64:
+            if array.shape != shape or array.dtype != np.float64:
                 got = f"{array.dtype} of shape {tuple(array.shape)}"
                 raise NetworkError(f"The {field} must be float64 of shape {tuple(shape)}. Got {got}.")
-            if not bool(torch.isfinite(array).all()):
+            if not np.isfinite(array).all():
                 raise NetworkError(f"The {field} holds a NaN or an infinite number; all must be finite.")
 
     @classmethod
     def of(
         cls,
-        weight: Tensor,
-        bias: Tensor | None = None,
+        weight: FloatArray,
+        bias: FloatArray | None = None,
         *,
-        weight_slack: Tensor | None = None,
-        bias_slack: Tensor | None = None,
-        magnitude_bias: Tensor | None = None,
+        weight_slack: FloatArray | None = None,
+        bias_slack: FloatArray | None = None,
+        magnitude_bias: FloatArray | None = None,
         roundings: int | None = None,
     ) -> Affine:
         """One layer: exact unless slacks are given; one rounding per product, one for the bias."""
-        matrix = weight.detach().to(torch.float64, copy=True)
+        matrix = np.array(weight, dtype=np.float64)
         if matrix.ndim != 2:
             raise NetworkError(f"A weight must be a matrix. Got the shape {tuple(matrix.shape)}.")
-        zeros = torch.zeros(len(matrix), dtype=torch.float64)
 
-        def column(values: Tensor | None) -> Tensor:
-            return zeros.clone() if values is None else values.detach().to(torch.float64, copy=True)
+        def column(values: FloatArray | None) -> FloatArray:
+            return np.zeros(len(matrix)) if values is None else np.array(values, dtype=np.float64)
 
         if roundings is None:
             roundings = _most(matrix != 0, 1) + 1
@@ -90,17 +89,17 @@ class Affine:
     @classmethod
     def diagonal(
         cls,
-        scale: Tensor,
-        bias: Tensor | None = None,
+        scale: FloatArray,
+        bias: FloatArray | None = None,
         *,
-        weight_slack: Tensor | None = None,
-        bias_slack: Tensor | None = None,
-        magnitude_bias: Tensor | None = None,
+        weight_slack: FloatArray | None = None,
+        bias_slack: FloatArray | None = None,
+        magnitude_bias: FloatArray | None = None,
         roundings: int = 2,
     ) -> Affine:
         """``y = scale * x + bias``, element by element."""
         return cls.of(
-            torch.diag(scale.detach().to(torch.float64)),
+            np.diag(scale),
             bias,
             weight_slack=weight_slack,
             bias_slack=bias_slack,
@@ -111,35 +110,34 @@ class Affine:
     @classmethod
     def identity(cls, width: int, roundings: int = 0) -> Affine:
         """``y = x``; a run may round it."""
-        return cls.diagonal(torch.ones(width, dtype=torch.float64), roundings=roundings)
+        return cls.diagonal(np.ones(width), roundings=roundings)
 
     @classmethod
     def selection(cls, index: Sequence[int], width: int) -> Affine:
         """``y_i = x_index[i]``, exact also in a floating-point run."""
-        weight = torch.zeros(len(index), width, dtype=torch.float64)
-        weight[torch.arange(len(index)), torch.tensor(index, dtype=torch.long)] = 1.0
-        return cls.of(weight, roundings=0)
+        return cls.of(np.eye(width)[list(index)], roundings=0)
 
     @property
     def width_in(self) -> int:
         """How many numbers it takes."""
-        return self.weight.shape[1]
+        return int(self.weight.shape[1])
 
     @property
     def width_out(self) -> int:
         """How many numbers it gives."""
-        return self.weight.shape[0]
+        return int(self.weight.shape[0])
 
-    def magnitudes(self) -> tuple[Tensor, Tensor]:
+    def magnitudes(self) -> tuple[FloatArray, FloatArray]:
         """Both magnitudes with ``None`` filled in, at least ``|W_exact|`` and ``|b_exact|``."""
         weight, bias = self.magnitude, self.magnitude_bias
         if weight is None:
-            weight = _widened(self.weight.abs(), self.weight_slack[:, None])
+            weight = _widened(np.abs(self.weight), self.weight_slack[:, None])
         if bias is None:
-            bias = _widened(self.bias.abs(), self.bias_slack)
+            bias = _widened(np.abs(self.bias), self.bias_slack)
         return weight, bias
 
 
+@np.errstate(all="ignore")  # what overflows is refused as a weight
 def compose(second: Affine, first: Affine) -> Affine:
     """``second`` after ``first`` as one map, with the rounding of the merged weights in its slacks.
 
@@ -149,7 +147,7 @@ def compose(second: Affine, first: Affine) -> Affine:
     """
     if second.width_in != first.width_out:
         raise NetworkError(f"A layer of {second.width_in} inputs cannot follow one of {first.width_out} outputs.")
-    left, right = second.weight.abs(), first.weight.abs()
+    left, right = np.abs(second.weight), np.abs(first.weight)
     inner, width = second.width_in, first.width_in
     weight, bias = second.weight @ first.weight, second.weight @ first.bias + second.bias
 
@@ -164,9 +162,9 @@ def compose(second: Affine, first: Affine) -> Affine:
 
     terms = _most((left != 0) & (first.bias != 0), 1)
     error = gamma(terms - units + bool(second.bias.any())) if terms else 0.0
-    offsets = _raised(first.bias.abs() + first.bias_slack, 1)
+    offsets = _raised(np.abs(first.bias) + first.bias_slack, 1)
     bias_slack = left @ first.bias_slack + second.weight_slack * _largest(offsets) + second.bias_slack
-    bias_slack = bias_slack + error * (left @ first.bias.abs() + second.bias.abs())
+    bias_slack = bias_slack + error * (left @ np.abs(first.bias) + np.abs(second.bias))
     if error or first.bias_slack.any() or second.weight_slack.any():
         bias_slack = _raised(bias_slack, 2 * inner + 8)
 
@@ -177,12 +175,13 @@ def compose(second: Affine, first: Affine) -> Affine:
         weight_slack,
         bias_slack,
         # What no path reads stays exactly zero.
-        torch.where(_reads(magnitude2, magnitude1), _raised(magnitude2 @ magnitude1, inner + 1), 0.0),
+        np.where(_reads(magnitude2, magnitude1), _raised(magnitude2 @ magnitude1, inner + 1), 0.0),
         _raised(magnitude2 @ offset1 + offset2, inner + 2),
         second.roundings + first.roundings,
     )
 
 
+@np.errstate(all="ignore")  # what overflows is refused as a weight
 def total(maps: Sequence[Affine]) -> Affine:
     """The sum of maps of the same input: one rounding per addition that really happens."""
     result = maps[0]
@@ -190,8 +189,8 @@ def total(maps: Sequence[Affine]) -> Affine:
         if other.weight.shape != result.weight.shape:
             raise NetworkError(f"Cannot add {result.width_out} numbers to {other.width_out} numbers.")
         both = (result.weight != 0) & (other.weight != 0)
-        lost = gamma(1) * torch.where(both, result.weight.abs() + other.weight.abs(), 0.0).sum(1)
-        lost_bias = torch.where((result.bias != 0) & (other.bias != 0), result.bias.abs() + other.bias.abs(), 0.0)
+        lost = gamma(1) * np.where(both, np.abs(result.weight) + np.abs(other.weight), 0.0).sum(1)
+        lost_bias = np.where((result.bias != 0) & (other.bias != 0), np.abs(result.bias) + np.abs(other.bias), 0.0)
         (magnitude1, offset1), (magnitude2, offset2) = result.magnitudes(), other.magnitudes()
         result = Affine(
             result.weight + other.weight,
@@ -209,19 +208,19 @@ def stack(maps: Sequence[Affine]) -> Affine:
     """Maps of the same input, one above the other; exact."""
     magnitudes = [each.magnitudes() for each in maps]
     return Affine(
-        torch.cat([each.weight for each in maps]),
-        torch.cat([each.bias for each in maps]),
-        torch.cat([each.weight_slack for each in maps]),
-        torch.cat([each.bias_slack for each in maps]),
-        torch.cat([weight for weight, _ in magnitudes]),
-        torch.cat([bias for _, bias in magnitudes]),
+        np.concatenate([each.weight for each in maps]),
+        np.concatenate([each.bias for each in maps]),
+        np.concatenate([each.weight_slack for each in maps]),
+        np.concatenate([each.bias_slack for each in maps]),
+        np.concatenate([weight for weight, _ in magnitudes]),
+        np.concatenate([bias for _, bias in magnitudes]),
         max(each.roundings for each in maps),
     )
 
 
 def rows(affine: Affine, index: Sequence[int]) -> Affine:
     """The outputs ``index`` of a map; exact."""
-    at = torch.tensor(index, dtype=torch.long)
+    at = list(index)
     return Affine(
         affine.weight[at],
         affine.bias[at],
@@ -233,7 +232,7 @@ def rows(affine: Affine, index: Sequence[int]) -> Affine:
     )
 
 
-def _raised(value: Tensor, operations: int) -> Tensor:
+def _raised(value: FloatArray, operations: int) -> FloatArray:
     """At least the exact value of an expression in non-negative numbers with so many rounded operations.
 
     The factor covers the roundings, its own included, and the addend covers underflow. Zero is raised too, so
@@ -242,25 +241,25 @@ def _raised(value: Tensor, operations: int) -> Tensor:
     return value * (1.0 + 2.0 * gamma(operations + 2)) + operations * TINY
 
 
-def _widened(value: Tensor, *slacks: Tensor, operations: int = 2) -> Tensor:
+def _widened(value: FloatArray, *slacks: FloatArray, operations: int = 2) -> FloatArray:
     """``value`` plus slacks, rounded up; unchanged when there is no slack."""
-    return _raised(value + sum(slacks), operations) if any(bool(each.any()) for each in slacks) else value
+    return _raised(value + sum(slacks), operations) if any(each.any() for each in slacks) else value
 
 
-def _reads(second: Tensor, first: Tensor) -> Tensor:
+def _reads(second: FloatArray, first: FloatArray) -> npt.NDArray[np.bool_]:
     """Where the product of two non-negative matrices has a term at all."""
-    return ((second != 0).double() @ (first != 0).double()) > 0
+    return np.asarray((second != 0).astype(float) @ (first != 0) > 0)
 
 
-def _most(marks: Tensor, axis: int) -> int:
+def _most(marks: npt.NDArray[np.bool_], axis: int) -> int:
     """The largest number of marks along an axis."""
-    return int(marks.sum(axis).max()) if marks.numel() else 0
+    return int(marks.sum(axis).max()) if marks.size else 0
 
 
-def _largest(value: Tensor) -> Tensor:
-    return value.max() if value.numel() else torch.zeros((), dtype=value.dtype)
+def _largest(value: FloatArray) -> float:
+    return float(value.max()) if value.size else 0.0
 
 
-def _of_units(absolute: Tensor) -> bool:
+def _of_units(absolute: FloatArray) -> bool:
     """Whether every entry is 0 or 1, so that products with it are exact."""
     return bool(((absolute == 0) | (absolute == 1)).all())

@@ -18,10 +18,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from isonomy.arithmetic import TINY, FloatArray, gamma
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
+from isonomy.given import as_array
 from isonomy.networks.graph import (
     Activation,
     Add,
@@ -69,7 +69,7 @@ PURPOSE = {
     "comparison": "within a softplus that is linear beyond a threshold",
 }
 
-Operand = Value | Constant | torch.Tensor | float
+Operand = Value | Constant | float
 
 
 class Builder:
@@ -108,8 +108,8 @@ class Builder:
 
     def nearly(self, value: Value, error: float) -> Value:
         """A tensor that stands for another one, at most ``error`` away from it."""
-        slack = torch.full((value.width,), error, dtype=torch.float64)
-        op = Affine.diagonal(torch.ones_like(slack), bias_slack=slack, roundings=0)
+        slack = np.full(value.width, error)
+        op = Affine.diagonal(np.ones_like(slack), bias_slack=slack, roundings=0)
         return self.affine(value, op)
 
     def softmax(self, value: Value, axis: int, kind: str = "softmax", *, flattened: bool = False) -> Value:
@@ -162,8 +162,7 @@ class Builder:
         shape = image.shape[1:]
         if image.shape[0] != value.width or not image.size:
             raise NetworkError("the operation mixes individuals; each row of the table must be treated alike.")
-        weight = torch.from_numpy(np.ascontiguousarray(image.reshape(value.width, -1).T))
-        result = self.affine(value, Affine.of(weight), shape)
+        result = self.affine(value, Affine.of(image.reshape(value.width, -1).T), shape)
         return result if bias is None else self.add(result, bias)
 
     def matmul(self, value: Value, matrix: Constant, bias: Constant | None = None) -> Value:
@@ -175,9 +174,10 @@ class Builder:
         if len(value.shape) > 1 or factor.ndim == 1:
             return self.linear(value, lambda rows: rows @ factor, bias)
         self._limit(*factor.shape)
-        result = self.affine(value, Affine.of(torch.from_numpy(factor.T.copy())), (factor.shape[1],))
+        result = self.affine(value, Affine.of(factor.T), (factor.shape[1],))
         return result if bias is None else self.add(result, bias)
 
+    @np.errstate(all="ignore")  # what overflows is refused as a weight
     def normalise(
         self,
         value: Value,
@@ -200,14 +200,14 @@ class Builder:
         if not (parts[3] + epsilon > 0).all():
             raise NetworkError("a variance plus epsilon must be positive.")
         repeat = value.width // channels
-        weight, shift, centre, spread = (torch.from_numpy(np.repeat(each, repeat)) for each in parts)
-        factor = weight / torch.sqrt(spread + epsilon)
+        weight, shift, centre, spread = (np.repeat(each, repeat) for each in parts)
+        factor = weight / np.sqrt(spread + epsilon)
         offset = shift - centre * factor
-        reach = (shift.abs() + (centre * factor).abs()) * (1 + gamma(16)) + 4 * TINY
+        reach = (np.abs(shift) + np.abs(centre * factor)) * (1 + gamma(16)) + 4 * TINY
         op = Affine.diagonal(
             factor,
             offset,
-            weight_slack=gamma(8) * factor.abs() + 4 * TINY,
+            weight_slack=gamma(8) * np.abs(factor) + 4 * TINY,
             bias_slack=gamma(12) * reach + 4 * TINY,
             magnitude_bias=reach,
             roundings=12,
@@ -225,12 +225,11 @@ class Builder:
         if not other.any():
             return left
         op, read, _ = self.nodes[left.node]
-        shift = torch.from_numpy(other)
         if isinstance(op, Affine) and op.magnitude_bias is None and not (op.bias.any() or op.bias_slack.any()):
             # A product followed by its bias is one layer, whose roundings already count this addition.
-            return self.affine(Value(read[0], left.shape), replace(op, bias=shift))
+            return self.affine(Value(read[0], left.shape), replace(op, bias=other))
         self._limit(left.width, left.width)
-        return self.affine(left, Affine.diagonal(torch.ones_like(shift), shift))
+        return self.affine(left, Affine.diagonal(np.ones_like(other), other))
 
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
         """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
@@ -258,8 +257,9 @@ class Builder:
         if (other == 1).all():
             return left
         self._limit(left.width, left.width)
-        return self.affine(left, Affine.diagonal(torch.from_numpy(other)))
+        return self.affine(left, Affine.diagonal(other))
 
+    @np.errstate(all="ignore")
     def divide(self, left: Operand, right: Operand) -> Value:
         """The quotient by a constant, whose inverse is rounded once."""
         if isinstance(right, Value) or not isinstance(left, Value):
@@ -269,9 +269,9 @@ class Builder:
         if not other.all():
             raise NetworkError("division by zero.")
         self._limit(left.width, left.width)
-        inverse = 1.0 / torch.from_numpy(other)
-        exact = torch.from_numpy(np.abs(np.frexp(other)[0]) == 0.5) & (inverse.abs() > TINY)
-        slack = torch.where(exact, 0.0, gamma(2) * inverse.abs() + TINY)
+        inverse = 1.0 / other
+        exact = (np.abs(np.frexp(other)[0]) == 0.5) & (np.abs(inverse) > TINY)
+        slack = np.where(exact, 0.0, gamma(2) * np.abs(inverse) + TINY)
         return self.affine(left, Affine.diagonal(inverse, weight_slack=slack))
 
     def row(self, value: Value, constant: Any) -> FloatArray:
@@ -308,8 +308,8 @@ class Builder:
             raise NetworkError(f"a constant of shape {list(table.shape)} cannot be joined to individuals.")
         row = self._row(table, (self.batch, *table.shape[1:]))
         self._limit(len(row), self.input.width)
-        weight = torch.zeros(len(row), self.input.width, dtype=torch.float64)
-        op = Affine.of(weight, torch.from_numpy(row), roundings=0)
+        weight = np.zeros((len(row), self.input.width))
+        op = Affine.of(weight, row, roundings=0)
         return self.affine(self.input, op, table.shape[1:])
 
     def finish(self, output: Value, head: Head | Literal["auto"]) -> Read:
@@ -348,7 +348,7 @@ class Builder:
         if not isinstance(other, Affine) or sigmoid != Activation("sigmoid") or under != (read[1],):
             return None
         exact = not (other.weight_slack.any() or other.bias_slack.any())
-        mirrored = torch.equal(other.weight, -torch.ones(1, 1, dtype=torch.float64)) and other.bias[0] == 1
+        mirrored = np.array_equal(other.weight, [[-1.0]]) and other.bias[0] == 1
         return argument[0] if exact and mirrored else None
 
     def _graph(self, output: int) -> Graph:
@@ -399,8 +399,8 @@ class Builder:
 
 def numbers(array: Any) -> FloatArray:
     """A constant in float64; float32 and smaller convert exactly."""
-    if isinstance(array, torch.Tensor) and not array.is_complex():
-        array = array.detach().cpu().to(torch.float64).numpy()
+    if hasattr(array, "detach"):  # a tensor
+        array = as_array(array)
     plain = np.asarray(array)
     if plain.dtype.kind in "cUSOMm":  # complex, text, objects, dates
         raise NetworkError(f"a constant must hold real numbers. Got {plain.dtype}.")

@@ -17,10 +17,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from isonomy.arithmetic import TINY, gamma
+from isonomy.arithmetic import TINY, FloatArray, gamma
 from isonomy.errors import UnsupportedOperationError
 from isonomy.networks.build import Builder, Unfinished, Value
 from isonomy.networks.graph import Activation, Add, Affine
@@ -30,6 +29,7 @@ _TANH_LINEAR = math.sqrt(2.0 / math.pi)
 _TANH_CUBIC = _TANH_LINEAR * 0.044715
 
 
+@np.errstate(all="ignore")  # what overflows is refused as a weight
 def fused_product(builder: Builder, left: Value, right: Value) -> Value:
     """``left * right`` as one known function of one tensor, or an error."""
     for factor, gate in ((left, right), (right, left)):
@@ -48,6 +48,7 @@ def fused_product(builder: Builder, left: Value, right: Value) -> Value:
     raise UnsupportedOperationError("a product of two tensors is supported only as part of a GELU or SiLU.")
 
 
+@np.errstate(all="ignore")
 def fused_where(builder: Builder, condition: Value, above: Value, below: Value) -> Value:
     """``x`` where ``t = beta x`` is above a threshold, elsewhere ``softplus(t) / beta``, as one softplus.
 
@@ -59,13 +60,13 @@ def fused_where(builder: Builder, condition: Value, above: Value, below: Value) 
     steep = isinstance(op, Unfinished) and op.kind == "comparison" and op.parameter >= 20
     for smooth in _chain(builder, below.node) if steep else ():
         inner, argument, _ = builder.nodes[smooth.node]
-        if inner != Activation("softplus", (1.0,)) or argument != compared or bool(smooth.offset.any()):
+        if inner != Activation("softplus", (1.0,)) or argument != compared or smooth.offset.any():
             continue
         for x, y in _common(builder, argument[0], above.node):
-            if x.node != above.node or not bool((y.scale == 1).all()):
+            if x.node != above.node or not (y.scale == 1).all():
                 continue
-            off = (x.scale * smooth.scale - 1).abs() + smooth.error + x.error
-            if isinstance(op, Unfinished) and bool((off < _NEAR).all()) and bool((smooth.scale > 0).all()):
+            off = np.abs(x.scale * smooth.scale - 1) + smooth.error + x.error
+            if isinstance(op, Unfinished) and (off < _NEAR).all() and (smooth.scale > 0).all():
                 piece = math.exp(-op.parameter) * smooth.scale
                 return _rescaled(builder, Value(smooth.node, below.shape), smooth.scale, off, absolute=piece)
     raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
@@ -76,9 +77,9 @@ class _Scaled:
     """Some tensor is ``scale * node + offset``, the scale up to a relative error."""
 
     node: int
-    scale: Tensor
-    offset: Tensor
-    error: Tensor
+    scale: FloatArray
+    offset: FloatArray
+    error: FloatArray
 
 
 def _chain(builder: Builder, node: int) -> Iterator[_Scaled]:
@@ -86,41 +87,41 @@ def _chain(builder: Builder, node: int) -> Iterator[_Scaled]:
 
     Below an offset nothing but the tensor itself follows, so equal scale and offset are equal exactly.
     """
-    one = torch.ones(1, dtype=torch.float64)
+    one = np.ones(1)
     here = _Scaled(node, one, 0 * one, 0 * one)
     while True:
         yield here
         op, read, _ = builder.nodes[here.node]
-        if not isinstance(op, Affine) or op.width_in != op.width_out or bool(op.bias_slack.any()):
+        if not isinstance(op, Affine) or op.width_in != op.width_out or op.bias_slack.any():
             return
-        diagonal = op.weight.diagonal()
-        if bool((op.weight != torch.diag(diagonal)).any()) or not bool(diagonal.all()):
+        diagonal = np.diagonal(op.weight)
+        if (op.weight != np.diag(diagonal)).any() or not diagonal.all():
             return
-        plain = bool((diagonal == 1).all()) and not bool(op.weight_slack.any())
-        if bool(here.offset.any()) or (bool(op.bias.any()) and not plain):
+        plain = (diagonal == 1).all() and not op.weight_slack.any()
+        if here.offset.any() or (op.bias.any() and not plain):
             return
         here = _Scaled(
             read[0],
             here.scale * diagonal,
             here.scale * op.bias + here.offset,
-            here.error + op.weight_slack / diagonal.abs() + (0.0 if plain else gamma(2)),
+            here.error + op.weight_slack / np.abs(diagonal) + (0.0 if plain else gamma(2)),
         )
 
 
 def _common(builder: Builder, first: int, second: int) -> Iterator[tuple[_Scaled, _Scaled]]:
     """Ways to write two tensors as plain multiples of the same one."""
-    others = [each for each in _chain(builder, second) if not bool(each.offset.any())]
+    others = [each for each in _chain(builder, second) if not each.offset.any()]
     for one in _chain(builder, first):
         for other in others:
-            if one.node == other.node and not bool(one.offset.any()):
+            if one.node == other.node and not one.offset.any():
                 yield one, other
 
 
 def _gelu(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Value | None:
-    if bool((gate.scale != gate.offset).any()):
+    if (gate.scale != gate.offset).any():
         return None
     for x, k in _common(builder, factor.node, argument):
-        if bool((k.scale > 0).all()):
+        if (k.scale > 0).all():
             inner = math.sqrt(2.0) * k.scale
             base = _rescaled(builder, Value(x.node, factor.shape), inner, k.error)
             outer, error = 2.0 * x.scale * gate.scale / inner, x.error + gate.error + k.error
@@ -129,7 +130,7 @@ def _gelu(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Valu
 
 
 def _silu(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Value | None:
-    if bool(gate.offset.any()):
+    if gate.offset.any():
         return None
     for x, k in _common(builder, factor.node, argument):
         base = _rescaled(builder, Value(x.node, factor.shape), k.scale, k.error)
@@ -139,51 +140,53 @@ def _silu(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Valu
 
 
 def _gelu_tanh(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Value | None:
-    if bool((gate.scale != gate.offset).any()):
+    if (gate.scale != gate.offset).any():
         return None
     for total in _chain(builder, argument):
         op, read, _ = builder.nodes[total.node]
-        if not isinstance(op, Add) or len(read) != 2 or bool(total.offset.any()):
+        if not isinstance(op, Add) or len(read) != 2 or total.offset.any():
             continue
         for linear, cubic in (read, read[::-1]):
             for power in _chain(builder, cubic):
-                if builder.nodes[power.node][0] != Unfinished("cube") or bool(power.offset.any()):
+                if builder.nodes[power.node][0] != Unfinished("cube") or power.offset.any():
                     continue
                 base = builder.nodes[power.node][1][0]
                 x = next((way for way, _ in _common(builder, factor.node, base) if way.node == base), None)
                 y = next((way for way, _ in _common(builder, linear, base) if way.node == base), None)
                 if x is None or y is None:
                     continue
-                off_linear = (total.scale * y.scale / _TANH_LINEAR - 1).abs() + total.error + y.error
-                off_cubic = (total.scale * power.scale / _TANH_CUBIC - 1).abs() + total.error + power.error
-                off = torch.maximum(off_linear, off_cubic) + gamma(16)
-                if bool((off > _NEAR).any()):
+                off_linear = np.abs(total.scale * y.scale / _TANH_LINEAR - 1) + total.error + y.error
+                off_cubic = np.abs(total.scale * power.scale / _TANH_CUBIC - 1) + total.error + power.error
+                off = np.maximum(off_linear, off_cubic) + gamma(16)
+                if (off > _NEAR).any():
                     continue
                 fused = builder.activation(Value(base, factor.shape), "gelu_tanh")
                 outer = 2.0 * x.scale * gate.scale
-                return _rescaled(builder, fused, outer, x.error + gate.error, absolute=0.5 * off * outer.abs())
+                return _rescaled(builder, fused, outer, x.error + gate.error, absolute=0.5 * off * np.abs(outer))
     return None
 
 
 def _power(builder: Builder, factor: Value, other: _Scaled) -> Value | None:
     """``x * x`` and ``x * x^2``, up to scale: parts of the tanh form, refused if they stay alone."""
-    if bool(other.offset.any()):
+    if other.offset.any():
         return None
     op, read, _ = builder.nodes[other.node]
     base, kind = (read[0], "cube") if op == Unfinished("square") else (other.node, "square")
     for x in _chain(builder, factor.node):
-        if x.node == base and not bool(x.offset.any()):
+        if x.node == base and not x.offset.any():
             result = builder.unfinished(Value(base, factor.shape), kind)
             return _rescaled(builder, result, x.scale * other.scale, x.error + other.error)
     return None
 
 
-def _rescaled(builder: Builder, value: Value, scale: Tensor, error: Tensor, absolute: Tensor | None = None) -> Value:
+def _rescaled(
+    builder: Builder, value: Value, scale: FloatArray, error: FloatArray, absolute: FloatArray | None = None
+) -> Value:
     """``scale * value``, where ``scale`` has a relative error, plus an absolute one."""
-    if absolute is None and not bool(error.any()) and bool((scale == 1).all()):
+    if absolute is None and not error.any() and (scale == 1).all():
         return value
-    wide = torch.ones(value.width, dtype=torch.float64)
+    wide = np.ones(value.width)
     # At most six roundings made a scale from the exact ones; the quotient by 1 - error is within 1 + 2 error.
-    slack = 2.0 * scale.abs() * (error + gamma(8)) + TINY
+    slack = 2.0 * np.abs(scale) * (error + gamma(8)) + TINY
     extra = None if absolute is None else 2.0 * absolute * wide
     return builder.affine(value, Affine.diagonal(scale * wide, weight_slack=slack * wide, bias_slack=extra))

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
+import numpy.typing as npt
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError, template
 from isonomy.networks.affine import Affine, compose
+from isonomy_verify.activations import SHAPES
 
 __all__ = [
     "ACTIVATIONS",
@@ -39,21 +39,13 @@ __all__ = [
 
 Head = Literal["softmax", "sigmoid", "regression"]
 
-# kind -> names of its parameters, and the function. ``prelu`` has one slope per element, in any number.
-ACTIVATIONS: dict[str, tuple[tuple[str, ...], Callable[..., Tensor]]] = {
-    "relu": ((), torch.relu),
-    "leaky_relu": (("slope",), lambda x, slope: torch.where(x >= 0, x, slope * x)),
-    "prelu": (("slopes",), lambda x, *slopes: torch.where(x >= 0, x, x.new_tensor(slopes) * x)),
-    "sigmoid": ((), torch.sigmoid),
-    "tanh": ((), torch.tanh),
-    # Without the usual switch to the identity at large inputs, which is off by 2e-9.
-    "softplus": (("beta",), lambda x, beta: torch.logaddexp(beta * x, torch.zeros_like(x)) / beta),
-    "elu": (("alpha",), lambda x, alpha: functional.elu(x, alpha)),
-    "gelu": ((), functional.gelu),
-    "gelu_tanh": ((), lambda x: functional.gelu(x, approximate="tanh")),
-    "silu": ((), functional.silu),
-    "erf": ((), torch.erf),
-    "clip": (("low", "high"), lambda x, low, high: torch.clamp(x, low, high)),
+# kind -> names of its parameters. ``prelu`` has one slope per element, in any number.
+ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ()) | {
+    "leaky_relu": ("slope",),
+    "prelu": ("slopes",),
+    "softplus": ("beta",),
+    "elu": ("alpha",),
+    "clip": ("low", "high"),
 }
 
 
@@ -71,7 +63,8 @@ class Activation:
     Parameters: ``leaky_relu(slope)`` with any finite slope, also negative or above 1; ``prelu`` one slope for
     each element; ``softplus(beta > 0)`` = ``log(1 + exp(beta x)) / beta``; ``elu(alpha >= 0)``;
     ``clip(low <= high)``, one of them possibly infinite. ``gelu`` is ``x Phi(x)``, ``gelu_tanh`` its tanh
-    form, ``silu`` is ``x sigmoid(x)``.
+    form, ``silu`` is ``x sigmoid(x)``, ``hardswish`` is
+    ``x clip(x/6 + 1/2, 0, 1)``.
     """
 
     kind: str
@@ -81,7 +74,7 @@ class Activation:
         if self.kind not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
             raise UnsupportedOperationError(f"The activation '{self.kind}' is not supported; these are: {known}.")
-        names = ACTIVATIONS[self.kind][0]
+        names = ACTIVATIONS[self.kind]
         if self.kind != "prelu" and len(self.parameters) != len(names):
             raise NetworkError(template(f"{self.kind}.parameters", f"the numbers {names}", self.parameters))
         usable = not any(map(math.isnan, self.parameters))
@@ -95,9 +88,9 @@ class Activation:
         if not usable:
             raise NetworkError(f"The activation {self.kind}{self.parameters} has unusable parameters.")
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """The values at ``x``, differentiable."""
-        return ACTIVATIONS[self.kind][1](x, *self.parameters)
+    def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
+        """The values at ``x``."""
+        return SHAPES[self.kind](*self.parameters).value(x)
 
 
 @dataclass(frozen=True)
@@ -176,25 +169,26 @@ class Graph:
                 found[j].append(i)
         return tuple(map(tuple, found))
 
-    def evaluate(self, x: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
-        """The outputs (n, c) at individuals (n, m), differentiable, in float64 unless a lower precision will do."""
+    @np.errstate(all="ignore")  # outputs say themselves that they overflow
+    def evaluate(self, x: FloatArray, precision: npt.DTypeLike = np.float64) -> npt.NDArray[np.floating]:
+        """The outputs (n, c) at individuals (n, m), in float64 unless a lower precision will do."""
         if x.ndim != 2 or x.shape[1] != self.input_width:
             expected = f"a table of {self.input_width} columns"
             raise NetworkError(template("x", expected, tuple(x.shape)))
-        values: list[Tensor] = []
+        values: list[npt.NDArray[np.floating]] = []
         for node in self.nodes:
             read = [values[j] for j in node.inputs]
             match node.op:
                 case Input():
-                    values.append(x.to(precision))
+                    values.append(np.asarray(x, precision))
                 case Affine(weight=weight, bias=bias):
-                    values.append(torch.addmm(bias.to(precision), read[0], weight.T.to(precision)))
+                    values.append(read[0] @ weight.T.astype(precision) + bias.astype(precision))
                 case Activation():
-                    values.append(node.op(read[0]))
+                    values.append(node.op(read[0]).astype(precision, copy=False))
                 case Add():
-                    values.append(torch.stack(read).sum(0) if len(read) > 2 else read[0] + read[1])
+                    values.append(np.sum(read, axis=0))
                 case Concat():
-                    values.append(torch.cat(read, dim=1))
+                    values.append(np.concatenate(read, axis=1))
                 case Select(index=index):
                     values.append(read[0][:, list(index)])
                 case _:
@@ -221,7 +215,7 @@ class Graph:
                     digest.update(f"{node.op.width_out} {node.op.width_in} {node.op.roundings} ".encode())
                     slack = (node.op.weight_slack, node.op.bias_slack)
                     for array in (node.op.weight, node.op.bias, *slack, *node.op.magnitudes()):
-                        digest.update(array.numpy().astype("<f8").tobytes())
+                        digest.update(array.astype("<f8").tobytes())
                 case Activation(kind=kind, parameters=parameters):
                     digest.update(f"{kind} {[float(p).hex() for p in parameters]}".encode())
                 case Input(width=width):

@@ -67,6 +67,7 @@ ACTIVATIONS: dict[str, Callable[[Builder, Value], Value]] = {
     ),
     "gelu": _plain("gelu"),
     **dict.fromkeys(("silu", "swish"), _plain("silu")),
+    **dict.fromkeys(("hard_silu", "hard_swish"), _plain("hardswish")),
     "softmax": lambda builder, value: builder.softmax(value, -1),
     "log_softmax": lambda builder, value: builder.softmax(value, -1, "log_softmax"),
 }

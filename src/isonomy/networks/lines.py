@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import torch
+import numpy as np
 
 from isonomy.errors import NetworkError
 from isonomy.networks.affine import Affine
@@ -100,8 +100,8 @@ def affine_of(lines: Sequence[Line], width: int) -> Affine:
     """Lines as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
     if not lines:
         raise NetworkError("The model reads no feature at all.")
-    weight = torch.zeros(len(lines), width, dtype=torch.float64)
-    magnitude = torch.zeros_like(weight)
+    weight = np.zeros((len(lines), width))
+    magnitude = np.zeros_like(weight)
     columns: list[tuple[float, float, float, float]] = []
     for row, line in enumerate(lines):
         lost = ZERO
@@ -113,7 +113,7 @@ def affine_of(lines: Sequence[Line], width: int) -> Affine:
         bias = _nearest(line.constant)
         gap = abs(line.constant - Fraction(bias))
         columns.append((bias, _above(lost), _above(gap), _above(line.reach_constant)))
-    bias_, weight_slack, bias_slack, magnitude_bias = torch.tensor(columns, dtype=torch.float64).T.contiguous()
+    bias_, weight_slack, bias_slack, magnitude_bias = np.ascontiguousarray(np.array(columns).T)
     roundings = max(line.roundings for line in lines)
     return Affine(weight, bias_, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
 

@@ -7,22 +7,26 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, template
 from isonomy.given import numbers
 from isonomy.networks.adapter import Reads
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
 from isonomy.networks.simplify import simplify
 from isonomy.population.schema import Schema
+from isonomy_verify.activations import sigmoid
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Head", "Network"]
 
+_PARTS, _REAL = ("weights", "biases"), "an array of real numbers"
 _ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidden width times n
 
 
@@ -96,8 +100,8 @@ class Network:
     @classmethod
     def from_layers(
         cls,
-        weights: Sequence[npt.ArrayLike | Tensor],
-        biases: Sequence[npt.ArrayLike | Tensor],
+        weights: Sequence[npt.ArrayLike],
+        biases: Sequence[npt.ArrayLike],
         activation: str | Activation = "relu",
         head: Head = "softmax",
         name: str = "network",
@@ -111,7 +115,10 @@ class Network:
         between = activation if isinstance(activation, Activation) else Activation(activation)
         nodes: list[Node] = []
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            affine = Affine.of(_tensor(weight, f"weights[{layer}]"), _tensor(bias, f"biases[{layer}]"))
+            arrays = (
+                numbers(f"{kind}[{layer}]", each, _REAL) for kind, each in zip(_PARTS, (weight, bias), strict=True)
+            )
+            affine = Affine.of(*arrays)
             if not nodes:
                 nodes.append(Node(Input(affine.width_in), (), "input"))
             else:
@@ -139,26 +146,26 @@ class Network:
         """How many raw outputs there are: k for softmax, 1 for a single sigmoid or number."""
         return self.graph.output_width
 
-    def logits(self, x: npt.ArrayLike | Tensor) -> Tensor:
-        """The raw outputs (n, classes) at individuals (n, m), in float64, differentiable."""
-        return self.graph.evaluate(_tensor(x))
+    def logits(self, x: npt.ArrayLike) -> FloatArray:
+        """The raw outputs (n, classes) at individuals (n, m), in float64."""
+        table = numbers("x", x, _REAL)
+        if table.ndim != 2 or table.shape[1] != self.input_width:
+            raise NetworkError(template("x", f"a table of {self.input_width} columns", table.shape))
+        parts = [self.graph.evaluate(table[at : at + _ROWS]) for at in range(0, max(len(table), 1), _ROWS)]
+        return np.concatenate(parts).astype(np.float64, copy=False)
 
-    def __call__(self, x: npt.ArrayLike | Tensor) -> npt.NDArray[np.float64]:
+    def __call__(self, x: npt.ArrayLike) -> FloatArray:
         """Probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
-        x = _tensor(x)
-        if x.ndim != 2 or x.shape[1] != self.input_width:
-            raise NetworkError(template("x", f"a table of {self.input_width} columns", tuple(x.shape)))
-        with torch.no_grad():
-            parts = [self.probabilities(self.graph.evaluate(rows)) for rows in torch.split(x, _ROWS)]
-            return torch.cat(parts).numpy()
+        return self.probabilities(self.logits(x))
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """The head applied to raw outputs (n, classes), differentiable."""
+    @np.errstate(all="ignore")
+    def probabilities(self, logits: FloatArray) -> FloatArray:
+        """The head applied to raw outputs (n, classes)."""
         if self.head == "softmax":
-            return torch.softmax(logits, dim=1)
+            odds = np.exp(logits - logits.max(1, keepdims=True))
+            return np.asarray(odds / odds.sum(1, keepdims=True))
         if self.head == "sigmoid":
-            ones = torch.sigmoid(logits)
-            return torch.cat([torch.sigmoid(-logits), ones], dim=1) if self.classes == 1 else ones
+            return sigmoid(np.hstack([-logits, logits]) if self.classes == 1 else logits)
         return logits
 
     @cached_property
@@ -172,7 +179,7 @@ class Network:
             return simplify(self.graph)
         k = self.classes
         pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
-        difference = torch.zeros(len(pairs), k, dtype=torch.float64)
+        difference = np.zeros((len(pairs), k))
         for row, (c, j) in enumerate(pairs):
             difference[row, j], difference[row, c] = 1.0, -1.0
         # One subtraction per row; the factors of plus and minus one are exact.
@@ -195,14 +202,3 @@ class Network:
         count = f"{kinds.count('Affine')} affine, {kinds.count('Activation')} activation nodes"
         head = f"{self.head} (assumed)" if self.assumed_head else self.head
         return f"Network('{self.name}', {self.input_width} -> {self.classes} {head}, {count})"
-
-
-def _tensor(values: Any, parameter: str = "x") -> Tensor:
-    """float64, sharing memory with the caller's array where it can; nothing here writes to it."""
-    expected = "an array of real numbers"
-    if isinstance(values, Tensor):
-        if values.is_complex():
-            raise ParameterError(template(parameter, expected, f"a tensor of {values.dtype}"))
-        return values.to(torch.float64)
-    array = numbers(parameter, values, expected)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.affine import Affine
@@ -48,7 +47,7 @@ def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
         builder.at = f"layer{layer + 1}"
         weight = np.array([_take(next(rows), before, "weights") for _ in range(after)])
         bias = np.array([_take(next(rows), 1, "biases")[0] for _ in range(after)])
-        value = builder.affine(value, Affine.of(torch.from_numpy(weight), torch.from_numpy(bias)), (after,))
+        value = builder.affine(value, Affine.of(weight, bias), (after,))
         if layer + 1 < layers:
             value = builder.activation(value, "relu")
     if span[-1] != 1 or mean[-1] != 0:

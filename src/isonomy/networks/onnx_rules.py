@@ -199,6 +199,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "Elu": _activation("elu", alpha=1.0),
     "Selu": _selu,
     "Gelu": _gelu,
+    "HardSwish": lambda call, x: call.builder.activation(x, "hardswish"),
     "Erf": _activation("erf"),
     "Clip": _clip,
     "Softmax": _softmax("softmax"),

@@ -217,6 +217,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "tanh": _torch(torch.tanh),
     "erf": _torch(torch.erf),
     "silu": _torch(functional.silu),
+    "hardswish": _torch(functional.hardswish),
     "gelu": _torch(functional.gelu),
     "selu": _torch(functional.selu),
     "softplus": _torch(functional.softplus),

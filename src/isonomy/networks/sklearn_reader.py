@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from sklearn import discriminant_analysis, linear_model, neural_network, pipeline, svm
 from sklearn.base import BaseEstimator
 
-from isonomy.arithmetic import FloatArray
 from isonomy.errors import IsonomyError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks.adapter import Reads, class_order, model_columns
 from isonomy.networks.columns import Column, cell_of, settled
@@ -103,7 +101,7 @@ def _perceptron(estimator: Any, head: Any) -> _Core:
     for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True):
         if operations and kind:
             operations.append(Activation(kind))
-        operations.append(_affine(weight.T, bias))
+        operations.append(Affine.of(weight.T, bias))
     last = estimator.out_activation_
     heads: dict[str, Head] = {"softmax": "softmax", "logistic": "sigmoid", "identity": "regression"}
     if last not in heads:
@@ -124,7 +122,7 @@ def _probabilities(estimator: Any, head: Any) -> _Core:
         bias = np.full(len(weight), float(bias[0]))
     if len(weight) == 1 and getattr(estimator, "multi_class", "") == "multinomial":
         weight, bias = 2 * weight, 2 * bias  # older versions: the softmax of minus and plus the decision
-    return _Core([_affine(weight, bias)], "sigmoid" if len(weight) == 1 else "softmax", _classes(estimator))
+    return _Core([Affine.of(weight, bias)], "sigmoid" if len(weight) == 1 else "softmax", _classes(estimator))
 
 
 def _decision(estimator: Any, head: Any) -> _Core:
@@ -139,12 +137,7 @@ def _decision(estimator: Any, head: Any) -> _Core:
 def _number(estimator: Any, head: Any) -> _Core:
     weight = np.atleast_2d(estimator.coef_)
     bias = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64).reshape(-1), (len(weight),))
-    return _Core([_affine(weight, bias)], "regression")
-
-
-def _affine(weight: FloatArray, bias: FloatArray) -> Affine:
-    matrix, offset = (torch.from_numpy(np.array(each, dtype=np.float64)) for each in (weight, bias))
-    return Affine.of(matrix, offset)
+    return _Core([Affine.of(weight, bias)], "regression")
 
 
 def _classes(estimator: Any) -> tuple[str, ...]:

@@ -19,10 +19,12 @@ from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import Tensor
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
+from isonomy.given import as_array
 from isonomy.networks.build import LARGEST, Builder
 from isonomy.networks.graph import Head, Read
 
@@ -42,11 +44,11 @@ def read_state(path: Path, activation: str | None, head: Head | Literal["auto"])
         builder.at = name
         if place:
             value = builder.activation(value, str(kind), *map(float, parameters))
-        value = builder.matmul(value, weight.T.numpy(), None if bias is None else bias.numpy())
+        value = builder.matmul(value, weight.T, bias)
     return builder.finish(value, head)
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
+def _tensors(path: Path) -> dict[str, FloatArray]:
     """The named tensors of a file, read without executing anything."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _SAFE:
         raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
@@ -63,19 +65,23 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     for key in ("state_dict", "model_state_dict", "model"):  # as training checkpoints keep it
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
-    if not isinstance(content, dict) or not content or not all(isinstance(each, Tensor) for each in content.values()):
+    if (
+        not isinstance(content, dict)
+        or not content
+        or not all(isinstance(each, torch.Tensor) for each in content.values())
+    ):
         raise FileError(f"'{path}' is not a state dict, names with their tensors; {_ADVICE}.")
     if sum(each.numel() for each in content.values()) > LARGEST:
         raise NetworkError("its parameters are larger than the supported size.")
     if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
         raise NetworkError("its parameters must be plain real numbers.")
-    return {str(name): each.detach().to(torch.float64) for name, each in content.items()}
+    return {str(name): as_array(each) for name, each in content.items()}
 
 
-_Layer = tuple[str, Tensor, Tensor | None]
+_Layer = tuple[str, FloatArray, FloatArray | None]
 
 
-def _layers(tensors: dict[str, Tensor]) -> list[_Layer]:
+def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
     """Dense layers in their order."""
     found: list[_Layer] = []
     for name, weight in tensors.items():
@@ -128,10 +134,10 @@ def _same(layers: Sequence[_Layer]) -> list[list[str]]:
 
 
 def _equal(one: _Layer, other: _Layer) -> bool:
-    weights, biases = torch.equal(one[1], other[1]), (one[2], other[2])
+    weights, biases = np.array_equal(one[1], other[1]), (one[2], other[2])
     if biases[0] is None or biases[1] is None:
         return weights and biases == (None, None)
-    return weights and torch.equal(biases[0], biases[1])
+    return weights and np.array_equal(biases[0], biases[1])
 
 
 def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:

@@ -188,7 +188,7 @@ def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]
         own = module(x).reshape(len(x), -1).to(torch.float64)
     except Exception as error:
         raise NetworkError(f"{type(module).__name__} does not run: {_first_line(error)}.") from error
-    ours = ending(graph.evaluate(x))
+    ours = ending(torch.from_numpy(graph.evaluate(x.numpy())))
     scale = 1.0 + float(own.abs().max())
     tolerance = max(1e-5, 1e4 * torch.finfo(kind).eps) * scale
     if own.shape != ours.shape or not float((own - ours).abs().max()) <= tolerance:

@@ -58,7 +58,7 @@ def cut_box(
 def reading(graph: Graph) -> Tensor:
     """How strongly each coordinate moves the first layers; all the same where something else reads them."""
     first = [graph.nodes[i].op for i in graph.consumers[0]]
-    weights = [op.weight.abs().sum(0) for op in first if isinstance(op, Affine)]
+    weights = [torch.from_numpy(abs(op.weight)).sum(0) for op in first if isinstance(op, Affine)]
     if not weights or len(weights) < len(first):
         return torch.ones(graph.input_width, dtype=torch.float64)
     return torch.stack(weights).sum(0)

@@ -26,7 +26,7 @@ def write_onnx(network: Network, path: str | os.PathLike[str]) -> None:
         if isinstance(node.op, Affine):
             parts = (("weight", node.op.weight), ("bias", node.op.bias))
             for kind, tensor in parts:
-                constants.append(numpy_helper.from_array(tensor.numpy().astype(np.float32), f"{kind}{index}"))
+                constants.append(numpy_helper.from_array(tensor.astype(np.float32), f"{kind}{index}"))
             nodes.append(helper.make_node("Gemm", [value, f"weight{index}", f"bias{index}"], [name], transB=1))
         else:
             nodes.append(helper.make_node("Relu", [value], [name]))

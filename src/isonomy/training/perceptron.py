@@ -53,8 +53,8 @@ class Perceptron:
                     "only such networks can be trained further."
                 )
             if isinstance(node.op, Affine):
-                parts = (node.op.weight.to(torch.float32), node.op.bias.to(torch.float32))
-                layers.append((parts[0].clone().requires_grad_(), parts[1].clone().requires_grad_()))
+                parts = [torch.from_numpy(part.astype(np.float32)) for part in (node.op.weight, node.op.bias)]
+                layers.append((parts[0].requires_grad_(), parts[1].requires_grad_()))
         if len(nodes) % 2:
             raise NetworkError(f"'{network.name}' must end in an affine layer before its head.")
         return cls(tuple(layers), np.arange(network.input_width), network.input_width)
