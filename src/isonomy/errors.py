@@ -7,6 +7,7 @@ answers with ``http_status``.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -61,6 +62,12 @@ class FileError(IsonomyError):
     code = "file"
 
 
+class MissingPackageError(IsonomyError, ModuleNotFoundError):
+    """Something was asked for that needs a package beyond the base installation."""
+
+    code = "missing-package"
+
+
 class AssumedHeadWarning(UserWarning):
     """A network ends in several raw numbers, which were taken as a softmax although nothing says so."""
 
@@ -89,6 +96,16 @@ class SoundnessError(IsonomyError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.said, self.where, self.file)
+
+
+def needed(package: str, extra: str, what: str) -> Any:
+    """A package of an extra, imported for what is asked; one sentence where it is not installed."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.split(".")[0] != package.split(".")[0]:
+            raise
+        raise MissingPackageError(f"{what} needs the package {package}: pip install 'isonomy[{extra}]'.") from error
 
 
 def template(parameter: str, expected: str, got: Any) -> str:

@@ -1,11 +1,8 @@
 """Chunks in parallel, one thread of arithmetic each.
 
 Small steps between large products gain nothing from a second thread; whole chunks do. The results do not depend on how
-many threads there are, since every chunk is computed by one.
-
-torch keeps how many threads an operation may use twice: each thread has its own number, and a thread that has none yet
-takes the process's, which every ``set_num_threads`` changes as well. So chunks are computed by threads of our own, set
-to one when they begin, once; callers, also several at the same time, keep the number that they have.
+many chunks run at the same time, since every chunk is computed by one thread: how a product is split over threads can
+change its last bit.
 """
 
 from __future__ import annotations
@@ -15,79 +12,78 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-import torch
+from isonomy.given import whole
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _turn = threading.RLock()
 _pools: dict[int, ThreadPoolExecutor] = {}
+_said: list[int] = []
+_inside = threading.local()
 os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
+def workers() -> int:
+    """How many chunks run at the same time.
+
+    What :func:`set_workers` said; else the environment's ``OMP_NUM_THREADS``; else the processors that this process may
+    use. Within a chunk it is one.
+    """
+    if getattr(_inside, "chunk", False):
+        return 1
+    if _said:
+        return _said[-1]
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0))
+
+
+def set_workers(count: int | None) -> None:
+    """Let so many chunks run at the same time in this process; None: as many as is usual."""
+    _said[:] = [] if count is None else [whole("count", count, 1)]
+
+
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """``work`` on every item, results in order, on as many threads as torch was given in this one.
+    """``work`` on every item, results in order, by :func:`workers` threads.
 
     Several callers share the threads, so work must not wait for what another one does.
     """
-    with _turn:  # while a pool begins, a thread that has no number yet would take that of the pool
-        workers = torch.get_num_threads()
-    if workers == 1:
-        yield from map(work, items)
-        return
-    pool = _pool(workers)
-    futures = [pool.submit(work, item) for item in items]
-    try:
-        for future in futures:
-            yield future.result()
-    finally:
-        for future in futures:
-            future.cancel()
-        wait(futures)
+    count = workers()
+    with one_thread_in_blas():
+        if count == 1 or len(items) == 1:
+            yield from map(work, items)
+            return
+        futures = [_pool(count).submit(work, item) for item in items]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
 
 
-def _pool(workers: int) -> ThreadPoolExecutor:
-    """Threads with one thread of arithmetic each; what other threads have or begin with stays as it is."""
+def _pool(count: int) -> ThreadPoolExecutor:
+    def begin() -> None:
+        _inside.chunk = True
+
     with _turn:
-        if workers not in _pools:
-            pool, all_set = ThreadPoolExecutor(workers, "isonomy"), threading.Barrier(workers + 1)
-
-            def begin() -> None:
-                torch.get_num_threads()  # else the first operation would put the process's number over our own
-                torch.set_num_threads(1)
-                all_set.wait()
-
-            with _kept_elsewhere():
-                for _ in range(workers):
-                    pool.submit(begin)
-                all_set.wait()
-            _pools[workers] = pool
-        return _pools[workers]
-
-
-def _in_a_new_thread(work: Callable[[], None]) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-
-@contextmanager
-def _kept_elsewhere() -> Iterator[None]:
-    """Threads that begin later have as many threads of arithmetic as before, whatever is set here for a single one."""
-    everywhere: list[int] = []
-    _in_a_new_thread(lambda: everywhere.append(torch.get_num_threads()))
-    try:
-        yield
-    finally:
-        _in_a_new_thread(lambda: torch.set_num_threads(everywhere[0]))
+        if count not in _pools:
+            _pools[count] = ThreadPoolExecutor(max(count, 1), "isonomy", begin)
+        return _pools[count]
 
 
 class _Blas:
-    """One thread for numpy's products while anybody asks for it: how a product is split can change its last bit."""
+    """One thread for numpy's products while anybody asks for it.
+
+    A limit belongs to the thread that sets it, and others cannot lift it. The first who asks may leave before the last,
+    so a thread of its own sets and lifts it for all. Where somebody else has set a limit, theirs holds.
+    """
 
     def __init__(self) -> None:
         self.lock, self.users = threading.Lock(), 0
@@ -98,14 +94,21 @@ class _Blas:
         with self.lock:
             self.users += 1
             if self.users == 1:
-                self.limits = import_module("threadpoolctl").threadpool_limits(1, user_api="blas")
+                self.limits = _pool(0).submit(lambda: _libraries().limit(limits=1, user_api="blas")).result()
         try:
             yield
         finally:
             with self.lock:
                 self.users -= 1
                 if self.users == 0:
-                    self.limits.restore_original_limits()
+                    _pool(0).submit(self.limits.restore_original_limits).result()
+
+
+@cache
+def _libraries() -> Any:
+    """The libraries behind numpy's products; looking for them takes longer than a small product."""
+    import_module("numpy")
+    return import_module("threadpoolctl").ThreadpoolController()
 
 
 one_thread_in_blas = _Blas()
@@ -113,13 +116,11 @@ one_thread_in_blas = _Blas()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for torch and numpy: a sequential search whose last bits do not depend on the machine's cores."""
-    with _turn, _kept_elsewhere():
-        workers = torch.get_num_threads()
-        torch.set_num_threads(1)
+    """A sequential search, whose last bits do not depend on the machine's processors."""
+    before = getattr(_inside, "chunk", False)
+    _inside.chunk = True
     try:
         with one_thread_in_blas():
             yield
     finally:
-        with _turn, _kept_elsewhere():
-            torch.set_num_threads(workers)
+        _inside.chunk = before

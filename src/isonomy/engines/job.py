@@ -16,7 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from isonomy.arithmetic import FloatArray, exact_sum
 from isonomy.attacks import Effort
@@ -84,7 +83,7 @@ class Job:
     def identity(self) -> str:
         """The hash of all that the result depends on, but for the plan, which follows from it."""
         texts = [
-            f"isonomy {version('isonomy')} torch {torch.__version__} numpy {np.__version__} layout {LAYOUT}",
+            f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
             self.network.hash(),
             metric_to_text(self.metric),
             metric_to_text(self.ground),

@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from importlib import import_module
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
-from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.errors import IsonomyError, ParameterError, needed, template
 from isonomy.parallel import in_parallel, one_thread_in_blas
 
 PATIENCE = 30.0
@@ -58,7 +57,7 @@ def check_engine(engine: str, scheduler: str | None) -> None:
 
 
 class Embedded:
-    """This process, a chunk for each of torch's threads at a time."""
+    """This process, as many chunks at a time as there are workers."""
 
     def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
         """Results in order."""
@@ -159,9 +158,4 @@ def _own_cluster(dask: Any) -> Iterator[Any]:
 
 
 def _dask() -> Any:
-    try:
-        return import_module("distributed")
-    except ImportError:
-        raise ParameterError(
-            "engine='dask' needs Dask: install it with pip install 'isonomy[dask]', or use engine='local'."
-        ) from None
+    return needed("distributed", "dask", "engine='dask'")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from isonomy.errors import AssumedHeadWarning, FileError, IsonomyError, NetworkError, ParameterError, template
+from isonomy.errors import AssumedHeadWarning, FileError, IsonomyError, NetworkError, ParameterError, needed, template
 from isonomy.given import instance
 from isonomy.networks.adapter import Reads, schema_adapter
 from isonomy.networks.graph import Head, Read
@@ -147,12 +147,14 @@ def _nnet(path: Path, options: Options) -> _Result:
 
 
 def _state(path: Path, options: Options) -> _Result:
+    needed("torch", "torch", f"Reading '{path}' safely")
     from isonomy.networks.state_reader import read_state
 
     return guarded(path, "a torch state dict", lambda: read_state(path, options.activation, options.head)), False
 
 
 def _pt2(path: Path, options: Options) -> _Result:
+    needed("torch", "torch", f"Reading '{path}'")
     from isonomy.networks.pt2_reader import read_pt2
 
     return guarded(path, "a torch.export archive", lambda: read_pt2(path, options.head)), False

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, template
+from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
 from isonomy.given import numbers
 from isonomy.networks.adapter import Reads
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
@@ -67,6 +67,7 @@ class Network:
         ``width`` is the number of features; it is needed only when the first layer does not tell. ``head`` is found at
         the end of the module; several raw outputs are taken as a softmax with a warning, unless it is said.
         """
+        needed("torch", "torch", "A live torch module")
         from isonomy.networks.torch_reader import read_torch
 
         read = read_torch(module, width=width, head=head)

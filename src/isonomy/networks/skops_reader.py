@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from isonomy.errors import FileError
+from isonomy.errors import FileError, needed
 
 # Parts of a fitted MLPClassifier or MLPRegressor that skops does not list itself: plain holders of numbers.
 _PARTS = (
@@ -22,11 +22,8 @@ _PARTS = (
 
 def open_skops(path: Path) -> Any:
     """The estimator in a skops file; an unknown type is refused before anything is made."""
-    try:
-        import skops.io
-    except ImportError as error:
-        raise FileError(f"'{path}' needs the package skops: pip install isonomy[sklearn].") from error
-    strange = [name for name in skops.io.get_untrusted_types(file=path) if name not in _PARTS]
+    files = needed("skops.io", "sklearn", f"Reading '{path}'")
+    strange = [name for name in files.get_untrusted_types(file=path) if name not in _PARTS]
     if strange:
         raise FileError(f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, which are not trusted types.")
-    return skops.io.load(path, trusted=list(_PARTS))
+    return files.load(path, trusted=list(_PARTS))

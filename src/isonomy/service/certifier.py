@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
@@ -91,9 +90,8 @@ class Certifier:
         if outside is not None:
             raise DataError(outside[0])
         ends_at = time.monotonic() + seconds
-        with torch.inference_mode():
-            upper, kept, tier = self._bounded(x, ends_at)
-            outputs = self.question.network(x)
+        upper, kept, tier = self._bounded(x, ends_at)
+        outputs = self.question.network(x)
         finds = self._search(x, upper, kept) if counterparts else None
         return self._answers(x, outputs, upper, kept, tier, finds)
 
@@ -108,8 +106,7 @@ class Certifier:
 
     def tighten(self, x: FloatArray) -> FloatArray:
         """Bounds of the tight tier, however long they take."""
-        with torch.inference_mode():
-            return self._chunks(self.tight, "tight", x)[0]
+        return self._chunks(self.tight, "tight", x)[0]
 
     def _bounded(self, x: FloatArray, ends_at: float) -> tuple[FloatArray, BoolArray, NDArray[np.str_]]:
         upper, kept = self._chunks(self.interval, "interval", x)
@@ -144,8 +141,7 @@ class Certifier:
 
     def _timed(self, x: FloatArray) -> float:
         began = time.monotonic()
-        with torch.inference_mode():
-            self.tight.chunk(x)
+        self.tight.chunk(x)
         return time.monotonic() - began
 
     def _answers(

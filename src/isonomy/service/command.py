@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 import uvicorn
 
 from isonomy.errors import ParameterError, template
 from isonomy.monitor import Guarantee
+from isonomy.parallel import set_workers
 from isonomy.service import logs
 from isonomy.service.app import create_app
 from isonomy.service.keys import read_keys
@@ -48,7 +48,7 @@ def run(
     LOGGER.info("starting", extra={"facts": facts})
     if served.caution:
         LOGGER.warning(served.caution, extra={"facts": {"verdict": served.verdict}})
-    torch.set_num_threads(1)  # requests are what runs in parallel
+    set_workers(1)  # requests are what runs in parallel
     sys.setswitchinterval(0.001)
     config = uvicorn.Config(
         create_app(served, settings),

@@ -1,8 +1,14 @@
-"""Certified training: networks that keep their accuracy and can be proved fair."""
+"""Networks that are trained to be certified, and networks repaired until they are; needs ``isonomy[torch]``."""
 
-from isonomy.training.collapse import CollapsedModelWarning
-from isonomy.training.estimators import FairClassifier, FairRegressor
-from isonomy.training.frontier import Frontier, frontier
-from isonomy.training.repair import Repair, repair
+from isonomy.errors import needed
+
+try:
+    from isonomy.training.collapse import CollapsedModelWarning
+    from isonomy.training.estimators import FairClassifier, FairRegressor
+    from isonomy.training.frontier import Frontier, frontier
+    from isonomy.training.repair import Repair, repair
+except ModuleNotFoundError:
+    needed("torch", "torch", "Training")
+    raise
 
 __all__ = ["CollapsedModelWarning", "FairClassifier", "FairRegressor", "Frontier", "Repair", "frontier", "repair"]
