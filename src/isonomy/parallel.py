@@ -29,6 +29,11 @@ os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_i
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
+def workers() -> int:
+    """How many chunks run at the same time."""
+    return torch.get_num_threads()
+
+
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """``work`` on every item, results in order, on as many threads as torch was given in this one.
 
