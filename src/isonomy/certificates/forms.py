@@ -46,7 +46,7 @@ def network_arrays(network: Network) -> Arrays:
             case Affine():
                 for part in ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL):
                     if (array := getattr(node.op, part)) is not None:
-                        arrays[f"{i}.{part}"] = np.array(array, dtype=np.float64)
+                        arrays[f"{i}.{part}"] = np.asarray(array).astype(np.float64)
                 arrays[f"{i}.roundings"] = np.array(node.op.roundings)
             case Activation(parameters=parameters):
                 arrays[f"{i}.parameters"] = np.array(parameters, dtype=np.float64)

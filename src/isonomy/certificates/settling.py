@@ -125,11 +125,9 @@ class Settling(ABC):
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
         few = FEW if straight else CURVED
-        if int((regions.sets.extent > 0).any(0).sum()) > few:
-            prepared = prepared_for(network, regions.sets, float32_run, self.scores)
-            if prepared.region is not None:
-                return prepared, True
-        return prepared_for(network, None, float32_run, self.scores), False
+        many = int((regions.sets.extent > 0).any(0).sum()) > few
+        prepared = prepared_for(network, regions.sets if many else None, float32_run, self.scores)
+        return prepared, prepared.region is not None
 
     @abstractmethod
     def wanted(self, piece: Regions, over: Enclosure) -> Goals:
