@@ -205,7 +205,7 @@ def moving_centre(network: isonomy.Network, people: isonomy.Population, metric: 
         apart, gap = [], []
         for start in range(0, n, 250):
             (piece,) = similarity.regions(x[start : start + 250])
-            ball = ConvexSets.of_ball(torch.ones(x.shape[1], dtype=torch.float64), 2.0, radius)
+            ball = ConvexSets.of_ball(np.ones(x.shape[1]), 2.0, radius)
             (found,) = compare_sets(network, piece.centre, ball, piece.sets)
             apart.append(head.violation(found.near, found.far))
             gap.append(head.gap(*found))

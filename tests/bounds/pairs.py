@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tests.fuzz.engine import ordered
 
@@ -48,7 +47,7 @@ def compare(
 ) -> list[Compared]:
     """Over the sets, and over smaller sets ``within``."""
     head = head_of(network, None, float32_run)
-    gaps = compare_sets(network, torch.from_numpy(centre), near, between, limits, within, float32_run=float32_run)
+    gaps = compare_sets(network, centre, near, between, limits, within, float32_run=float32_run)
     return [
         Compared(*(ordered(head, side) for side in gap), head.violation(gap.near, gap.far), head.gap(*gap))
         for gap in gaps

@@ -192,7 +192,7 @@ def box_around(centre: np.ndarray, others: np.ndarray) -> ConvexSets:
     low, high = moves.min(axis=1), moves.max(axis=1)
     low = np.where((others == centre[:, None]).all(axis=1), 0.0, np.nextafter(low, -np.inf))
     high = np.where((others == centre[:, None]).all(axis=1), 0.0, np.nextafter(high, np.inf))
-    return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
+    return ConvexSets.of_box(low, high)
 
 
 def corners(centre: np.ndarray, radius: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from flint import arb, arb_mat, ctx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -193,7 +192,7 @@ def region(rng: np.random.Generator, shape: str, width: int, radius: float, coun
             low, high = low + 0.9 * radius, high + 0.9 * radius + 1e-3 * radius
         ends = [[arb(float(a)), arb(float(b))] for a, b in zip(low, high, strict=True)]
         members = [[end[int(rng.integers(2))] for end in ends] for _ in range(count)]
-        sets = ConvexSets.of_box(torch.from_numpy(low)[None], torch.from_numpy(high)[None])
+        sets = ConvexSets.of_box(low[None], high[None])
 
         def box(w: list[Any]) -> Any:
             return sum(((v * a).max(v * b) for v, (a, b) in zip(w, ends, strict=True)), arb(0))
@@ -215,7 +214,7 @@ def region(rng: np.random.Generator, shape: str, width: int, radius: float, coun
         unit = [arb(float(v)) / s for v, s in zip(way, exact, strict=True)]
         length = norm([arb(float(v)) for v in way], order).upper()
         members.append([reach * v / length for v in unit])
-    return Region(ConvexSets.of_ball(torch.from_numpy(scale), order, radius), ball, members, radius / scale)
+    return Region(ConvexSets.of_ball(scale, order, radius), ball, members, radius / scale)
 
 
 def norm(values: list[Any], order: float) -> Any:

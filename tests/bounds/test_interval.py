@@ -10,7 +10,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -245,14 +244,14 @@ def test_sums_that_cancel(float32_products: bool) -> None:
     parts = [Node(Select((j,)), (0,)) for j in range(3)]
     graph = Graph((Node(Input(3)), *parts, Node(Add(), (1, 2, 3))))
     network, centre = Network(graph, "regression"), np.array([[1e16, 1.0, -1e16]])
-    for sets in (None, ConvexSets.of_box(torch.zeros(1, 3).double(), torch.zeros(1, 3).double())):
+    for sets in (None, ConvexSets.of_box(np.zeros((1, 3)), np.zeros((1, 3)))):
         found = enclose(network, centre, sets, "interval", float32_products=float32_products)
         for low, high in (found.over, found.at):
             assert low.item() <= 1.0 <= high.item()
 
 
 def test_coordinates_that_the_network_does_not_read_may_be_unbounded() -> None:
-    sets = ConvexSets.of_box(torch.tensor([[-0.1, -math.inf]]).double(), torch.tensor([[0.1, math.inf]]).double())
+    sets = ConvexSets.of_box(np.array([[-0.1, -math.inf]]), np.array([[0.1, math.inf]]))
     network = Network.from_layers([[[2.0, 0.0]]], [[1.0]], head="regression")
     found = enclose(network, np.array([[0.5, 7.0]]), sets, "interval")
     assert found.rise.item() == pytest.approx(0.2, rel=1e-6)
@@ -266,7 +265,7 @@ def test_moves_that_overflow_are_infinite_not_nan() -> None:
     for kind in ("relu", "leaky", "tanh", "sigmoid", "gelu"):
         between = Activation("leaky_relu", (0.1,)) if kind == "leaky" else kind
         network = Network.from_layers(weights, [np.zeros(3), np.zeros(3), np.zeros(2)], between)
-        sets = ConvexSets.of_box(torch.full((1, 2), -1.0).double(), torch.full((1, 2), 1.0).double())
+        sets = ConvexSets.of_box(-np.ones((1, 2)), np.ones((1, 2)))
         low, high = enclose(network, np.zeros((2, 2)), sets, "interval").over
         assert not np.isnan(low).any() and not np.isnan(high).any()
         if kind in ("relu", "leaky"):
@@ -277,7 +276,7 @@ def test_infinite_moves_stay_infinite() -> None:
     network = Network.from_layers(
         [[[1e200]], [[1e200]]], [[0.0], [0.0]], Activation("leaky_relu", (0.5,)), head="regression"
     )
-    sets = ConvexSets.of_box(torch.tensor([[-1.0]]).double(), torch.tensor([[1.0]]).double())
+    sets = ConvexSets.of_box(np.array([[-1.0]]), np.array([[1.0]]))
     assert math.isinf(enclose(network, np.zeros((1, 1)), sets, "interval").over[1].item())
 
 
@@ -317,7 +316,7 @@ def test_one_neuron_is_met_exactly(seed: int) -> None:
     network = Network(Graph((Node(Input(3)), Node(layer, (0,)), Node(kind, (1,)))), "regression")
     centre = rng.normal(size=(1, 3))
     radius = rng.random(3)
-    sets = ConvexSets.of_box(torch.from_numpy(-radius[None]), torch.from_numpy(radius[None]))
+    sets = ConvexSets.of_box(-radius[None], radius[None])
     low, high = enclose(network, centre, sets, "interval").over
     w, b = layer.weight[0], float(layer.bias[0])
     middle, reach = float(w @ centre[0] + b), float(np.abs(w) @ radius)
@@ -339,6 +338,6 @@ def test_short_moves_beyond_a_distant_hinge() -> None:
         low = high * rng.uniform(0.1, 1)
         weight = np.ones((1, 1))
         network = Network.from_layers([weight, weight], [np.zeros(1)] * 2, head="regression")
-        sets = ConvexSets.of_box(torch.tensor([[low]]).double(), torch.tensor([[high]]).double())
+        sets = ConvexSets.of_box(np.array([[low]]), np.array([[high]]))
         bottom, top = enclose(network, np.array([[point]]), sets, "interval").over
         assert bottom.item() <= 0.0 <= top.item()

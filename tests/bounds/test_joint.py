@@ -63,14 +63,14 @@ def sets_of(rng: np.random.Generator, kind: str, m: int) -> tuple[ConvexSets, np
     """A set of moves, and members of it."""
     if kind == "flip":  # a change of category: the first coordinate has one value, not 0, and costs nothing
         ball, v = sets_of(rng, "l2", m)
-        root, low, high = ball.root.clone(), ball.low.clone(), ball.high.clone()
+        root, low, high = ball.root.copy(), ball.low.copy(), ball.high.copy()
         root[:, 0] = 0.0
         low[:, 0] = high[:, 0] = v[:, 0] = float(rng.normal())
         return replace(ball, root=root, low=low, high=high, clipped=True), v
     scale, radius, order = rng.uniform(0.3, 3, m), rng.uniform(0.01, 2), {"l1": 1.0, "l2": 2.0, "linf": math.inf}[kind]
     u = rng.normal(size=(200, m))
     u *= radius / np.linalg.norm(u, order, axis=1, keepdims=True)
-    return ConvexSets.of_ball(torch.from_numpy(scale), order, radius), u / scale * (1 - 1e-12)
+    return ConvexSets.of_ball(scale, order, radius), u / scale * (1 - 1e-12)
 
 
 @few
@@ -88,14 +88,14 @@ def test_ellipsoids_hold_every_member(seed: int, kind: str) -> None:
     assert (np.linalg.norm(u, axis=0) <= 1 + 1e-9).all()
     assert (np.abs(seen - factor @ u) <= cover.loss[0][:, None] + 1e-12).all()
     if kind != "flip":
-        scale = np.diag(sets.root.numpy())
+        scale = np.diag(sets.root)
         shared = Ball(np.diag(scale), sets.order, float(sets.radius[0])).ellipsoid(weight, np.abs(weight))
         assert shared is not None and shared.radius[0] == pytest.approx(cover.radius[0])
         assert shared.matrix == pytest.approx(cover.matrix) and not shared.middle.any()
 
 
 def test_nothing_is_said_of_boxes() -> None:
-    wide = torch.tensor([[1.0, 2.0]], dtype=torch.float64)
+    wide = np.array([[1.0, 2.0]])
     assert region_of(ConvexSets.of_box(-wide, wide)).ellipsoid(np.eye(2), np.eye(2)) is None
 
 
@@ -119,7 +119,7 @@ def test_pairs_over_wide_regions(seed: int, kind: str, similar: str) -> None:
     between, differences_ = sets_of(rng, similar, m)
     x = rng.normal(size=(1, m))
     radii = [0.3, 1.0, 2.0]
-    balls = [ConvexSets.of_ball(torch.ones(m, dtype=torch.float64), 2.0, radius) for radius in radii]
+    balls = [ConvexSets.of_ball(np.ones(m), 2.0, radius) for radius in radii]
     with mock.patch.object(differences, "CROWDED", -1.0):  # all together, and where that is not possible one by one
         gaps = compare(judged, x, balls[-1], between, within=balls[:-1])
         gaps += [compare(judged, x, ball, between)[0] for ball in balls]
@@ -146,7 +146,7 @@ def test_what_overflows_says_nothing(kind: str, scale: float) -> None:
         module[0].weight.mul_(scale)
         module[2].weight.mul_(scale)
     judged = Network.from_torch(module, head="regression")
-    ball, between = (ConvexSets.of_ball(torch.ones(3, dtype=torch.float64), 2.0, radius) for radius in (1.0, 0.1))
+    ball, between = (ConvexSets.of_ball(np.ones(3), 2.0, radius) for radius in (1.0, 0.1))
     x = rng.normal(size=(4, 3))
     (found,) = compare(judged, x, ball, between)
     v, d = (rng.normal(size=(500, 4, 3)) for _ in range(2))

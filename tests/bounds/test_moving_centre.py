@@ -76,13 +76,13 @@ class Moves:
 
 def ball_of(rng: np.random.Generator, kind: str, width: int, radius: float) -> Moves:
     scale = rng.uniform(0.5, 2.0, width)
-    sets = ConvexSets.of_ball(torch.from_numpy(scale), ORDERS[kind], radius)
+    sets = ConvexSets.of_ball(scale, ORDERS[kind], radius)
     wide = np.full(width, np.inf)
     return Moves(sets, -wide, wide, np.zeros(width), np.diag(scale), ORDERS[kind], radius)
 
 
 def box_of(low: np.ndarray, high: np.ndarray) -> Moves:
-    sets = ConvexSets.of_box(torch.from_numpy(low)[None], torch.from_numpy(high)[None])
+    sets = ConvexSets.of_box(low[None], high[None])
     return Moves(sets, low, high, (low + high) / 2, np.zeros((0, len(low))), 2.0, 0.0)
 
 
@@ -103,15 +103,15 @@ def similar_of(rng: np.random.Generator, kind: str, width: int, delta: float) ->
     offset = -root @ start
     reach = 1.01 * np.linalg.norm(np.linalg.inv(root), axis=1) * delta + 1e-12
     sets = ConvexSets(
-        root=torch.from_numpy(root),
+        root=root,
         order=2.0,
-        radius=torch.tensor([delta], dtype=torch.float64),
-        offset=torch.from_numpy(offset)[None],
-        low=torch.from_numpy(start - reach)[None],
-        high=torch.from_numpy(start + reach)[None],
+        radius=np.array([delta]),
+        offset=offset[None],
+        low=(start - reach)[None],
+        high=(start + reach)[None],
         blocks=(),
-        base=torch.zeros(1, width, dtype=torch.float64),
-        inverse=torch.from_numpy(np.linalg.inv(root)),
+        base=np.zeros((1, width)),
+        inverse=np.linalg.inv(root),
     )
     wide = np.full(width, np.inf)
     radius = max(0.0, delta - 1e-13 * float(np.abs(root).sum()))  # the offset is rounded
@@ -254,11 +254,9 @@ def test_pairs_in_a_domain(seed: int, order: str, radius: float, delta: float) -
     centre = rng.choice([0.0, 0.25, 0.5, 1.0], (n, width))
     low, high = -centre, 1 - centre  # exact
     shift, similar = ball_of(rng, order, width, radius), ball_of(rng, "l2", width, delta)
-    box = [torch.from_numpy(side.copy()) for side in (low, high)]
     reach = shift.sets.extent
-    clipped = [torch.maximum(box[0], -reach), torch.minimum(box[1], reach)]
-    near = replace(shift.sets, low=clipped[0], high=clipped[1], _memo={})
-    (found,) = compare(network, centre, near, similar.sets, ConvexSets.of_box(*box))
+    near = replace(shift.sets, low=np.maximum(low, -reach), high=np.minimum(high, reach))
+    (found,) = compare(network, centre, near, similar.sets, ConvexSets.of_box(low, high))
     gap = found.gap
     whole = summed(network)
     with mpmath.workprec(BITS):
@@ -308,7 +306,7 @@ def test_nobody_moves() -> None:
 def test_numbers_that_overflow_never_make_a_gap_of_nan(kind: str, head: Head) -> None:
     weights = [np.full((3, 2), 1e160), np.full((3, 3), 1e160), np.ones((1, 3))]
     network = Network.from_layers(weights, [np.zeros(3), np.zeros(3), np.zeros(1)], kind, head)
-    ball = ConvexSets.of_ball(torch.ones(2, dtype=torch.float64), 2.0, 0.1)
+    ball = ConvexSets.of_ball(np.ones(2), 2.0, 0.1)
     (found,) = compare(network, np.zeros((1, 2)), ball, ball)
     gap = float(found.gap[0])
     assert gap >= 0.4, gap  # saturated, or nothing known

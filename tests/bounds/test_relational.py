@@ -8,7 +8,6 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +25,7 @@ EXACT = [kind for kind in KINDS if kind[0] in RATIONAL]
 
 
 def box(low: np.ndarray, high: np.ndarray) -> ConvexSets:
-    return ConvexSets.of_box(torch.from_numpy(np.nextafter(low, -np.inf)), torch.from_numpy(np.nextafter(high, np.inf)))
+    return ConvexSets.of_box(np.nextafter(low, -np.inf), np.nextafter(high, np.inf))
 
 
 def check(network: Network, centre: np.ndarray, near: np.ndarray, far: np.ndarray, **options: bool) -> np.ndarray:

@@ -11,7 +11,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -69,9 +68,9 @@ def check(
 def test_slopes_hold_for_every_chord(seed: int, size: float) -> None:
     rng = np.random.default_rng(seed)
     op = activation(rng, 3)
-    low = torch.from_numpy(rng.normal(size=(1, 3)) * rng.choice([0.1, 2.0]))
-    high = low + size * torch.from_numpy(rng.random(size=(1, 3)))
-    least, most = slope_range(Judged(op.kind, op.parameters), low.numpy(), high.numpy())
+    low = rng.normal(size=(1, 3)) * rng.choice([0.1, 2.0])
+    high = low + size * rng.random(size=(1, 3))
+    least, most = slope_range(Judged(op.kind, op.parameters), low, high)
     with mpmath.workprec(300):
         for i in range(3):
             parameters = op.parameters[i : i + 1] if op.kind == "prelu" else op.parameters
@@ -180,6 +179,6 @@ def test_a_batch_is_gone_with_its_bounds(
     rng, sizes = np.random.default_rng(0), [6, 70, 70, 3]
     weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in pairwise(sizes)]
     network = Network.from_layers(weights, [rng.normal(size=b) * 0.1 for b in sizes[1:]], activation=activation)
-    wide = torch.full((3, 6), radius, dtype=torch.float64)
+    wide = np.full((3, 6), radius)
     enclose(network, np.zeros((3, 6)), ConvexSets.of_box(-wide, wide))
     assert made and all(each() is None for each in made)

@@ -213,7 +213,7 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
     assert found.upper[0] == honest.upper[row] and found.lower[0] == honest.lower[row]
     assert domain.allows(x, y).all() and (metric.distance_upper(x, y) <= document["delta"]).all()
     assert np.abs(again(x) - again(y)).max() == pytest.approx(document["lower"], abs=1e-9)
-    assert set(document["versions"]) == {"isonomy", "torch", "numpy", "python", "machine"}
+    assert set(document["versions"]) == {"isonomy", "numpy", "python", "machine"}
 
 
 def test_the_error_comes_with_or_without_a_file(tmp_path: Path) -> None:

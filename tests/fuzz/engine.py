@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
-import torch
 
 import isonomy
 from isonomy.bounds.kernel import ball_of, compare_sets, prepared_for, region_of
@@ -125,10 +124,10 @@ def compare(
             pairs = differences.Pairs(kernel.normal_form(_nodes(net), head.rows), float32, *balls)  # type: ignore[arg-type]
             gaps = differences.compare(pairs, centre, sets[0], sets[1], room, sets[2:], tight)
         else:
-            x, limited = torch.from_numpy(centre), None if limits is None else _sets(limits)
+            limited = None if limits is None else _sets(limits)
             parts = [_sets(part) for part in within]
             options = {"float32_run": float32, "tight": tight}
-            gaps = compare_sets(_network(net), x, _sets(near), _sets(between), limited, parts, **options)
+            gaps = compare_sets(_network(net), centre, _sets(near), _sets(between), limited, parts, **options)
         return [Compared(*(ordered(head, side) for side in gap), head.gap(*gap)) for gap in gaps]
 
 
@@ -270,15 +269,15 @@ def _boxed(region: Region) -> BallBox:
 def _sets(region: Region) -> ConvexSets:
     rows = slice(0, 1) if region.shared else slice(None)
     return ConvexSets(
-        root=torch.from_numpy(region.root),
+        root=region.root,
         order=region.order,
-        radius=torch.from_numpy(region.radius[rows]),
-        offset=torch.from_numpy(region.offset[rows]),
-        low=torch.from_numpy(region.low[rows]),
-        high=torch.from_numpy(region.high[rows]),
+        radius=region.radius[rows],
+        offset=region.offset[rows],
+        low=region.low[rows],
+        high=region.high[rows],
         blocks=(),
-        base=torch.zeros(1, region.low.shape[1], dtype=torch.float64),
-        inverse=torch.from_numpy(np.ascontiguousarray(region.inverse)),
+        base=np.zeros((1, region.low.shape[1])),
+        inverse=np.ascontiguousarray(region.inverse),
         clipped=region.clipped,
     )
 

@@ -87,7 +87,7 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     network = Network.from_layers(weights, [0.3 * rng.normal(size=len(w)) for w in weights], head=head)
     graph = network.margins
     similarity = Similarity(metric_of(name, rng), float(rng.choice([0.3, 1.0])), TOWN.domain(kind))
-    pairs = Pairs(similarity, network, reading(graph).numpy())
+    pairs = Pairs(similarity, network, reading(graph))
     x = townspeople(rng, 6, kind)
     # An attack goes to the edge of the similar set, where a pair is lost first.
     y = attack(network, head_of(network), similarity, x, Effort(steps=6, restarts=0, branches=4)).counterpart
@@ -113,7 +113,7 @@ def test_shares_of_a_cut_add_up() -> None:
     rng = np.random.default_rng(0)
     network = Network.from_layers([rng.normal(size=(2, WIDTH))], [np.zeros(2)])
     similarity = Similarity(Counterparts.of(TOWN), 1.0, TOWN.domain("realizable"))
-    pairs = Pairs(similarity, network, reading(network.margins).numpy())
+    pairs = Pairs(similarity, network, reading(network.margins))
     part, _ = pairs.narrowed(pairs.everybody())
     for _ in range(12):
         children = pairs.cut(part)

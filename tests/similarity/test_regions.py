@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.bounds.support import support
 
 from isonomy.errors import MetricError
 from isonomy.population import Domain, DomainKind, Feature, Schema
@@ -72,18 +72,18 @@ def test_regions_hold_every_similar_individual(metric: Metric, kind: DomainKind,
     if kind == "relaxed":  # mixtures of two individuals are members too
         share = rng.random((len(people), 1))
         others = np.concatenate([people, share * people + (1 - share) * people[rng.permutation(len(people))]])
-    weights = torch.from_numpy(rng.normal(size=(6, WIDTH)) * rng.integers(0, 2, size=(6, WIDTH)))
+    weights = rng.normal(size=(6, WIDTH)) * rng.integers(0, 2, size=(6, WIDTH))
     pieces = Similarity(metric, delta, domain).regions(x)
     for i, own in enumerate(x):
         similar = others[(metric.distance_upper(own, others) <= delta) & domain.contains(others)]
         assert (similar == own).all(axis=1).any()
         covered = np.zeros(len(similar), dtype=bool)
         for piece in pieces:
-            support = piece.sets.support(weights).numpy()
-            low, high = (side.numpy() for side in (piece.sets.low, piece.sets.high))
+            most = support(piece.sets, weights)
+            low, high = piece.sets.low, piece.sets.high
             for j in np.flatnonzero(piece.owner == i):
-                move = similar - piece.centre[j].numpy()
-                reach = move @ weights.numpy().T <= support[j % len(support)] + 1e-12
+                move = similar - piece.centre[j]
+                reach = move @ weights.T <= most[j % len(most)] + 1e-12
                 box = (move >= low[j % len(low)] - 1e-15) & (move <= high[j % len(high)] + 1e-15)
                 covered |= reach.all(axis=1) & box.all(axis=1)
         assert covered.all(), similar[~covered]
@@ -92,18 +92,18 @@ def test_regions_hold_every_similar_individual(metric: Metric, kind: DomainKind,
 def test_support_of_a_ball_is_its_closed_form() -> None:
     rng = np.random.default_rng(2)
     factor = rng.normal(size=(4, 4))
-    weights = torch.from_numpy(rng.normal(size=(5, 4)))
+    weights = rng.normal(size=(5, 4))
     metric = Mahalanobis(factor.T @ factor)
     (piece,) = Similarity(metric, 0.3, Domain.unbounded(4)).regions(rng.normal(size=(3, 4)))
-    expected = 0.3 * np.linalg.norm(np.linalg.solve(factor.T, weights.numpy().T), axis=0)
-    assert piece.sets.support(weights).numpy()[0] == pytest.approx(expected, rel=1e-9)
+    expected = 0.3 * np.linalg.norm(np.linalg.solve(factor.T, weights.T), axis=0)
+    assert support(piece.sets, weights)[0] == pytest.approx(expected, rel=1e-9)
     for order, dual in ((1, math.inf), (2, 2), (math.inf, 1)):
         scale = np.array([1.0, 2.0, 0.5, 3.0])
         lp = WeightedLp(scale, order)
         (piece,) = Similarity(lp, 0.3, Domain.unbounded(4)).regions(rng.normal(size=(3, 4)))
         root = scale if order == math.inf else scale ** (1 / order)
-        expected = 0.3 * np.linalg.norm(weights.numpy() / root, dual, axis=1)
-        assert piece.sets.support(weights).numpy()[0] == pytest.approx(expected, rel=1e-9)
+        expected = 0.3 * np.linalg.norm(weights / root, dual, axis=1)
+        assert support(piece.sets, weights)[0] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.5, 1.0, 1.5])
@@ -116,8 +116,7 @@ def test_realizable_counterparts_are_met_by_brute_force(delta: float) -> None:
         similar = people[metric.distance_upper(own, people) <= delta]
         bound = np.full(8, -np.inf)
         for piece in Similarity(metric, delta, domain).regions(own[None]):
-            support = piece.sets.support(torch.from_numpy(weights)).numpy()
-            bound = np.maximum(bound, (support + piece.centre.numpy() @ weights.T).max(axis=0))
+            bound = np.maximum(bound, (support(piece.sets, weights) + piece.centre @ weights.T).max(axis=0))
         attained = (similar @ weights.T).max(axis=0)
         assert (attained <= bound + 1e-12).all()
         assert (bound <= attained + 0.05 * np.abs(weights[:, 0]) + 1e-9).all()
@@ -174,10 +173,10 @@ def holds(regions: Regions, j: int, y: np.ndarray) -> bool:
     """Is ``y`` in region ``j``, in rational arithmetic? Simplices are boxes here, since members are members."""
     sets = regions.sets
 
-    def of(part: torch.Tensor) -> np.ndarray:
-        return part[j % len(part)].numpy()
+    def of(part: np.ndarray) -> np.ndarray:
+        return part[j % len(part)]
 
-    move = exact_moves(y, regions.centre[j].numpy())
+    move = exact_moves(y, regions.centre[j])
     limits = zip(move, of(sets.low), of(sets.high), strict=True)
     if not all(
         (math.isinf(a) or Fraction(float(a)) <= v) and (math.isinf(b) or v <= Fraction(float(b))) for v, a, b in limits
@@ -185,7 +184,7 @@ def holds(regions: Regions, j: int, y: np.ndarray) -> bool:
         return False
     if not sets.root.shape[0]:
         return True
-    image = exact_image(sets.root.numpy(), move)
+    image = exact_image(sets.root, move)
     image = [Fraction(float(o)) + z for o, z in zip(of(sets.offset), image, strict=True)]
     radius = Fraction(float(of(sets.radius)))
     return ball(image, sets.order) <= (radius**2 if sets.order == 2 else radius)
@@ -326,7 +325,7 @@ def test_a_whole_tiny_world_is_enumerated(seed: int, delta: float, cap: int) -> 
             if exactly_similar(metric, own, y, delta):
                 assert covered(pieces, i, y), y
         if cap == 1024:
-            lists = [tuple(centre) for piece in pieces for centre in piece.centre[piece.owner == i].numpy()]
+            lists = [tuple(centre) for piece in pieces for centre in piece.centre[piece.owner == i]]
             assert len(lists) == len(set(lists)), "a branch is listed twice"
 
 
@@ -354,8 +353,7 @@ def test_relaxed_members_off_the_simplex_by_its_tolerance_are_covered(schema: Sc
     pieces = Similarity(metric, delta, domain).regions(x[None])
     assert covered(pieces, 0, y)
     weights = rng.normal(size=(4, schema.width))
-    support = pieces[0].sets.support(torch.from_numpy(weights)).numpy()[0]
-    for w, h in zip(weights, support, strict=True):
+    for w, h in zip(weights, support(pieces[0].sets, weights)[0], strict=True):
         value = sum((Fraction(float(a)) * v for a, v in zip(w, exact_moves(y, x), strict=True)), Fraction(0))
         assert math.isinf(h) or value <= Fraction(float(h))
 
@@ -374,7 +372,7 @@ def test_the_unbounded_ball_is_never_below_its_rational_closed_form(seed: int, c
         w0, w1 = Fraction(float(w[0])), Fraction(float(w[1]))
         split = ((w0 * d - w1 * c) / determinant, (w1 * a - w0 * b) / determinant)
         exact = (split[0] ** 2 + split[1] ** 2) * Fraction(delta) ** 2
-        bound = float(piece.sets.support(torch.from_numpy(w[None]))[0, 0])
+        bound = float(support(piece.sets, w[None])[0, 0])
         assert exact <= Fraction(bound) ** 2
         assert bound <= float(exact) ** 0.5 * (1 + 1e-12 * np.linalg.cond(root) ** 2)
     for i, reach in enumerate(piece.sets.high[0].tolist()):
@@ -419,9 +417,8 @@ def test_edges_of_the_domain_and_zero_width() -> None:
     for own in inhabitants(schema, np.random.default_rng(0), count=0):
         (piece,) = Similarity(metric, 0.0, domain).regions(own[None])
         assert len(piece) == 1
-        assert (piece.centre[0].numpy() == own).all()
-        eye = torch.eye(schema.width, dtype=torch.float64)
-        assert float(piece.sets.support(eye).abs().max()) <= 1e-12 + 1e-15 * np.abs(own).max()
+        assert (piece.centre[0] == own).all()
+        assert np.abs(support(piece.sets, np.eye(schema.width))).max() <= 1e-12 + 1e-15 * np.abs(own).max()
 
 
 # -- once broken --------------------------------------------------------------------------------------------------

@@ -103,14 +103,14 @@ def similar(
 def inside(regions: Regions, k: int, v: np.ndarray) -> np.ndarray:
     """Which moves (n, m) from the centre lie in region ``k``, by the definition of a set."""
     sets = regions.sets
-    at = [part[k if len(part) > 1 else 0].numpy() for part in (sets.radius, sets.offset, sets.low, sets.high)]
+    at = [part[k if len(part) > 1 else 0] for part in (sets.radius, sets.offset, sets.low, sets.high)]
     radius, offset, low, high = at
     good = ((v >= low - SLACK) & (v <= high + SLACK)).all(axis=1)
     if len(sets.root):
-        size = np.linalg.norm(offset + v @ sets.root.numpy().T, sets.order, axis=1)
+        size = np.linalg.norm(offset + v @ sets.root.T, sets.order, axis=1)
         good &= size <= radius * (1 + 1e-9) + SLACK
     for start, stop in sets.blocks:
-        base = sets.base[k if len(sets.base) > 1 else 0].numpy()
+        base = sets.base[k if len(sets.base) > 1 else 0]
         place = base[start:stop] + v[:, start:stop]
         good &= (place >= -1e-8).all(axis=1) & (np.abs(place.sum(axis=1) - 1) <= 1e-8)
     return good
@@ -160,7 +160,7 @@ def test_every_difference_lies_in_a_region(seed: int, kind: str, space: str, del
             held = np.zeros(len(y), dtype=bool)
             for some in regions:
                 for k in np.flatnonzero(some.owner == i):
-                    held |= inside(some, k, (x[i] - some.centre[k].numpy()) + (y - person))
+                    held |= inside(some, k, (x[i] - some.centre[k]) + (y - person))
             assert held.all(), (i, person, y[~held][0])
 
 
@@ -186,7 +186,7 @@ def test_parts_hold_whoever_a_smaller_radius_leaves(
         parts = Regions(some.owner, some.centre, sets)
         for k, i in enumerate(some.owner[:40]):
             z = similar(rng, domain, metric, radii[0], x[i], 20)
-            v = z - some.centre[k].numpy()
+            v = z - some.centre[k]
             there = inside(some, k, v)
             assert alive[k] or not there.any()
             assert not alive[k] or inside(parts, k, v[there]).all(), (x[i], z[there])
@@ -221,4 +221,4 @@ def test_resized_is_as_if_made_so() -> None:
         for one, other in zip(again, fresh, strict=True):
             assert (one.owner == other.owner).all() and bool((one.centre == other.centre).all())
             for part in ("radius", "offset", "low", "high"):
-                assert getattr(one.sets, part).numpy() == pytest.approx(getattr(other.sets, part).numpy())
+                assert getattr(one.sets, part) == pytest.approx(getattr(other.sets, part))

@@ -251,7 +251,7 @@ def as_individuals(
     similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
 ) -> list[FloatArray]:
     """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
-    domain, near = similarity.domain, regions.centre.numpy() + anchors
+    domain, near = similarity.domain, regions.centre + anchors
     y = near + (1 - 1e-9) * (moves - anchors)
     if domain.kind == "unbounded":
         return [y]

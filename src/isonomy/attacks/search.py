@@ -17,7 +17,6 @@ import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
@@ -187,7 +186,7 @@ def _on_lattice(
     has more."""
     domain, sets = similarity.domain, regions.sets
     which = np.flatnonzero(domain.integer)
-    centre, low, high = regions.centre.numpy(), sets.low.numpy(), sets.high.numpy()
+    centre, low, high = regions.centre, sets.low, sets.high
     origin, unit = domain.origin[which], domain.unit[which]
     first = np.ceil((centre + low)[:, which] * unit + origin - 1e-6)
     last = np.floor((centre + high)[:, which] * unit + origin + 1e-6)
@@ -205,7 +204,7 @@ def _on_lattice(
         place = place // size
         low[:, column] = high[:, column] = value
     cut = regions[row]
-    cut = replace(cut, sets=replace(cut.sets, low=torch.from_numpy(low), high=torch.from_numpy(high), _memo={}))
+    cut = replace(cut, sets=replace(cut.sets, low=low, high=high))
     return cut, regions.owner[several & (total > most)]
 
 
@@ -253,7 +252,7 @@ class _Search:
     ) -> None:
         self.judge, self.field, self.effort, self.known = judge, judge.field, effort, known
         self.regions, self.sets, self.anchors = regions, sets, anchors
-        self.owner, self.centre, self.clipped = regions.owner, regions.centre.numpy(), regions.sets.clipped
+        self.owner, self.centre, self.clipped = regions.owner, regions.centre, regions.sets.clipped
         extent = np.minimum(sets.extent, FAR)
         if len(sets.root):  # what the ball leaves of the box
             reach = np.linalg.norm(sets.inverse, axis=1) * sets.radius[:, None]

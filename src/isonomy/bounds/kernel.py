@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from torch import Tensor
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.networks.network import Network
@@ -29,9 +29,9 @@ KEPT = 8
 """Preparations that are kept for each network: radii and metrics that are asked for again and again."""
 
 _layers: WeakKeyDictionary[Network, dict[bool, network.Network]] = WeakKeyDictionary()
-_Kept = OrderedDict[tuple[int, float, bool, bool], tuple[Tensor | None, Prepared]]
+_Kept = OrderedDict[tuple[int, float, bool, bool], tuple[FloatArray | None, Prepared]]
 _prepared: WeakKeyDictionary[Network, _Kept] = WeakKeyDictionary()
-_Balls = tuple[Pairs, Ball | None, Ball | None, tuple[Tensor | None, Tensor | None]]
+_Balls = tuple[Pairs, Ball | None, Ball | None, tuple[FloatArray | None, FloatArray | None]]
 _pairs: WeakKeyDictionary[Network, OrderedDict[tuple[float, ...], _Balls]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -72,12 +72,11 @@ def nodes_of(graph: Graph) -> list[Node]:
 
 def ball_of(sets: ConvexSets) -> Ball | None:
     """The ball that everybody shares; None where there is none, or where its root is all but singular."""
-    root = sets.root.numpy()
-    if not sets.folds or not len(root):
+    if not _is_ball(sets):
         return None
-    still = (sets.extent[0].numpy() == 0) & ~root.any(0)
+    still = (sets.extent[0] == 0) & ~sets.root.any(0)
     try:
-        return Ball(root, sets.order, float(sets.radius[0]), sets.inverse.numpy(), still)
+        return Ball(sets.root, sets.order, float(sets.radius[0]), sets.inverse, still)
     except SingularError:
         return None
 
@@ -85,18 +84,18 @@ def ball_of(sets: ConvexSets) -> Ball | None:
 def region_of(sets: ConvexSets) -> BallBox:
     """A set for each row, or one for all."""
     return BallBox(
-        sets.low.numpy(), sets.high.numpy(), sets.root.numpy(), sets.order, sets.radius.numpy(), sets.offset.numpy(),
-        sets.inverse.numpy(), sets.blocks, sets.base.numpy(),
-    )  # fmt: skip
+        sets.low, sets.high, sets.root, sets.order, sets.radius, sets.offset, sets.inverse, sets.blocks, sets.base
+    )
 
 
 def prepared_for(
     given: Network, sets: ConvexSets | None = None, float32_run: bool = False, scores: bool = False
 ) -> Prepared:
-    """The network's margins made ready for a ball that everybody shares, or for sets of their own.
+    """The network's margins made ready for ``sets`` if they are a ball that everybody shares, else for any sets.
 
     ``scores``: with several classes, instead of margins the numbers whose sigmoids are the probabilities.
     """
+    sets = None if sets is None or not _is_ball(sets) else sets
     with _lock:
         kept = _prepared.setdefault(given, OrderedDict())
         # The ball is known by its root, which is kept so that its id stays its own.
@@ -133,7 +132,7 @@ def pairs_for(
         if found is None:
             like = next(reversed(kept.values()), None)
             one, other = None, None
-            roots: tuple[Tensor | None, Tensor | None] = (None, None)
+            roots: tuple[FloatArray | None, FloatArray | None] = (None, None)
             if len(sets) == 2:
                 one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
                 other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[3:] == key[3:]), None)
@@ -162,6 +161,11 @@ def _cut_off(given: Network, threshold: float | None) -> float | None:
     return float(threshold)
 
 
+def _is_ball(sets: ConvexSets) -> bool:
+    """Is this one ball around 0 for everybody, and nothing else?"""
+    return sets.rows == 1 and not sets.clipped and len(sets.root) > 0 and not sets.offset.any()
+
+
 def _key(sets: ConvexSets) -> tuple[float, float]:
     """A ball is known by its root, which is kept so that its id stays its own, and by its radius."""
     return float(id(sets.root)), float(sets.radius[0])
@@ -169,7 +173,7 @@ def _key(sets: ConvexSets) -> tuple[float, float]:
 
 def compare_sets(
     given: Network,
-    centre: Tensor,
+    centre: FloatArray,
     near: ConvexSets,
     between: ConvexSets,
     limits: ConvexSets | None = None,
@@ -186,9 +190,9 @@ def compare_sets(
     if one is None or other is None:
         around, apart, *smaller = (region_of(each) for each in (near, between, *within))
         room = None if limits is None else region_of(limits)
-        return compare(pairs, centre.numpy(), around, apart, room, smaller, tight)
+        return compare(pairs, centre, around, apart, room, smaller, tight)
     balls = [ball for each in within if (ball := ball_of(each)) is not None]
-    return compare(pairs, centre.numpy(), one, other, None, balls, tight)
+    return compare(pairs, centre, one, other, None, balls, tight)
 
 
 def _layers_of(given: Network, scores: bool = False) -> network.Network:

@@ -211,7 +211,7 @@ def _written(evidence: Evidence) -> Path | None:
     folder = _PLACE.get().folder
     if folder is None:
         return None
-    versions = {name: version(name) for name in ("isonomy", "torch", "numpy")}
+    versions = {name: version(name) for name in ("isonomy", "numpy")}
     versions |= {"python": platform.python_version(), "machine": platform.machine()}
     text = json.dumps({"format": FORMAT, "versions": versions} | evidence)
     name = f"isonomy-soundness-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -21,7 +21,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, up
 from isonomy.attacks import Effort, checked_effort
@@ -37,6 +36,7 @@ from isonomy.certificates.worst_case import Points, WorstCase, search
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import FINITE, number, whole
 from isonomy.networks.network import Network
+from isonomy.parallel import workers
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.population.cells import find_column
 from isonomy.population.population import in_train
@@ -272,7 +272,7 @@ def _local(
 ) -> LocalCertificate:
     """Local certificates, block by block; blocks are whole chunks, so the result is that of one block."""
     n = len(question.x)
-    size = chunk_rows(question.network.margins, options["tier"]) * torch.get_num_threads()
+    size = CHUNKS * chunk_rows(question.network.margins, options["tier"])
     rows: Any = people if isinstance(people, Population) else question.x
 
     def block(start: int, tick: Progress) -> Arrays:

@@ -177,7 +177,7 @@ class _Everywhere:
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
         self.graph = question.network.margins
-        self.pairs = Pairs(question.similarity, question.network, reading(self.graph).numpy(), float32_run)
+        self.pairs = Pairs(question.similarity, question.network, reading(self.graph), float32_run)
         self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))

@@ -44,8 +44,8 @@ def network_arrays(network: Network) -> Arrays:
                 arrays[f"{i}.width"] = np.array(width)
             case Affine():
                 for part in ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL):
-                    if (tensor := getattr(node.op, part)) is not None:
-                        arrays[f"{i}.{part}"] = tensor.astype(np.float64)
+                    if (array := getattr(node.op, part)) is not None:
+                        arrays[f"{i}.{part}"] = array.astype(np.float64)
                 arrays[f"{i}.roundings"] = np.array(node.op.roundings)
             case Activation(parameters=parameters):
                 arrays[f"{i}.parameters"] = np.array(parameters, dtype=np.float64)

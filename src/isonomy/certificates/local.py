@@ -254,7 +254,7 @@ def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:
 
 
 class _Room(threading.local):
-    """A chunk's worth of rows for each thread: writable, as torch likes it, and used again."""
+    """A chunk's worth of rows for each thread, used again."""
 
     def __init__(self, rows: int, width: int) -> None:
         self.rows = np.empty((rows, width))
@@ -364,13 +364,12 @@ class Bounds:
         self, piece: Regions, tier: tiers.Tier, once: bool = False, pulls: list[FloatArray] | None = None
     ) -> tiers.Bounds:
         """Margins at the centres of regions and over them."""
-        sets, centre = piece.sets, piece.centre.numpy()
+        sets, centre = piece.sets, piece.centre
         if self.tier == "paper":
             sets = _boxed(sets, len(piece))
-        if sets.folds:
-            prepared = prepared_for(self.question.network, sets, self.float32_run)
-            if prepared.region is not None:
-                return enclose(prepared, centre, tier, once=once, pulls=pulls)
+        prepared = prepared_for(self.question.network, sets, self.float32_run)
+        if prepared.region is not None:
+            return enclose(prepared, centre, tier, once=once, pulls=pulls)
         return enclose(self.alone, centre, tier, region_of(sets), once=once)
 
     def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -392,7 +391,8 @@ class Bounds:
 
 def _boxed(sets: ConvexSets, rows: int) -> ConvexSets:
     """The axis-aligned box around each set, in which the paper loses most of its tightness."""
-    return ConvexSets.of_box(sets.low.expand(rows, -1), sets.high.expand(rows, -1))
+    low, high = (np.broadcast_to(side, (rows, side.shape[1])) for side in (sets.low, sets.high))
+    return ConvexSets.of_box(low, high)
 
 
 def _refuse_free_reading(question: Question, graph: Graph) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import torch
 
 from isonomy.arithmetic import FloatArray
+from isonomy.bounds.kernel import region_of
 from isonomy.certificates.question import Question
 
 ROWS = 1024
@@ -47,15 +47,20 @@ def movement(question: Question) -> pd.DataFrame:
     return table
 
 
+@np.errstate(over="ignore")
 def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The lowest and highest move of every coordinate over each individual's regions."""
+    """The lowest and highest move of every coordinate over each individual's regions.
+
+    **Soundness.** A layer that reads each coordinate as it stands lands where the coordinates move, and the kernel
+    rounds its range outward; the centres of numbers do not move.
+    """
     low, high = np.full(x.shape, np.inf), np.full(x.shape, -np.inf)
-    eye = torch.eye(x.shape[1], dtype=torch.float64)
+    eye = np.eye(x.shape[1])
     for regions in question.similarity.regions(x):
         for piece in regions.pieces(ROWS):
-            start = piece.centre.numpy() - x[piece.owner]
-            np.maximum.at(high, piece.owner, start + piece.sets.support(eye).numpy())
-            np.minimum.at(low, piece.owner, start - piece.sets.support(-eye).numpy())
+            start, moves = piece.centre - x[piece.owner], region_of(piece.sets).landing(eye, eye)
+            np.maximum.at(high, piece.owner, start + moves.high)
+            np.minimum.at(low, piece.owner, start + moves.low)
     return low, high
 
 

@@ -17,9 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, norm_upper, up
 from isonomy.bounds.kernel import compare_sets, head_of
@@ -74,9 +72,8 @@ class Moving:
             wide = [block for block in domain.blocks if block[1] - block[0] > 1]
             for start, stop in wide:
                 centre[:, start:stop] = 1 / (stop - start)
-            low, high = (torch.from_numpy(side) for side in (down(domain.low - centre), up(domain.high - centre)))
-            sets = ConvexSets.of_box(low, high, torch.from_numpy(centre), tuple(wide))
-            near = Regions(np.zeros(1, dtype=np.int64), torch.from_numpy(centre), sets)
+            sets = ConvexSets.of_box(down(domain.low - centre), up(domain.high - centre), centre, tuple(wide))
+            near = Regions(np.zeros(1, dtype=np.int64), centre, sets)
         values = [self._gaps(near, between, (), tight=True, keep=False) for between in self._between(near)]
         worst = float(np.concatenate(values).max())
         return worst, WIDE if domain.kind == "unbounded" else np.inf
@@ -166,17 +163,17 @@ class Moving:
 
     def _between(self, near: Regions) -> list[Regions]:
         """Differences between somebody in the regions and somebody similar."""
-        wander = near.sets.low.numpy(), near.sets.high.numpy()
+        wander = near.sets.low, near.sets.high
         similarity = self.question.similarity
         if similarity.domain.kind == "realizable" and not self._whole(near):
             relaxed = similarity.domain.with_kind("relaxed")
             similarity = Similarity(similarity.metric, similarity.delta, relaxed, similarity.max_branches)
-        return similarity.regions(near.centre.numpy(), wander)
+        return similarity.regions(near.centre, wander)
 
     def _whole(self, near: Regions) -> bool:
         """Is everybody in the regions of the realizable kind, with the categories and on the lattice of the centre?"""
-        domain, centre = self.question.domain, near.centre.numpy()
-        wanders = bool((near.sets.extent[:, torch.from_numpy(~domain.numeric)] > 0).any())
+        domain, centre = self.question.domain, near.centre
+        wanders = bool((near.sets.extent[:, ~domain.numeric] > 0).any())
         return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())
 
     def _gaps(
@@ -184,7 +181,7 @@ class Moving:
     ) -> FloatArray:
         """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
         owner = between.owner
-        centre = near.centre[torch.from_numpy(owner)]
+        centre = near.centre[owner]
         apart = _moved(between.sets, between.centre - centre)
         limits = self._limits(near, owner, apart)
         nears = [take(sets, owner) for sets in (near.sets, *smaller)]
@@ -196,7 +193,7 @@ class Moving:
 
     def _compare(
         self,
-        centre: Tensor,
+        centre: FloatArray,
         near: ConvexSets,
         apart: ConvexSets,
         limits: ConvexSets | None,
@@ -216,19 +213,19 @@ class Moving:
         domain = self.question.domain
         if domain.kind == "unbounded":
             return None
-        centre = near.centre.numpy()[owner]
+        centre = near.centre[owner]
         low, high = down(domain.low - centre), up(domain.high - centre)
         if self._whole(near):  # categories do not move with the centre: where they go says the difference alone
             fixed = ~domain.numeric
-            low[:, fixed] = np.maximum(low[:, fixed], apart.low.numpy()[:, fixed])
-            high[:, fixed] = np.minimum(high[:, fixed], apart.high.numpy()[:, fixed])
-            return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
+            low[:, fixed] = np.maximum(low[:, fixed], apart.low[:, fixed])
+            high[:, fixed] = np.minimum(high[:, fixed], apart.high[:, fixed])
+            return ConvexSets.of_box(low, high)
         wide = tuple(block for block in domain.blocks if block[1] - block[0] > 1)
-        return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high), torch.from_numpy(centre), wide)
+        return ConvexSets.of_box(low, high, centre, wide)
 
 
-def _moved(sets: ConvexSets, shift: Tensor) -> ConvexSets:
+def _moved(sets: ConvexSets, shift: FloatArray) -> ConvexSets:
     """Sets around other centres: a change of categories, which no seminorm of numbers sees."""
-    if not bool(shift.any()):
+    if not shift.any():
         return sets
-    return replace(sets, low=sets.low + shift, high=sets.high + shift, _memo={})
+    return replace(sets, low=sets.low + shift, high=sets.high + shift)

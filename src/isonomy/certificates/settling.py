@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import UNIT, FloatArray
@@ -83,7 +82,7 @@ class Settling(ABC):
         for part in _KEPT:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
         self.at = enclose_at(bounds.alone, self.judge.x)
-        self.influence = reading(bounds.graph).numpy()
+        self.influence = reading(bounds.graph)
 
     def run(self, budget: Budget) -> None:
         """Bound all regions by tiers, then by parts what is still open; what is found goes to ``finds``."""
@@ -100,7 +99,7 @@ class Settling(ABC):
                 if not shared:
                     own = region_of(mine.sets)
                     own = own.boxed(*(np.broadcast_to(end, mine.centre.shape) for end in (own.low, own.high)))
-                leaves = Leaves(prepared, mine.centre.numpy(), own, some.output, some.sign, some.bound)
+                leaves = Leaves(prepared, mine.centre, own, some.output, some.sign, some.bound)
                 trees = Trees(leaves, mine, self.judge, self.influence)
                 target = partial(self.target, some, mine.owner)
                 self.take(some, mine.owner, trees.search(target, budget))
@@ -126,11 +125,9 @@ class Settling(ABC):
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
         few = FEW if straight else CURVED
-        if regions.sets.folds and int((regions.sets.extent > 0).any(0).sum()) > few:
-            prepared = prepared_for(network, regions.sets, float32_run, self.scores)
-            if prepared.region is not None:
-                return prepared, True
-        return prepared_for(network, None, float32_run, self.scores), False
+        many = int((regions.sets.extent > 0).any(0).sum()) > few
+        prepared = prepared_for(network, regions.sets if many else None, float32_run, self.scores)
+        return prepared, prepared.region is not None
 
     @abstractmethod
     def wanted(self, piece: Regions, over: Enclosure) -> Goals:
@@ -279,12 +276,12 @@ def filled(regions: Regions, domain: Domain) -> Regions:
     if domain.kind != "realizable" or not domain.fills:
         return regions
     sets, centre = regions.sets, regions.centre
-    low, high = (side.expand(centre.shape).clone() for side in (sets.low, sets.high))
+    low, high = (np.array(np.broadcast_to(side, centre.shape)) for side in (sets.low, sets.high))
     for flag, value, fill in domain.fills:
         missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
         move = fill - centre[:, value]
-        room = (4 * UNIT) * (abs(fill) + centre[:, value].abs())
-        low[:, value] = torch.where(missing, torch.maximum(low[:, value], move - room), low[:, value])
-        high[:, value] = torch.where(missing, torch.minimum(high[:, value], move + room), high[:, value])
-    alive = (low <= high).all(1).numpy()
-    return replace(regions, sets=replace(sets, low=low, high=high, _memo={}))[alive]
+        room = (4 * UNIT) * (abs(fill) + np.abs(centre[:, value]))
+        low[:, value] = np.where(missing, np.maximum(low[:, value], move - room), low[:, value])
+        high[:, value] = np.where(missing, np.minimum(high[:, value], move + room), high[:, value])
+    alive = np.asarray((low <= high).all(1))
+    return replace(regions, sets=replace(sets, low=low, high=high))[alive]

@@ -174,12 +174,12 @@ def _surroundings(moving: Moving, field: Field, rows: IntArray, radius: float, e
         near = _promising(field, regions)
         anchors, inside = find_anchors(region_of(near.sets), len(near))
         near, anchors = near[inside], anchors[inside]
-        base = np.clip(near.centre.numpy() + anchors, question.domain.low, question.domain.high)
-        wander = near.sets.low.numpy(), near.sets.high.numpy()
+        base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
+        wander = near.sets.low, near.sets.high
         for between in question.similarity.regions(base, wander) if len(near) else []:
             between = _first_of_each(between)
             some, start = near[between.owner], anchors[between.owner]
-            change = between.centre.numpy() - base[between.owner]
+            change = between.centre - base[between.owner]
             for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
                 value, moves = _ascend(field, some, start, between, change, target, sign, effort, rng)
                 for z in as_individuals(ball, some, start, moves):
@@ -194,7 +194,7 @@ def _promising(field: Field, regions: Regions) -> Regions:
     """A few regions of each individual: those whose centre stands nearest to a change of decision."""
     if len(np.unique(regions.owner)) == len(regions):
         return regions
-    margin = np.abs(field.margins(regions.centre.numpy())).min(1)
+    margin = np.abs(field.margins(regions.centre)).min(1)
     order = np.lexsort((margin, regions.owner))
     owner = regions.owner[order]
     first = np.searchsorted(owner, owner)
@@ -224,7 +224,7 @@ def _ascend(
     """
     nearby, apart = region_of(near.sets), region_of(between.sets)
     rest, inside = find_anchors(apart, len(between))
-    centre, d = near.centre.numpy(), rest
+    centre, d = near.centre, rest
     aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
     # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
     v = led_back(nearby, anchors, anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1))

@@ -140,7 +140,7 @@ class Trees:
         if self.leaves.region is None:
             return None
         low, high = self.leaves.box(np.array([row]))
-        centre = self.regions.centre[int(self.leaves.root[row])].numpy()
+        centre = self.regions.centre[int(self.leaves.root[row])]
         cut = cut_box(self.judge.similarity.domain, centre, low[0], high[0], self.influence, whole_only)
         return None if cut is None else (cut.coordinate, cut.end, cut.begin)
 

@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from isonomy.arithmetic import FloatArray, down, up
 from isonomy.networks.graph import Affine, Graph
@@ -55,10 +53,10 @@ def cut_box(
     return None
 
 
-def reading(graph: Graph) -> Tensor:
+def reading(graph: Graph) -> FloatArray:
     """How strongly each coordinate moves the first layers; all the same where something else reads them."""
     first = [graph.nodes[i].op for i in graph.consumers[0]]
-    weights = [torch.from_numpy(abs(op.weight)).sum(0) for op in first if isinstance(op, Affine)]
+    weights = [np.abs(op.weight).sum(0) for op in first if isinstance(op, Affine)]
     if not weights or len(weights) < len(first):
-        return torch.ones(graph.input_width, dtype=torch.float64)
-    return torch.stack(weights).sum(0)
+        return np.ones(graph.input_width)
+    return np.asarray(np.sum(weights, axis=0))

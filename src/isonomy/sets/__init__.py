@@ -1,5 +1,5 @@
-"""Convex sets by their support functions: what bounds know of a region."""
+"""Convex sets of moves: what is known of a region."""
 
-from isonomy.sets.convex import SMALL_ROOT, ConvexSets, norm_upper
+from isonomy.sets.convex import ConvexSets
 
-__all__ = ["SMALL_ROOT", "ConvexSets", "norm_upper"]
+__all__ = ["ConvexSets"]

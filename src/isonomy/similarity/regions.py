@@ -28,9 +28,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from isonomy.arithmetic import TINY, UNIT, FloatArray, down, dual_order, gamma, norm_upper, product_upper, up
 from isonomy.errors import MetricError, ParameterError, template
@@ -56,7 +54,7 @@ KEPT = 8
 """Balls of each metric that are kept, for whoever asks again."""
 
 _balls: WeakKeyDictionary[Metric, OrderedDict[tuple[float, bytes], ConvexSets]] = WeakKeyDictionary()
-_roots: WeakKeyDictionary[Metric, dict[bytes, dict[str, torch.Tensor]]] = WeakKeyDictionary()
+_roots: WeakKeyDictionary[Metric, dict[bytes, dict[str, FloatArray]]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -65,7 +63,7 @@ class Regions:
     """Convex pieces of similar sets: ``owner`` says whose, ``y = centre + v`` with ``v`` in ``sets``."""
 
     owner: IntArray
-    centre: Tensor
+    centre: FloatArray
     sets: ConvexSets
 
     def __len__(self) -> int:
@@ -89,7 +87,7 @@ def take(sets: ConvexSets, rows: slice | IntArray | BoolArray) -> ConvexSets:
         return sets
     parts = ("radius", "offset", "low", "high", "base")
     picked = {part: value[rows] for part in parts if len(value := getattr(sets, part)) > 1}
-    return replace(sets, **picked, _memo={})
+    return replace(sets, **picked)
 
 
 class Similarity:
@@ -107,10 +105,10 @@ class Similarity:
         self.boxed, self.keep = metric.boxed, keep and not metric.boxed
         self._shared: ConvexSets | None = None
         # The same for every δ, and known to others by their identity.
-        self._tensors: dict[str, torch.Tensor] = {}
+        self._matrices: dict[str, FloatArray] = {}
         if self.keep:
             with _lock:
-                self._tensors = _roots.setdefault(metric, {}).setdefault(domain.immutable.tobytes(), {})
+                self._matrices = _roots.setdefault(metric, {}).setdefault(domain.immutable.tobytes(), {})
         self._branches: Branches | None = None
         if domain.kind != "unbounded":
             unlimited = ~(np.isfinite(domain.low) & np.isfinite(domain.high))
@@ -124,10 +122,10 @@ class Similarity:
         With ``wander`` (low, high), each (n, m) or one row, the pieces hold every ``y − z`` (added to ``x``) for ``z``
         that keep the categories of ``x`` and lie between ``x + low`` and ``x + high``, and ``y`` similar to ``z``.
         """
-        x = np.require(x, dtype=np.float64, requirements=["C", "W"])  # as tensors need it
+        x = np.ascontiguousarray(x, dtype=np.float64)
         everybody = np.arange(len(x))
         if self.domain.kind == "unbounded":
-            return [Regions(everybody, torch.from_numpy(x), self._unbounded(x, wander))]
+            return [Regions(everybody, x, self._unbounded(x, wander))]
         if self.domain.kind == "relaxed":
             # The difference of two shares is no share: of simplices only their boxes are left.
             return [self._relaxed(x, everybody, self._one_hot_blocks() if wander is None else (), wander)]
@@ -136,7 +134,7 @@ class Similarity:
     def resized(self, delta: float, keep: bool = True) -> Similarity:
         """The same metric and domain with another δ; ``keep`` as for this one, unless it is not worth it."""
         other = Similarity(self.metric, delta, self.domain, self.max_branches, keep and self.keep)
-        other._tensors = self._tensors
+        other._matrices = self._matrices
         if self.domain.kind == "realizable":
             other._branches = replace(self._known_branches(), delta=other._within_domain())
         return other
@@ -146,17 +144,17 @@ class Similarity:
 
         Sets of which none is left stand for nothing.
         """
-        x = np.require(x, dtype=np.float64, requirements=["C", "W"])
+        x = np.ascontiguousarray(x, dtype=np.float64)
         everywhere = np.ones(len(regions), dtype=bool)
         if self.domain.kind == "unbounded":
             return self._unbounded(x, None), everywhere
         if self.domain.kind == "relaxed":
             return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
-        if bool((regions.sets.extent[:, torch.from_numpy(~self.domain.numeric)] > 0).any()):
+        if (regions.sets.extent[:, ~self.domain.numeric] > 0).any():
             # Categories that were not listed, flags included: the whole region stands for its part.
             return regions.sets, everywhere
         low, high = self._ranges(x, None)
-        return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre.numpy(), ())
+        return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre, ())
 
     def _known_branches(self) -> Branches:
         if self._branches is None:
@@ -178,14 +176,14 @@ class Similarity:
         low, high = self._box(x, wander)
         low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
         if not len(self.root):
-            return ConvexSets.of_box(torch.from_numpy(low), torch.from_numpy(high))
+            return ConvexSets.of_box(low, high)
         ruled = self.root.any(axis=0) & ~self.domain.immutable
         root = np.where(ruled, self.root, 0.0)
         key = self.delta, self.domain.immutable.tobytes()
         with _lock:
             known = _balls.setdefault(self.metric, OrderedDict()).get(key) if self.keep else None
-        if known is not None and np.array_equal(known.root.numpy(), root):
-            self._shared = replace(known, _memo={})  # the root stays the same object, by which others know the ball
+        if known is not None and np.array_equal(known.root, root):
+            self._shared = known  # the root stays the same object, by which others know the ball
             return self._shared
         inverse, axis = axis_reach(root[:, ruled], self.order, self.delta)
         if not np.isfinite(axis).all():
@@ -198,18 +196,17 @@ class Similarity:
         low[:, ruled], high[:, ruled] = np.maximum(low[:, ruled], -axis), np.minimum(high[:, ruled], axis)
         whole = np.zeros((len(ruled), len(root)))
         whole[ruled] = inverse
-        for name, matrix in (("root", root), ("inverse", whole)):
-            self._tensors.setdefault(name, torch.from_numpy(matrix))
+        root, inverse = (self._matrices.setdefault(*each) for each in (("root", root), ("inverse", whole)))
         sets = ConvexSets(
-            root=self._tensors["root"],
+            root=root,
             order=self.order,
-            radius=torch.tensor([self.delta], dtype=torch.float64),
-            offset=torch.zeros(1, len(root), dtype=torch.float64),
-            low=torch.from_numpy(low),
-            high=torch.from_numpy(high),
+            radius=np.array([self.delta]),
+            offset=np.zeros((1, len(root))),
+            low=low,
+            high=high,
             blocks=(),
-            base=torch.zeros(1, len(ruled), dtype=torch.float64),
-            inverse=self._tensors["inverse"],
+            base=np.zeros((1, len(ruled))),
+            inverse=inverse,
             clipped=self.boxed,
         )
         if not self.boxed:
@@ -217,7 +214,7 @@ class Similarity:
         if self.keep:
             with _lock:
                 kept = _balls[self.metric]
-                kept[key] = replace(sets, _memo={})
+                kept[key] = sets
                 while len(kept) > KEPT:
                     kept.popitem(last=False)
         return sets
@@ -228,17 +225,17 @@ class Similarity:
         low, high = self._ranges(x, wander)
         root, inverse = self._relaxed_root
         sets = ConvexSets(
-            root=torch.from_numpy(root),
+            root=root,
             order=self.order,
-            radius=torch.full((1,), self.delta, dtype=torch.float64),
-            offset=torch.zeros(1, len(root), dtype=torch.float64),
-            low=torch.from_numpy(low),
-            high=torch.from_numpy(high),
+            radius=np.array([self.delta]),
+            offset=np.zeros((1, len(root))),
+            low=low,
+            high=high,
             blocks=blocks,
-            base=torch.from_numpy(x),
-            inverse=torch.from_numpy(inverse),
+            base=x,
+            inverse=inverse,
         )
-        return Regions(owner, torch.from_numpy(x), sets)
+        return Regions(owner, x, sets)
 
     def _realizable(self, x: FloatArray, owner: IntArray, branches: Branches, wander: Wander | None) -> list[Regions]:
         low, high = self._ranges(x, wander)
@@ -248,7 +245,7 @@ class Similarity:
             relaxed = found.relaxed if wander is None else ()
             sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed)
             sets = replace(sets, blocks=relaxed)
-            pieces = Regions(owner[found.row], torch.from_numpy(found.centre), sets)
+            pieces = Regions(owner[found.row], found.centre, sets)
             regions.append(pieces if alive.all() else pieces[alive])
         if len(found.overflow):
             crowd, still = found.overflow, None
@@ -282,15 +279,15 @@ class Similarity:
         self._narrow_to_lattice(centre, low, high)
         alive = (low <= high).all(axis=1) & (radius >= 0)
         sets = ConvexSets(
-            root=torch.from_numpy(branches.root),
+            root=branches.root,
             order=self.order,
-            radius=torch.from_numpy(np.maximum(radius, 0.0)),
-            offset=torch.from_numpy(offset),
-            low=torch.from_numpy(low),
-            high=torch.from_numpy(np.maximum(low, high)),
+            radius=np.maximum(radius, 0.0),
+            offset=offset,
+            low=low,
+            high=np.maximum(low, high),
             blocks=relaxed,
-            base=torch.from_numpy(centre),
-            inverse=torch.from_numpy(branches.inverse),
+            base=centre,
+            inverse=branches.inverse,
         )
         return sets, alive
 

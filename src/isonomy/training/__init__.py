@@ -1,4 +1,4 @@
-"""Networks that are trained to be certified, and networks repaired until they are; needs ``isonomy[torch]``."""
+"""Certified training: networks that keep their accuracy and can be proved fair. It needs ``isonomy[torch]``."""
 
 from isonomy.errors import needed
 
