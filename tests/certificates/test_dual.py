@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
-from isonomy.arithmetic import mean_up
 from isonomy.certificates.dual import (
     Cells,
     Dual,
@@ -25,6 +24,7 @@ from isonomy.certificates.dual import (
     price_upper,
 )
 from isonomy.errors import ParameterError
+from isonomy_verify.arithmetic import mean_up
 from studies import solvers
 
 quick = settings(max_examples=60, deadline=None)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from isonomy.arithmetic import FloatArray, at_least, at_most, up
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, checked_effort
 from isonomy.brief import brief
 from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
@@ -45,6 +45,7 @@ from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES
+from isonomy_verify.arithmetic import up
 from isonomy_verify.heads import Head
 
 Verdict = Literal["certified", "violated", "undecided"]

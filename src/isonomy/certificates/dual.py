@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import ELEMENTARY, TINY, UNIT, FloatArray, down, mean_up, up
+from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
+from isonomy_verify.arithmetic import ROUNDINGS, TINY, U, down, mean_up, up
 
 IntArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
@@ -377,7 +378,7 @@ def power_upper(base: npt.ArrayLike, order: float) -> FloatArray:
     if order == 1:
         return x
     with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(np.where(x > 0, np.power(x, order) * (1 + 4 * ELEMENTARY * UNIT) + TINY, 0.0))
+        return np.asarray(np.where(x > 0, np.power(x, order) * (1 + 4 * ROUNDINGS * U) + TINY, 0.0))
 
 
 def power_lower(base: npt.ArrayLike, order: float) -> FloatArray:
@@ -387,7 +388,7 @@ def power_lower(base: npt.ArrayLike, order: float) -> FloatArray:
         return x
     with np.errstate(over="ignore", under="ignore"):
         raised = np.minimum(np.power(x, order), np.finfo(np.float64).max)
-        return np.asarray(np.maximum(raised * (1 - 4 * ELEMENTARY * UNIT) - TINY, 0.0))
+        return np.asarray(np.maximum(raised * (1 - 4 * ROUNDINGS * U) - TINY, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,7 +459,7 @@ def _gains(value: FloatArray, costs: FloatArray, multiplier: float) -> FloatArra
     if not 0 <= multiplier < math.inf:
         raise ParameterError(template("multiplier", "a finite number >= 0", multiplier))
     with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(value - max(0.0, float(down(multiplier * (1 - 8 * UNIT)))) * costs)
+        return np.asarray(value - max(0.0, float(down(multiplier * (1 - 8 * U)))) * costs)
 
 
 def _sum_upper(price: float, mean: float) -> float:

@@ -40,8 +40,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import ELEMENTARY, UNIT, FloatArray, mean_up, up
-from isonomy.arithmetic import gamma as rounding
+from isonomy.arithmetic import FloatArray
 from isonomy.certificates.dual import (
     Cells,
     Dual,
@@ -52,6 +51,8 @@ from isonomy.certificates.dual import (
     price_upper,
 )
 from isonomy.errors import DataError, ParameterError, template
+from isonomy_verify.arithmetic import ROUNDINGS, U, mean_up, up
+from isonomy_verify.arithmetic import gamma as rounding
 
 SHARES: Mapping[str, float] = MappingProxyType({"betting": 0.9, "hoeffding": 0.1})
 """Default shares of alpha: betting wins nearly always, so it gets most."""
@@ -62,7 +63,7 @@ MULTIPLIERS = 32
 BINS = 2**14
 """Larger samples are rounded up to this many values before betting."""
 
-_SLOW = 1 + 8 * ELEMENTARY * UNIT  # covers a handful of rounded operations and elementary functions
+_SLOW = 1 + 8 * ROUNDINGS * U  # covers a handful of rounded operations and elementary functions
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArra
     # From all in, down to the best bet against the largest variance possible, which is Hoeffding's.
     halvings = max(0.0, math.log2(2 * n / _log_inverse(alpha)))
     theta = np.minimum(2.0 ** (-np.arange(math.ceil(halvings) + 1) / 2), 31 / 32)
-    slack = n * (1024 * UNIT + 8 * rounding(len(points) + 2)) + 1e-12
+    slack = n * (1024 * U + 8 * rounding(len(points) + 2)) + 1e-12
     goal = _log_inverse(alpha) + math.log(len(theta)) * _SLOW + slack
 
     def refuted(m: float) -> bool:
@@ -234,7 +235,7 @@ METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], fl
 
 def _log_inverse(alpha: float) -> float:
     """An upper bound of ``log(1 / alpha)``."""
-    return -math.log(alpha) * _SLOW + UNIT
+    return -math.log(alpha) * _SLOW + U
 
 
 def _alpha(confidence: float) -> float:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import up
 from isonomy.errors import MetricError, NetworkError
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
@@ -24,6 +23,7 @@ from isonomy.population import Domain
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import up
 
 Arrays = dict[str, NDArray[Any]]
 

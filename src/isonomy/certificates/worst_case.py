@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, down
+from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Field, as_individuals, attack, find_anchors, led_back
 from isonomy.bounds.kernel import prepared_for, region_of
 from isonomy.brief import brief
@@ -31,6 +31,7 @@ from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.similarity.regions import Regions
+from isonomy_verify.arithmetic import down
 from isonomy_verify.regions import BallBox
 
 IntArray = NDArray[np.int64]

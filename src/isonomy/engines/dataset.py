@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import TINY, at_least, at_most, nearest
+from isonomy.arithmetic import at_least, at_most
 from isonomy.attacks import Effort, checked_effort
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, evidence_folder, told
@@ -49,6 +49,7 @@ from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES
+from isonomy_verify.arithmetic import TINY, nearest
 
 CHUNK = 16_384
 """Rows of a chunk."""

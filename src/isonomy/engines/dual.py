@@ -24,9 +24,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from isonomy.arithmetic import down, rounded_down, up
 from isonomy.certificates.dual import needs_no_multiplier, power_lower, price_upper
 from isonomy.engines.tallies import At, Kind, Tally
+from isonomy_verify.arithmetic import down, rounded_down, up
 
 PASSES = 24
 """The most passes for one request; each leaves an eighth of the interval of multipliers, on a logarithmic scale."""

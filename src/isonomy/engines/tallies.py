@@ -22,9 +22,10 @@ from typing import Literal
 
 import numpy as np
 
-from isonomy.arithmetic import TINY, UNIT, FloatArray, down, exact_sum, products_down, products_up, rounded_up, up
+from isonomy.arithmetic import FloatArray
 from isonomy.certificates.dual import power_lower, power_upper
 from isonomy.engines.parts import Part
+from isonomy_verify.arithmetic import TINY, U, down, exact_sum, products_down, products_up, rounded_up, up
 
 Kind = Literal["near", "far", "found"]
 
@@ -88,7 +89,7 @@ def _cells(values: FloatArray, radii: FloatArray, weights: FloatArray, order: fl
         height = values[reached].max(axis=0, initial=0.0)
     else:
         costs = power_lower(radii, order)
-        price = max(0.0, float(down(place.multiplier * (1 - 8 * UNIT))))
+        price = max(0.0, float(down(place.multiplier * (1 - 8 * U))))
         with np.errstate(over="ignore", under="ignore"):
             for value, spent in zip(values, costs.tolist(), strict=True):
                 gain = value - price * spent

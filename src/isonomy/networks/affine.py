@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import TINY, gamma
 from isonomy.errors import NetworkError
+from isonomy_verify.arithmetic import TINY, gamma
 
 
 @dataclass(frozen=True, eq=False)

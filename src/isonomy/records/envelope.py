@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, up
+from isonomy.arithmetic import FloatArray
 from isonomy.certificates.dual import check_radius, needs_no_multiplier, price_upper
 from isonomy.certificates.forms import Arrays
 from isonomy.errors import DataError
+from isonomy_verify.arithmetic import up
 
 if TYPE_CHECKING:
     from isonomy.engines.dual import StreamedDual

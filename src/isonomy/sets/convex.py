@@ -26,7 +26,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from isonomy.arithmetic import SIMPLEX_TOLERANCE, TINY, dual_order, gamma
+from isonomy_verify.arithmetic import TINY, dual_order, gamma
+from isonomy_verify.regions import SIMPLEX_TOLERANCE
 
 SMALL_ROOT = 16
 """With at most this many moving coordinates, splits are also chosen per individual (the work is their square)."""
