@@ -144,7 +144,7 @@ def order(module: str) -> list[str]:
     own = ["test_differences.py"] if module in PAIRWISE else [named] if (HERE / named).exists() else []
     usual = (
         []
-        if module in PAIRWISE
+        if module in (*PAIRWISE, "dual")
         else [
             "test_tiers.py",
             "test_sweep.py",
