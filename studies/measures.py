@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, mean_up
+from isonomy.arithmetic import at_least, at_most
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
 from isonomy.population import Population
+from isonomy_verify.arithmetic import mean_up
 from studies import Setting, Store
 from studies.methods import Way
 from studies.models import Case

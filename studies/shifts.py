@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from isonomy.arithmetic import FloatArray, up
+from isonomy.arithmetic import FloatArray
 from isonomy.similarity import Metric
+from isonomy_verify.arithmetic import up
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,8 @@ into "nothing is known" (an infinite bound) where a bound is read off, never int
 from __future__ import annotations
 
 import math
+import sys
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +36,16 @@ SMALL = 2.0**-500
 ELEMENTARY = 32 * U
 """An elementary function at ``t`` (exp, tanh, log1p, erf and short formulas of them) is computed within this times
 ``1 + |t| + |f(t)|``."""
+
+ROUNDINGS = 8
+"""``exp``, ``expm1``, ``log``, ``log1p`` and powers, taken alone, are assumed to be within this many ``U`` of the
+result, relative to it; the tests compare them with a library of multiple precision."""
+
+SHIFT = 1126
+"""Every finite float is a whole multiple of ``2^-SHIFT``: the last place of 53 bits at the smallest exponent."""
+
+MOST = 2**25
+"""Numbers that can be added up at a time: their half mantissas have 27 bits, and float64 counts up to 2^53."""
 
 
 def gamma(n: int, unit: float = U) -> float:
@@ -139,3 +151,112 @@ def spectral_up(a: Array, squares: int = 3) -> float:
     for scale in reversed(scales):
         value = math.sqrt(value) * scale * (1 + 16 * U) + rounding
     return min(math.sqrt(value) * frobenius * (1 + 16 * U), frobenius)
+
+
+# -- products, sums and means of numbers >= 0 ---------------------------------------------------------------------
+
+
+def product_up(a: Array, b: Array) -> Array:
+    """At least the product of two matrices without negative entries: ``ab ≤ (1 + 2γ_k) fl(ab) + TINY``."""
+    return np.asarray((a @ b) * (1 + 2 * gamma(a.shape[-1] + 4)) + TINY)
+
+
+def products_up(a: Array, b: Array) -> Array:
+    """At least ``a b``, entry by entry; 0 where ``b`` is. ``up(fl(ab)) > ab``, also where it underflows."""
+    with np.errstate(all="ignore"):
+        return np.where(b == 0, 0.0, up(a * b) + TINY)
+
+
+def products_down(a: Array, b: Array) -> Array:
+    """At most ``a b``, entry by entry: ``down(fl(ab)) < ab``, which is not negative."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.maximum(0.0, down(a * b)))
+
+
+def power_up(base: Any, order: float) -> Array:
+    """At least ``base^order`` for ``base ≥ 0``: ``fl(base^order)`` is within ``ROUNDINGS U`` of it, or underflows."""
+    x = np.asarray(base, dtype=np.float64)
+    if order == 1:
+        return x
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(x == 0, 0.0, np.power(x, order) * (1 + 4 * ROUNDINGS * U) + TINY))
+
+
+def power_down(base: Any, order: float) -> Array:
+    """At most ``base^order`` for ``base ≥ 0``, and finite: a power beyond all floats is above the largest of them."""
+    x = np.asarray(base, dtype=np.float64)
+    if order == 1:
+        return np.asarray(np.minimum(x, sys.float_info.max))
+    with np.errstate(all="ignore"):
+        raised = np.minimum(np.power(x, order), sys.float_info.max)
+        return np.asarray(np.maximum(raised * (1 - 4 * ROUNDINGS * U) - TINY, 0.0))
+
+
+def exact_sum(values: Array) -> int:
+    """The sum without any rounding, in units of ``2^-SHIFT``: it matters not in which order."""
+    if not np.isfinite(values).all():
+        raise ValueError("Only finite numbers have a sum.")
+    whole = 0
+    for start in range(0, len(values), MOST):
+        mantissa, exponent = np.frexp(values[start : start + MOST])
+        digits = np.ldexp(mantissa, 53).astype(np.int64)
+        lowest = int(exponent.min())
+        high, low = (np.bincount(exponent - lowest, weights=half) for half in (digits >> 26, digits & (2**26 - 1)))
+        for place in np.flatnonzero((high != 0) | (low != 0)).tolist():
+            whole += ((int(high[place]) << 26) + int(low[place])) << (lowest + place - 53 + SHIFT)
+    return whole
+
+
+def nearest(whole: int) -> float:
+    """An exact sum as a float, rounded once."""
+    return float(Fraction(whole, 1 << SHIFT))
+
+
+def rounded_up(number: Fraction) -> float:
+    """The smallest float that is at least the number."""
+    if abs(number) > sys.float_info.max:
+        return math.inf if number > 0 else -sys.float_info.max
+    value = float(number)
+    return value if Fraction(value) >= number else float(up(value))
+
+
+def rounded_down(number: Fraction) -> float:
+    """The largest float that is at most the number."""
+    return 0.0 - rounded_up(-number)
+
+
+def mean_of_sums(total: int, weight: int, largest: float) -> float:
+    """At least ``total / weight`` for exact sums, rounded once; no mean is above the largest of its numbers."""
+    return min(rounded_up(Fraction(total, weight)), largest)
+
+
+def mean_up(values: Array, weights: Array | None = None) -> float:
+    """At least the weighted mean of numbers >= 0; without weights all count alike.
+
+    Products round up, sums are exact, their quotient rounds up once. Where a product overflows the largest value
+    answers, which is not a number if one of them is not.
+    """
+    value, weight = _counted(values, weights)
+    products, largest = products_up(weight, value), float(value.max())
+    if not np.isfinite(products).all():
+        return largest
+    return mean_of_sums(exact_sum(products), exact_sum(weight), largest)
+
+
+def mean_down(values: Array, weights: Array | None = None) -> float:
+    """At most the weighted mean of numbers >= 0: as :func:`mean_up`, the other way, and at least the smallest value."""
+    value, weight = _counted(values, weights)
+    products, smallest = products_down(weight, value), float(value.min())
+    if not np.isfinite(products).all():
+        return smallest
+    return max(rounded_down(Fraction(exact_sum(products), exact_sum(weight))), smallest)
+
+
+def _counted(values: Array, weights: Array | None) -> tuple[Array, Array]:
+    """The values whose weight is positive, and these weights."""
+    value = np.asarray(values, dtype=np.float64)
+    weight = np.ones(len(value)) if weights is None else np.asarray(weights, dtype=np.float64)
+    counts = weight > 0
+    if not counts.any() or not (np.isfinite(weight) & (weight >= 0)).all():
+        raise ValueError("A mean needs somebody who counts: weights are finite, not negative, and one is positive.")
+    return value[counts], weight[counts]

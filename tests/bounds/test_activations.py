@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.arithmetic import UNIT32
 from isonomy.networks.graph import ACTIVATIONS, Activation
 from isonomy_verify.activations import Activation as Judged
 from isonomy_verify.activations import Curve, slope_range
+from isonomy_verify.arithmetic import U32
 
 from .reference import KINDS, exact_activation, mpf
 
@@ -100,14 +100,14 @@ def test_images_cover_a_float32_run(activation: Activation) -> None:
     x = torch.from_numpy(places(300)).float()
     x = x[x.abs() < 1e6]
     found = function(x).double().numpy()
-    bottom, top = image(activation, x.double().numpy(), x.double().numpy(), UNIT32)
+    bottom, top = image(activation, x.double().numpy(), x.double().numpy(), U32)
     wrong = (found < bottom) | (found > top)
     assert not wrong.any(), x[torch.from_numpy(wrong)]
 
 
 @each
 @settings(max_examples=30, deadline=None)
-@given(data=st.data(), unit=st.sampled_from([0.0, UNIT32]))
+@given(data=st.data(), unit=st.sampled_from([0.0, U32]))
 def test_image_holds_every_value(activation: Activation, data: st.DataObject, unit: float) -> None:
     numbers = (
         st.floats(-5, 5)

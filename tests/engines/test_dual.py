@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from isonomy.arithmetic import exact_sum
 from isonomy.certificates.dual import Cells, Dual, evaluate
 from isonomy.engines.dual import StreamedDual
 from isonomy.engines.parts import Part
 from isonomy.engines.tallies import At, Tally, tallies
+from isonomy_verify.arithmetic import exact_sum
 
 steady = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)

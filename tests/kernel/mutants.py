@@ -33,14 +33,14 @@ ROOT = HERE.parents[1]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
     "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep",
-    "tiers", "branching", "heads", "joint", "differences",
+    "tiers", "branching", "heads", "joint", "differences", "dual",
 )  # fmt: skip
 PAIRWISE = ("joint", "differences")
 """Of which only tests about two runs know anything."""
 
 HINTS = {
     "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "__call__", "both", "taken",
-    "tighten", "_check", "check_width", "checked", "__getitem__",
+    "tighten", "_check", "check", "check_width", "checked", "__getitem__",
 }  # fmt: skip
 """Functions that prove nothing, or that only refuse."""
 
@@ -144,7 +144,7 @@ def order(module: str) -> list[str]:
     own = ["test_differences.py"] if module in PAIRWISE else [named] if (HERE / named).exists() else []
     usual = (
         []
-        if module in PAIRWISE
+        if module in (*PAIRWISE, "dual")
         else [
             "test_tiers.py",
             "test_sweep.py",

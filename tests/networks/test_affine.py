@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.arithmetic import UNIT32, gamma
 from isonomy.errors import NetworkError
 from isonomy.networks.affine import Affine, compose, rows, stack, total
+from isonomy_verify.arithmetic import U32, gamma
 
 from .exact import Matrix, Vector, apply, encloses, matrix, product, vector
 from .strategies import affines
@@ -71,7 +71,7 @@ def test_single_precision_runs_are_covered(seed: int, widths: list[int]) -> None
         merged = layer if merged is None else compose(layer, merged)
     assert merged is not None
     magnitude, offset = merged.magnitudes()
-    reach = gamma(merged.roundings, UNIT32) * (magnitude @ np.abs(x.astype(np.float64)) + offset)
+    reach = gamma(merged.roundings, U32) * (magnitude @ np.abs(x.astype(np.float64)) + offset)
     for got, true, bound in zip(run, exact, reach.tolist(), strict=True):
         assert abs(Fraction(float(got)) - true) <= Fraction(bound)
 

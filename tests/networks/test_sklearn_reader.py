@@ -33,12 +33,12 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import LinearSVC
 
-from isonomy.arithmetic import UNIT32, gamma
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network
 from isonomy.networks.columns import schema_columns, settled
 from isonomy.networks.lines import affine_of
 from isonomy.population.schema import Schema
+from isonomy_verify.arithmetic import U32, gamma
 
 from .people import outcome, rows, schema
 
@@ -352,7 +352,7 @@ def test_a_run_in_single_precision_stays_within_its_bound() -> None:
     run = (raw - scaler.mean_.astype(np.float32)) / scaler.scale_.astype(np.float32)
     magnitude, offset = affine.magnitudes()
     # Two roundings more than the chain has: here the mean and the scale are rounded to single precision too.
-    bound = gamma(affine.roundings + 2, UNIT32) * (np.abs(x) @ magnitude.T + offset)
+    bound = gamma(affine.roundings + 2, U32) * (np.abs(x) @ magnitude.T + offset)
     apart = np.abs(run - (x @ affine.weight.T + affine.bias))
     assert (apart <= bound).all()
     assert apart.max() > 1e-3 * bound.max()

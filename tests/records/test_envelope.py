@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from isonomy.arithmetic import exact_sum
 from isonomy.engines.dual import StreamedDual
 from isonomy.engines.parts import Part
 from isonomy.engines.tallies import At, tallies
 from isonomy.errors import DataError
 from isonomy.records.envelope import Envelope
+from isonomy_verify.arithmetic import exact_sum
 
 
 def part_of(seed: int, people: int = 4, radii: int = 3) -> Part:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isonomy.arithmetic import mean_down, mean_up
 from isonomy.report.numbers import Numbers, cell, parameter, percent, quantiles, signed
+from isonomy_verify.arithmetic import mean_down, mean_up
 
 sizes = st.floats(0, 1e12, allow_subnormal=True)
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from isonomy.arithmetic import FloatArray, at_least, at_most, up
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, checked_effort
 from isonomy.brief import brief
 from isonomy.certificates.consistency import called, compare_means, compare_points, described, told
@@ -36,7 +36,6 @@ from isonomy.certificates.worst_case import Points, WorstCase, search
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import FINITE, number, whole
 from isonomy.networks.network import Network
-from isonomy.parallel import workers
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.population.cells import find_column
 from isonomy.population.population import in_train
@@ -45,6 +44,7 @@ from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES
+from isonomy_verify.arithmetic import up
 from isonomy_verify.heads import Head
 
 Verdict = Literal["certified", "violated", "undecided"]
@@ -52,6 +52,9 @@ DistributionalTier = Literal["interval", "tight"]
 Arrays = dict[str, npt.NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]
 """Gives what a stage, known by its name, computes: by computing it, or from an earlier run of the same question."""
+
+CHUNKS = 8
+"""That many chunks of people are one stage, kept when it is finished."""
 
 _WITNESSES = ("counterpart", "value", "flips", "flip_counterpart")
 _PROFILES = ("radii", "values", "largest")

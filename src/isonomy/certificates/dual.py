@@ -1,16 +1,12 @@
-"""The distributional bound: what no population within a Wasserstein radius can exceed, and what one attains.
+"""The distributional bound: the best multiplier for what the kernel proves, and what a population attains.
 
-The problem is ``sup { E_Q[I] : W_p(P, Q) <= gamma }`` with ``P`` the individuals and their weights. All possible people
-are covered, for every individual, by *cells*: their cost ``c(x_i, z)`` is at least ``near``, their violation at
-most ``value``. For **any** multiplier ``lambda >= 0``
-
-    sup E_Q[I]  <=  lambda gamma^p + sum_i pi_i max { value - lambda near^p : cells of i },     pi_i = w_i / sum w.
-
-The best multiplier for every gamma at once, and the inverse, come from the upper concave hulls of the points
+The problem is ``sup { E_Q[I] : W_p(P, Q) <= gamma }`` with ``P`` the individuals and their weights; the kernel
+(:mod:`isonomy_verify.dual`) bounds it for any multiplier, from cells that cover all possible people. The best
+multiplier for every gamma at once, and the inverse, come from the upper concave hulls of the points
 ``(near^p, value)`` of all individuals, with their slopes merged and sorted.
 
-**Soundness.** Only :func:`evaluate` matters: it is right, in real arithmetic, for every multiplier. A badly rounded
-hull gives a worse multiplier, never a wrong bound. :func:`allocate` promises the reverse: masses within the budget.
+**Soundness.** Whatever is called ``upper`` is the kernel's, which is right for every multiplier. A badly rounded hull
+gives a worse multiplier, never a wrong bound. :func:`allocate` promises the reverse: masses within the budget.
 """
 
 from __future__ import annotations
@@ -19,59 +15,36 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import ELEMENTARY, TINY, UNIT, FloatArray, down, mean_up, up
+from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
+from isonomy_verify import dual as kernel
+from isonomy_verify.arithmetic import down, mean_up, power_down, products_up, up
 
 IntArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
 
-HUGE = 2.0**500
-"""Values and weights stay below this, so that no sum of their products overflows."""
 
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """A cover of all possible people, seen from each individual, stored flat and in any order.
-
-    People in a cell have cost within ``[near, far]``, or ``(near, far]`` where ``open_`` is true, and a violation of at
-    most ``value``. That the cells of an individual cover everybody is the caller's promise; what can be seen of it
-    is checked: somebody at cost 0 (the individual) and a tail with ``far = inf``.
-    """
-
-    owner: IntArray
-    near: FloatArray
-    far: FloatArray
-    value: FloatArray
-    open_: BoolArray
-    weights: FloatArray
+class Cells(kernel.Cells):
+    """The kernel's cover of all possible people, from arrays of any type."""
 
     __repr__ = brief
 
     def __post_init__(self) -> None:
         types = {"owner": np.intp, "near": float, "far": float, "value": float, "open_": bool, "weights": float}
         for name, dtype in types.items():
-            array: npt.NDArray[Any] = np.asarray(getattr(self, name), dtype=dtype)
-            object.__setattr__(self, name, array)
-            if array.ndim != 1 or (name != "weights" and len(array) != len(self.owner)):
-                raise ParameterError(template(f"cells.{name}", "a vector with one entry for each cell", array.shape))
-        n = len(self.weights)
-        usable = bool((self.weights >= 0).all()) and 1 / HUGE <= self.total_weight <= HUGE
-        _require(usable, "weights", "numbers >= 0 with a positive, finite sum")
-        _require(bool(((self.owner >= 0) & (self.owner < n)).all()), "owner", f"numbers of individuals below {n}")
-        _require(bool((np.isfinite(self.near) & (self.near >= 0)).all()), "near", "finite numbers >= 0")
-        _require(bool((self.far >= self.near).all()), "far", "at least 'near'")
-        _require(bool(((self.value >= 0) & (self.value <= HUGE)).all()), "value", "finite numbers >= 0")
-        for name, seen in (("an unbounded tail", self.far == math.inf), ("a cell at cost 0", self.reachable(0.0))):
-            missing = np.flatnonzero(np.bincount(self.owner[seen], minlength=n) == 0)
-            if len(missing):
-                raise ParameterError(f"The cells of individual {missing[0]} do not cover everybody: {name} is missing.")
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=dtype))
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            raise ParameterError(str(error)) from None
+        if not self.weights.max() <= kernel.HUGE or not 1 / kernel.HUGE <= self.total_weight <= kernel.HUGE:
+            raise ParameterError("'cells.weights' must have a sum that neither vanishes nor overflows.")
 
     @classmethod
     def from_profiles(
@@ -103,10 +76,6 @@ class Cells:
         """The sum of the weights, correctly rounded."""
         return math.fsum(self.weights.tolist())
 
-    def reachable(self, gamma: float) -> BoolArray:
-        """Which cells can hold somebody at a cost of at most gamma."""
-        return np.asarray((self.near < gamma) | ((self.near == gamma) & ~self.open_))
-
     def take(self, individuals: IntArray) -> Cells:
         """The cells of some individuals, numbered anew in the order given (no repetitions)."""
         number = np.full(len(self.weights), -1, dtype=np.intp)
@@ -129,23 +98,17 @@ class Bound:
 
 
 def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None) -> float:
-    """The bound for one multiplier, in one pass: this is how anyone checks a certificate.
-
-    For gamma 0 and for order infinity (a coupling attains the distance, so nobody moves further than gamma) the
-    multiplier is ignored: everybody is charged the largest value within reach.
-
-    **Soundness.** Costs are rounded down, everything else up; sums are exact before their one rounding; the weighted
-    mean is never taken above the largest height, which it cannot exceed.
-    """
+    """The kernel's bound for one multiplier, in one pass: this is how anyone checks a certificate."""
     check_radius(order, gamma)
-    costs = None if needs_no_multiplier(order, gamma) else power_lower(cells.near, order)
-    heights = heights_upper(cells, order, gamma, multiplier, costs)
-    return _sum_upper(price_upper(order, gamma, multiplier), mean_up(heights, cells.weights))
+    try:
+        return kernel.bound(cells, order, gamma, multiplier)
+    except ValueError as error:
+        raise ParameterError(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """The bound for all gammas of one order. Whatever it returns as ``upper`` comes from :func:`evaluate`'s formula."""
+    """The bound for all gammas of one order. Whatever it returns as ``upper`` is the kernel's."""
 
     cells: Cells
     order: float
@@ -167,8 +130,8 @@ class Dual:
                 bounds.append(Bound(gamma, evaluate(self.cells, self.order, gamma, None), None))
                 continue
             if multiplier not in means:
-                means[multiplier] = mean_up(self._heights(gamma, multiplier), self.cells.weights)
-            upper = _sum_upper(price_upper(self.order, gamma, multiplier), means[multiplier])
+                means[multiplier] = self._mean(gamma, multiplier)
+            upper = kernel.together(kernel.price(self.order, gamma, multiplier), means[multiplier])
             # Rounding must not push a bound above what holds for every gamma.
             bounds.append(Bound(gamma, upper, multiplier) if upper < self._flat else Bound(gamma, self._flat, 0.0))
         return bounds
@@ -176,7 +139,7 @@ class Dual:
     def multiplier(self, gamma: float) -> float | None:
         """The multiplier that makes the bound smallest, up to rounding."""
         check_radius(self.order, gamma)
-        if needs_no_multiplier(self.order, gamma):
+        if kernel.plain(self.order, gamma):
             return None
         slopes = self._slopes
         at = int(np.searchsorted(slopes.cost, _power(gamma, self.order)))
@@ -225,27 +188,20 @@ class Dual:
     def active(self, gamma: float, tolerance: float = 1e-9) -> IntArray:
         """The cells that attain, within a tolerance, the maximum of an individual with a positive weight."""
         multiplier = self.multiplier(gamma)
-        owner, value = self.cells.owner, self.cells.value
-        if multiplier is None:
-            gains = np.where(self.cells.reachable(gamma), value, -math.inf)
-        else:
-            gains = _gains(value, self._costs, multiplier)
+        owner, gains = self.cells.owner, kernel.gains(self.cells, self.order, gamma, multiplier)
         highest = self._heights(gamma, multiplier)[owner]
         return np.flatnonzero((gains >= highest - tolerance) & (self.cells.weights[owner] > 0))
 
     @cached_property
     def _flat(self) -> float:
         """The mean of the largest values: the bound with multiplier 0."""
-        return mean_up(self._heights(math.inf, None if self.order == math.inf else 0.0), self.cells.weights)
-
-    @cached_property
-    def _costs(self) -> FloatArray:
-        return power_lower(self.cells.near, self.order)
+        return self._mean(math.inf, 0.0)
 
     @cached_property
     def _slopes(self) -> _Slopes:
         cells = self.cells
-        return _Slopes.of(cells.owner, self._costs, cells.value, cells.weights / cells.total_weight)
+        costs = power_down(cells.near, self.order)
+        return _Slopes.of(cells.owner, costs, cells.value, cells.weights / cells.total_weight)
 
     @cached_property
     def _far(self) -> Dual:
@@ -263,8 +219,10 @@ class Dual:
         return Dual(at_far, self.order)
 
     def _heights(self, gamma: float, multiplier: float | None) -> FloatArray:
-        costs = None if multiplier is None else self._costs
-        return heights_upper(self.cells, self.order, gamma, multiplier, costs)
+        return kernel.heights(self.cells, self.order, gamma, multiplier)
+
+    def _mean(self, gamma: float, multiplier: float | None) -> float:
+        return mean_up(self._heights(gamma, multiplier), self.cells.weights)
 
     def _largest_step(self, epsilon: float) -> float:
         """Order infinity: a staircase, whose steps are at the near ends, or right after them where these are open."""
@@ -284,7 +242,7 @@ def allocate(
 
     Point ``j`` belongs to ``owner[j]``; its ``cost`` is a distance to the power p already, rounded up. Everybody has a
     point of cost 0. Subject to ``sum of i's masses = weights[i]`` and ``sum mass cost <= budget sum weights``, with
-    ``budget`` a lower bound of ``gamma^p`` (:func:`power_lower`). Greedy along the merged hulls: at most one
+    ``budget`` a lower bound of ``gamma^p`` (the kernel's ``power_down``). Greedy along the merged hulls: at most one
     individual is split.
 
     **Soundness.** Both constraints hold for the returned floats in exact arithmetic: the split mass is a multiple of
@@ -336,58 +294,10 @@ def allocate(
         back = max(unit, 2 * back)
 
 
-def needs_no_multiplier(order: float, gamma: float) -> bool:
-    """Whether the bound is a plain mean of the largest values within reach."""
-    return order == math.inf or gamma == 0
-
-
 def check_radius(order: float, gamma: float) -> None:
     """Refuse an order below 1 and a radius that is not a non-negative number."""
     number("order", order, "a number >= 1, or infinity", 1.0)
     number("gamma", gamma, "a number >= 0, or infinity")
-
-
-def heights_upper(
-    cells: Cells, order: float, gamma: float, multiplier: float | None, costs: FloatArray | None
-) -> FloatArray:
-    """For each individual an upper bound of ``max [value - multiplier near^p]``, given ``near^p`` rounded down."""
-    if costs is None or multiplier is None:
-        if not needs_no_multiplier(order, gamma):
-            raise ParameterError(template("multiplier", "a finite number >= 0", multiplier))
-        gains = np.where(cells.reachable(gamma), cells.value, 0.0)
-    else:
-        gains = _gains(cells.value, costs, multiplier)
-    highest = np.zeros(len(cells.weights))  # values are not negative, and everybody has a cell at cost 0
-    np.maximum.at(highest, cells.owner, gains)
-    # Rounding keeps the order, so it is enough to step outward after the maximum. Nothing was rounded for multiplier 0.
-    return np.asarray(up(highest) + TINY) if multiplier and costs is not None else highest
-
-
-def price_upper(order: float, gamma: float, multiplier: float | None) -> float:
-    """An upper bound of ``multiplier gamma^p``; 0 where no multiplier is needed."""
-    if needs_no_multiplier(order, gamma) or not multiplier:
-        return 0.0
-    with np.errstate(over="ignore", under="ignore"):
-        return float(up(np.float64(multiplier) * power_upper(np.float64(gamma), order)) + TINY)
-
-
-def power_upper(base: npt.ArrayLike, order: float) -> FloatArray:
-    """An upper bound of ``base^order`` for ``base >= 0``."""
-    x = np.asarray(base, dtype=np.float64)
-    if order == 1:
-        return x
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(np.where(x > 0, np.power(x, order) * (1 + 4 * ELEMENTARY * UNIT) + TINY, 0.0))
-
-
-def power_lower(base: npt.ArrayLike, order: float) -> FloatArray:
-    """A finite lower bound of ``base^order`` for ``base >= 0``."""
-    x = np.asarray(base, dtype=np.float64)
-    if order == 1:
-        return x
-    with np.errstate(over="ignore", under="ignore"):
-        raised = np.minimum(np.power(x, order), np.finfo(np.float64).max)
-        return np.asarray(np.maximum(raised * (1 - 4 * ELEMENTARY * UNIT) - TINY, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,22 +363,9 @@ def _hulls(owner: IntArray, cost: FloatArray, value: FloatArray, n: int) -> tupl
     return ordered[stack[kept]], slope[kept]
 
 
-def _gains(value: FloatArray, costs: FloatArray, multiplier: float) -> FloatArray:
-    """``value - multiplier cost`` with the product rounded down, up to the rounding of the difference and underflow."""
-    if not 0 <= multiplier < math.inf:
-        raise ParameterError(template("multiplier", "a finite number >= 0", multiplier))
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(value - max(0.0, float(down(multiplier * (1 - 8 * UNIT)))) * costs)
-
-
-def _sum_upper(price: float, mean: float) -> float:
-    return float(up(price + mean)) if price else mean
-
-
 def _spent_upper(masses: FloatArray, costs: FloatArray) -> float:
     """An upper bound of ``sum mass cost``."""
-    with np.errstate(under="ignore"):
-        products = np.where((masses > 0) & (costs > 0), up(masses * costs) + TINY, 0.0)
+    products = products_up(masses[masses > 0], costs[masses > 0])
     total = math.fsum(products.tolist())
     return float(up(total)) if total else 0.0
 
@@ -476,8 +373,3 @@ def _spent_upper(masses: FloatArray, costs: FloatArray) -> float:
 def _power(base: float, order: float) -> float:
     with np.errstate(over="ignore", under="ignore"):
         return float(np.power(np.float64(base), order))
-
-
-def _require(holds: bool, name: str, right: str) -> None:
-    if not holds:
-        raise ParameterError(f"'cells.{name}' must be {right}.")

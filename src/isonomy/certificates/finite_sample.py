@@ -40,18 +40,12 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import ELEMENTARY, UNIT, FloatArray, mean_up, up
-from isonomy.arithmetic import gamma as rounding
-from isonomy.certificates.dual import (
-    Cells,
-    Dual,
-    check_radius,
-    heights_upper,
-    needs_no_multiplier,
-    power_lower,
-    price_upper,
-)
+from isonomy.arithmetic import FloatArray
+from isonomy.certificates.dual import Cells, Dual, check_radius
 from isonomy.errors import DataError, ParameterError, template
+from isonomy_verify.arithmetic import ROUNDINGS, U, mean_up, power_down, up
+from isonomy_verify.arithmetic import gamma as rounding
+from isonomy_verify.dual import heights, plain, price
 
 SHARES: Mapping[str, float] = MappingProxyType({"betting": 0.9, "hoeffding": 0.1})
 """Default shares of alpha: betting wins nearly always, so it gets most."""
@@ -62,7 +56,7 @@ MULTIPLIERS = 32
 BINS = 2**14
 """Larger samples are rounded up to this many values before betting."""
 
-_SLOW = 1 + 8 * ELEMENTARY * UNIT  # covers a handful of rounded operations and elementary functions
+_SLOW = 1 + 8 * ROUNDINGS * U  # covers a handful of rounded operations and elementary functions
 
 
 @dataclass(frozen=True)
@@ -122,12 +116,12 @@ def population_upper(
     alpha = _alpha(confidence)
     _check(cells, largest, choosing, shares, adapted_across, clusters)
     drawn = np.arange(len(cells.weights)) if clusters is None else clusters.member
-    if needs_no_multiplier(order, gamma) or gamma == math.inf:
+    if plain(order, gamma) or gamma == math.inf:
         multipliers: list[float | None] = [0.0 if gamma == math.inf and order < math.inf else None]
     elif adapted_across:
         # A multiplier above largest / gamma^p charges more than the largest violation for the shift alone.
-        highest = largest / max(float(power_lower(gamma, order)), 1e-300)
-        multipliers = [highest * 2.0 ** (-k / 2) for k in range(MULTIPLIERS)]
+        steepest = largest / max(float(power_down(gamma, order)), 1e-300)
+        multipliers = [steepest * 2.0 ** (-k / 2) for k in range(MULTIPLIERS)]
     else:
         shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)
         chosen = np.isin(drawn, shuffled[: max(1, round(choosing * len(shuffled)))])
@@ -135,22 +129,21 @@ def population_upper(
         cells = cells.take(np.flatnonzero(~chosen))
         clusters = None if clusters is None else replace(clusters, member=drawn[~chosen])
     n = len(cells.weights)
-    costs = None if None in multipliers else power_lower(cells.near, order)
     candidates = []
     for multiplier in multipliers:
-        heights = np.minimum(heights_upper(cells, order, gamma, multiplier, costs), largest)
-        price = price_upper(order, gamma, multiplier)
-        values, weights = (heights, np.ones(n)) if clusters is None else clusters.means(heights)
+        highest = np.minimum(heights(cells, order, gamma, multiplier), largest)
+        paid = price(order, gamma, multiplier)
+        values, weights = (highest, np.ones(n)) if clusters is None else clusters.means(highest)
         values = np.minimum(values, largest)
-        candidates.append((price + mean_up(values, weights), price, multiplier, values, weights))
+        candidates.append((paid + mean_up(values, weights), paid, multiplier, values, weights))
     count = None if clusters is None else len(candidates[0][-1])
     best = PopulationBound(largest, confidence, "largest", None, n, count)
-    for least, price, multiplier, values, weights in sorted(candidates, key=lambda candidate: candidate[0]):
+    for least, paid, multiplier, values, weights in sorted(candidates, key=lambda candidate: candidate[0]):
         for method, share in shares.items():
             if least >= best.upper:
                 break  # a bound of the mean is above the mean: this one cannot win any more
             part = alpha * share / math.fsum(shares.values()) / len(multipliers) / _SLOW
-            upper = float(up(price + METHODS[method](values, largest, part, weights)))
+            upper = float(up(paid + METHODS[method](values, largest, part, weights)))
             if upper < best.upper:
                 best = PopulationBound(upper, confidence, method, multiplier, n, count)
     return best
@@ -211,7 +204,7 @@ def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArra
     # From all in, down to the best bet against the largest variance possible, which is Hoeffding's.
     halvings = max(0.0, math.log2(2 * n / _log_inverse(alpha)))
     theta = np.minimum(2.0 ** (-np.arange(math.ceil(halvings) + 1) / 2), 31 / 32)
-    slack = n * (1024 * UNIT + 8 * rounding(len(points) + 2)) + 1e-12
+    slack = n * (1024 * U + 8 * rounding(len(points) + 2)) + 1e-12
     goal = _log_inverse(alpha) + math.log(len(theta)) * _SLOW + slack
 
     def refuted(m: float) -> bool:
@@ -234,7 +227,7 @@ METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], fl
 
 def _log_inverse(alpha: float) -> float:
     """An upper bound of ``log(1 / alpha)``."""
-    return -math.log(alpha) * _SLOW + UNIT
+    return -math.log(alpha) * _SLOW + U
 
 
 def _alpha(confidence: float) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import up
 from isonomy.errors import MetricError, NetworkError
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
@@ -23,6 +22,7 @@ from isonomy.population import Domain
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import up
 
 Arrays = dict[str, NDArray[Any]]
 

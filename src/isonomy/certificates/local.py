@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, at_least, at_most, mean_down, mean_up
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort, Finds, Known, checked_effort
 from isonomy.attacks import attack as search
 from isonomy.bounds.kernel import head_of, prepared_for, region_of
@@ -41,6 +41,7 @@ from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES, Regions
 from isonomy_verify import tiers
+from isonomy_verify.arithmetic import mean_down, mean_up
 from isonomy_verify.tiers import Enclosure, enclose, enclose_at
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]

@@ -19,13 +19,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, down, norm_upper, up
+from isonomy.arithmetic import FloatArray
 from isonomy.bounds.kernel import compare_sets, head_of
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
+from isonomy_verify.arithmetic import down, up
+from isonomy_verify.arithmetic import norm_up as norm_upper
 from isonomy_verify.heads import Head
 
 NUMBERS = 2**17

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
-from isonomy.certificates.dual import Cells, Dual, power_lower
+from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
+from isonomy_verify.dual import gains
 
 PILOT = 16
 """Individuals on whom the ladder is tried."""
@@ -242,9 +243,7 @@ class _Known:
     def _active(self, some: Profiles, multiplier: float) -> tuple[IntArray, FloatArray, FloatArray]:
         """Everybody's cell in which the bound is largest: whose, and between which radii."""
         cells = some.cells(self.moving.question.weights)
-        with np.errstate(over="ignore"):
-            height = cells.value - multiplier * power_lower(cells.near, self.order)
-        order = np.lexsort((height, cells.owner))
+        order = np.lexsort((gains(cells, self.order, self.gamma, multiplier), cells.owner))
         active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
         return cells.owner[active], cells.near[active], cells.far[active]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import UNIT, FloatArray
+from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for, region_of
 from isonomy.networks.graph import Activation
@@ -31,6 +31,7 @@ from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
 from isonomy.similarity.regions import Regions
+from isonomy_verify.arithmetic import U as UNIT
 from isonomy_verify.branching import Leaves
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.tiers import Enclosure, enclose_at

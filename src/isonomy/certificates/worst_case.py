@@ -22,15 +22,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, down
+from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Field, as_individuals, attack, find_anchors, led_back
 from isonomy.bounds.kernel import prepared_for, region_of
 from isonomy.brief import brief
-from isonomy.certificates.dual import allocate, power_lower, power_upper
+from isonomy.certificates.dual import allocate
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.similarity.regions import Regions
+from isonomy_verify.arithmetic import down, power_down, power_up
 from isonomy_verify.regions import BallBox
 
 IntArray = NDArray[np.int64]
@@ -69,10 +70,10 @@ class Points:
         if math.isinf(order) or gamma in (0, math.inf):
             masses = self._furthest(weights, gamma)
         else:
-            costs, masses = power_upper(self.cost, order), np.zeros(len(self.cost))
+            costs, masses = power_up(self.cost, order), np.zeros(len(self.cost))
             some = np.isfinite(costs)  # who is further away than that costs more than any budget
             masses[some] = allocate(
-                self.owner[some], costs[some], self.value[some], weights, float(power_lower(gamma, order))
+                self.owner[some], costs[some], self.value[some], weights, float(power_down(gamma, order))
             )
         some = masses > 0
         kept = Points(self.owner[some], self.person[some], self.counterpart[some], self.cost[some], self.value[some])

@@ -23,12 +23,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import TINY, at_least, at_most, nearest
+from isonomy.arithmetic import at_least, at_most
 from isonomy.attacks import Effort, checked_effort
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, evidence_folder, told
 from isonomy.certificates.distributional import DistributionalTier, Verdict, checked_range, judge
-from isonomy.certificates.dual import check_radius, power_lower
+from isonomy.certificates.dual import check_radius
 from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.profiles import Plan
 from isonomy.certificates.question import checked_asked, on_all_coordinates
@@ -49,6 +49,7 @@ from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES
+from isonomy_verify.arithmetic import TINY, nearest, power_down
 
 CHUNK = 16_384
 """Rows of a chunk."""
@@ -272,7 +273,7 @@ def _known(
 
 def _multipliers(job: Job, radii: Sequence[float], largest: float) -> tuple[float, ...]:
     """Around the pilot group's own, by factors of four; 0; and one at which no cell is worth its cost."""
-    costs = power_lower(np.asarray([radius for radius in radii if radius > 0]), job.order)
+    costs = power_down(np.asarray([radius for radius in radii if radius > 0]), job.order)
     nearest_cost = float(costs[costs > 0].min(initial=math.inf))
     steepest = min(2 * largest / max(nearest_cost, TINY), 1e300)
     guess = (job.plan.multiplier if job.plan else 0.0) or steepest

@@ -17,16 +17,15 @@ not a certificate.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from isonomy.arithmetic import down, rounded_down, up
-from isonomy.certificates.dual import needs_no_multiplier, power_lower, price_upper
 from isonomy.engines.tallies import At, Kind, Tally
+from isonomy_verify.arithmetic import down, power_down, rounded_down
+from isonomy_verify.dual import plain, price, together
 
 PASSES = 24
 """The most passes for one request; each leaves an eighth of the interval of multipliers, on a logarithmic scale."""
@@ -129,8 +128,8 @@ class StreamedDual:
             return Upper(gamma, self._mean(At("near", radius=gamma)), None, 0.0)
         bracket, bounds = self._bracket("near", gamma), []
         for multiplier in {0.0, bracket.left, bracket.right} - {math.inf}:  # F is convex
-            price, mean = price_upper(self.order, gamma, multiplier), self._mean(At("near", multiplier))
-            bounds.append((float(up(price + mean)) if price else mean, multiplier))
+            mean = self._mean(At("near", multiplier))
+            bounds.append((together(price(self.order, gamma, multiplier), mean), multiplier))
         upper, multiplier = min(bounds)
         return Upper(gamma, upper, multiplier, max(0.0, upper - float(bracket.meeting)))
 
@@ -143,7 +142,7 @@ class StreamedDual:
         return self._bracket("found", gamma).meeting
 
     def _plain(self, gamma: float) -> bool:
-        return needs_no_multiplier(self.order, gamma)
+        return plain(self.order, gamma)
 
     def _learn(self, places: Iterable[At]) -> bool:
         """One pass for what is not known yet, if anything."""
@@ -158,7 +157,7 @@ class StreamedDual:
 
     def _bracket(self, kind: Kind, gamma: float) -> _Bracket:
         """The multipliers around the minimum, in exact arithmetic."""
-        budget = Fraction(min(float(power_lower(gamma, self.order)), sys.float_info.max))
+        budget = Fraction(float(power_down(gamma, self.order)))
         spendable = math.floor(budget * self.weight)  # costs are whole numbers too
         places = self._places(kind)
         affordable = [self.known[place].cost <= spendable for place in places]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, exact_sum
+from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort
 from isonomy.certificates.consistency import Evidence, compare_points, described, told
 from isonomy.certificates.distributional import DistributionalTier, check_range, largest_violation, search_radii
@@ -33,6 +33,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import exact_sum
 from isonomy_verify.heads import Head
 
 PILOT = 32

@@ -3,12 +3,12 @@
 For a multiplier ``lambda`` everybody is judged by one of their points (cost, value): the one with the largest
 ``value - lambda cost``. Three sets of points are of interest:
 
-* ``"near"``: the profile, people of a cell at its near end; the sum is the dual's upper bound
-  (:func:`isonomy.certificates.dual.evaluate`);
+* ``"near"``: the profile, people of a cell at its near end; the sum is the mean of the kernel's upper bound
+  (:mod:`isonomy_verify.dual`);
 * ``"far"``: the same with people at the far end, which tells what the grid of radii has cost;
 * ``"found"``: what was attained; the sum is the value and the cost of a transport plan.
 
-**Soundness.** ``near``: costs are rounded down, heights and their products with weights up. ``found``: values are
+**Soundness.** ``near``: heights are the kernel's, their products with weights are rounded up. ``found``: values are
 rounded down, costs up. Sums have no rounding at all.
 """
 
@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from isonomy.arithmetic import TINY, UNIT, FloatArray, down, exact_sum, products_down, products_up, rounded_up, up
-from isonomy.certificates.dual import power_lower, power_upper
+from isonomy.arithmetic import FloatArray
+from isonomy.certificates.dual import Cells
 from isonomy.engines.parts import Part
+from isonomy.given import FINITE
+from isonomy_verify.arithmetic import exact_sum, mean_of_sums, power_down, power_up, products_down, products_up
+from isonomy_verify.dual import gains, heights
 
 Kind = Literal["near", "far", "found"]
 
@@ -55,50 +57,38 @@ class Tally:
 
     def mean_up(self, weight: int) -> float:
         """The mean height over the whole weight, an exact quotient rounded up once."""
-        return min(rounded_up(Fraction(self.total, weight)), self.highest)
+        return mean_of_sums(self.total, weight, self.highest)
 
 
 def tallies(part: Part, order: float, places: Iterable[At]) -> dict[At, Tally]:
     """The sums of one part at each of the places."""
     counted = part.weights > 0
-    weights, profile = part.weights[counted], part.profile[:, counted]
-    values = np.concatenate([profile, np.full((1, len(weights)), part.largest)])
-    near = np.concatenate([[0.0], part.radii])
+    if not counted.any():
+        return {place: Tally(0, 0, 0.0) for place in places}
+    weights, found = part.weights[counted], (part.value[:, counted], part.cost[:, counted])
+    near = Cells.from_profiles(part.radii, part.profile[:, counted].T, part.largest, weights)
     # In the tail somebody is as near as the last radius: what it costs is the missing profile, not the grid.
-    far = np.append(part.radii, part.radii[-1])
-    attained, distance = part.value[:, counted], part.cost[:, counted]
-    sums = {}
-    for place in places:
-        if place.kind == "found":
-            sums[place] = _found(attained, distance, weights, order, place)
-        else:
-            sums[place] = _cells(values, near if place.kind == "near" else far, weights, order, place)
-    return sums
+    tail = near.far == math.inf
+    far = replace(near, near=np.where(tail, near.near, near.far), open_=tail)
+    return {
+        place: _found(*found, weights, order, place)
+        if place.kind == "found"
+        else _cells(near if place.kind == "near" else far, order, place)
+        for place in places
+    }
 
 
-def _cells(values: FloatArray, radii: FloatArray, weights: FloatArray, order: float, place: At) -> Tally:
-    height, cost = np.zeros(len(weights)), np.zeros(len(weights))  # values are not negative
+def _cells(cells: Cells, order: float, place: At) -> Tally:
+    n = len(cells.weights)
     if place.multiplier is None:
         assert place.radius is not None
-        # The first cell is the individual; the others are open at their near end and closed at the far one.
-        reached = radii < place.radius
-        if place.kind == "far":
-            reached[:-1] = radii[:-1] <= place.radius
-        reached[0] = True
-        height = values[reached].max(axis=0, initial=0.0)
+        height, cost = heights(cells, math.inf, place.radius, None), np.zeros(n)
     else:
-        costs = power_lower(radii, order)
-        price = max(0.0, float(down(place.multiplier * (1 - 8 * UNIT))))
-        with np.errstate(over="ignore", under="ignore"):
-            for value, spent in zip(values, costs.tolist(), strict=True):
-                gain = value - price * spent
-                better = gain > height
-                np.copyto(height, gain, where=better)
-                np.copyto(cost, spent, where=better)
-        if place.multiplier:  # nothing was rounded for multiplier 0
-            height = up(height) + TINY
-    total, spent_in_all = (exact_sum(products_up(weights, some)) for some in (height, cost))
-    return Tally(total, spent_in_all, float(height.max(initial=0.0)))
+        height = heights(cells, order, math.inf, place.multiplier)
+        best = gains(cells, order, math.inf, place.multiplier).reshape(n, -1).argmax(axis=1)  # one after the other
+        cost = power_down(cells.near.reshape(n, -1)[np.arange(n), best], order)
+    spent = np.minimum(products_up(cells.weights, cost), FINITE)  # where the next multiplier is looked for: a hint
+    return Tally(exact_sum(products_up(cells.weights, height)), exact_sum(spent), float(height.max()))
 
 
 def _found(values: FloatArray, distances: FloatArray, weights: FloatArray, order: float, place: At) -> Tally:
@@ -107,8 +97,9 @@ def _found(values: FloatArray, distances: FloatArray, weights: FloatArray, order
         assert place.radius is not None
         value = np.where(distances <= place.radius, values, 0.0).max(axis=0, initial=0.0)
     else:
-        costs, best = power_upper(distances, order), np.full(len(weights), -math.inf)
-        with np.errstate(over="ignore", under="ignore"):
+        costs, best = power_up(distances, order), np.full(len(weights), -math.inf)
+        costs = np.where(np.isfinite(products_up(weights, costs)), costs, math.inf)  # nobody is sent that far
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for some, spent in zip(values, costs, strict=True):
                 gain = some - place.multiplier * spent
                 better = gain > best

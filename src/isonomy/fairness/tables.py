@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, down, gamma, up
+from isonomy.arithmetic import FloatArray
 from isonomy.fairness.decisions import BoolArray
 from isonomy.fairness.groups import Grouping
 from isonomy.fairness.resampling import Kinds, Rates, divided, largest_difference, make_rates, smallest_ratio
+from isonomy_verify.arithmetic import down, gamma, up
 
 FOUR_FIFTHS = 0.8
 

@@ -33,7 +33,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import beta
 
-from isonomy.arithmetic import FloatArray, at_least, at_most, mean_up
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.consistency import compare
 from isonomy.certificates.finite_sample import betting
 from isonomy.errors import ParameterError, template
@@ -41,6 +41,7 @@ from isonomy.population import BoolArray, Population
 from isonomy.shift import wasserstein
 from isonomy.shift.confidence import mean_lower
 from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import mean_up
 
 State = Literal["valid", "expired", "undecided"]
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, mean_up
+from isonomy.arithmetic import FloatArray
 from isonomy.population import Feature, Schema
+from isonomy_verify.arithmetic import mean_up
 
 PARTS = 4
 """Ranges into which a protected number is divided."""

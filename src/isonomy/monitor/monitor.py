@@ -17,10 +17,11 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, down
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
 from isonomy.population import BoolArray
+from isonomy_verify.arithmetic import down
 
 Guarantee = Literal["all", "each"]
 Tighten = Callable[[FloatArray], FloatArray]

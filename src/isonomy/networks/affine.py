@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import TINY, FloatArray, gamma
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
+from isonomy_verify.arithmetic import TINY, gamma
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import TINY, FloatArray, gamma
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.given import as_array
 from isonomy.networks.graph import (
@@ -35,6 +35,7 @@ from isonomy.networks.graph import (
     Read,
     Select,
 )
+from isonomy_verify.arithmetic import TINY, gamma
 
 Constant = npt.NDArray[Any]
 LARGEST = 2**25  # numbers in one weight matrix (256 MiB); a damaged file may ask for anything

@@ -18,9 +18,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isonomy.arithmetic import SIMPLEX_TOLERANCE
 from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
+from isonomy_verify.regions import SIMPLEX_TOLERANCE
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

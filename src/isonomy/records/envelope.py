@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, up
-from isonomy.certificates.dual import check_radius, needs_no_multiplier, price_upper
+from isonomy.arithmetic import FloatArray
+from isonomy.certificates.dual import check_radius
 from isonomy.certificates.forms import Arrays
 from isonomy.errors import DataError
+from isonomy_verify.dual import plain, price, together
 
 if TYPE_CHECKING:
     from isonomy.engines.dual import StreamedDual
@@ -74,12 +75,11 @@ class Envelope:
         """No population within gamma has a mean violation above this; infinite where nothing is known."""
         check_radius(self.order, gamma)
         bounds = [math.inf]
-        if needs_no_multiplier(self.order, gamma):  # else some people may move further than gamma
+        if plain(self.order, gamma):  # else some people may move further than gamma
             bounds += self.within[np.searchsorted(self.radii, gamma) :][:1].tolist()
         if self.order < math.inf:
             for multiplier, mean in zip(self.multipliers.tolist(), self.means.tolist(), strict=True):
-                price = price_upper(self.order, gamma, multiplier)
-                bounds.append(float(up(price + mean)) if price else mean)
+                bounds.append(together(price(self.order, gamma, multiplier), mean))
         return min(bounds)
 
     def curve(self, gammas: Iterable[float]) -> list[float]:

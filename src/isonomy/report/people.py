@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, mean_down, mean_up
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import IsonomyError
 from isonomy.fairness.groups import Grouping, make_groupings
 from isonomy.population import Population
@@ -16,6 +16,7 @@ from isonomy.report.findings import Findings
 from isonomy.report.numbers import cell, quantiles
 from isonomy.report.outputs import output_names
 from isonomy.report.privacy import Hidden
+from isonomy_verify.arithmetic import mean_down, mean_up
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles that a box shows."""

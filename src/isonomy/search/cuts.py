@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, down, up
+from isonomy.arithmetic import FloatArray
 from isonomy.networks.graph import Affine, Graph
 from isonomy.population import Domain
+from isonomy_verify.arithmetic import down, up
 
 SMALLEST = 1e-9
 """Sides shorter than this are not cut."""

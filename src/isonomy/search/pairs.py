@@ -20,12 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, down, up
+from isonomy.arithmetic import FloatArray
 from isonomy.bounds.kernel import head_of, pairs_for
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity.branches import pseudo_inverse
 from isonomy.similarity.regions import LATTICE_MARGIN, Similarity, axis_reach
+from isonomy_verify.arithmetic import down, up
 from isonomy_verify.differences import compare
 from isonomy_verify.regions import BallBox
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isonomy.arithmetic import TINY, FloatArray, gamma
+from isonomy.arithmetic import FloatArray
+from isonomy_verify.arithmetic import TINY, gamma
 
 
 @dataclass(frozen=True, eq=False)

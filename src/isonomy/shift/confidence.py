@@ -20,7 +20,8 @@ import math
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, down, gamma
+from isonomy.arithmetic import FloatArray
+from isonomy_verify.arithmetic import down, gamma
 
 _LARGEST_BET = 0.9
 _HALVINGS = 60

@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from isonomy.arithmetic import TINY, FloatArray, gamma, norm_upper
+from isonomy.arithmetic import FloatArray
 from isonomy.similarity.ground import ground_root
 from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import TINY, gamma, norm_up
 
 _NAMES: dict[float, Literal["cityblock", "euclidean", "chebyshev"]] = {
     1.0: "cityblock",
@@ -52,7 +53,7 @@ class Cost:
 
     def sizes(self, x: FloatArray) -> FloatArray:
         """``‖ |R| |x| ‖`` of every individual, to which rounding errors are proportional."""
-        return norm_upper(np.abs(x) @ np.abs(self.root).T, self.norm)
+        return norm_up(np.abs(x) @ np.abs(self.root).T, self.norm)
 
     def between(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """The matrix of costs between two sets of places."""

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, down
+from isonomy.arithmetic import FloatArray
 from isonomy.shift.confidence import mean_lower
 from isonomy.shift.cost import Cost
 from isonomy.shift.transport import solve
 from isonomy.shift.witnesses import Potentials, Slope, Witness, mean_direction
+from isonomy_verify.arithmetic import down
 
 FEWEST = 8
 """Individuals in each table below which nothing is tried."""

@@ -16,8 +16,9 @@ from typing import Protocol
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, gamma
+from isonomy.arithmetic import FloatArray
 from isonomy.shift.cost import Cost
+from isonomy_verify.arithmetic import gamma
 
 _CHUNK = 4_000_000  # entries of a matrix of costs in memory
 

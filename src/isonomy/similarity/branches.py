@@ -22,9 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import TINY, UNIT, FloatArray, gamma, norm_upper, product_upper
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError
 from isonomy.population.domain import Domain
+from isonomy_verify.arithmetic import TINY, U, gamma, norm_up, product_up
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -56,7 +57,7 @@ class Branches:
         if len(root) and (order == np.inf or (order == 1 and (np.count_nonzero(root, axis=1) > 1).any())):
             raise MetricError("In the realizable domain a metric of order 1 or ∞ must weigh coordinates one by one.")
         numeric = domain.numeric & ~domain.immutable
-        width, furthest = root.shape[1], (domain.high - domain.low)[numeric] * (1 + 2 * UNIT)
+        width, furthest = root.shape[1], (domain.high - domain.low)[numeric] * (1 + 2 * U)
         movable = [block for block in domain.blocks if not domain.immutable[slice(*block)].all()]
         # Blocks without a price cut nothing: they come last in the tree, that is first here.
         blocks = tuple(sorted(movable, key=lambda block: bool(root[:, block[0] : block[1]].any())))
@@ -84,9 +85,9 @@ class Branches:
         left, values, _ = np.linalg.svd(root[:, numeric], full_matrices=True)
         rank = int((values > values.max(initial=0.0) * 1e-10).sum())
         rotated = left.T @ root
-        doubt = gamma(len(root) + 4) * product_upper(np.abs(left.T), np.abs(root)) + TINY
+        doubt = gamma(len(root) + 4) * product_up(np.abs(left.T), np.abs(root)) + TINY
         gram = np.abs(left.T @ left - np.eye(len(left)))
-        gram = gram + gamma(len(left) + 4) * (product_upper(np.abs(left.T), np.abs(left)) + 1) + TINY
+        gram = gram + gamma(len(left) + 4) * (product_up(np.abs(left.T), np.abs(left)) + 1) + TINY
         own, inverse = np.zeros((rank, width)), np.zeros((width, rank))
         own[:, numeric] = rotated[:rank, numeric]
         inverse[numeric] = pseudo_inverse(own[:, numeric])
@@ -94,7 +95,7 @@ class Branches:
         categories[columns] = True
         # A change of categories meets rotated columns that are off by `doubt`, and its own product rounds.
         loss = doubt[:, categories].sum(axis=1) + gamma(width + 8) * np.abs(rotated[:, categories]).sum(axis=1)
-        change = norm_upper(loss, 2) * (1 + gamma(width))
+        change = norm_up(loss, 2) * (1 + gamma(width))
         spill = (np.abs(rotated[rank:, numeric]) + doubt[rank:, numeric]) @ furthest
         drift = doubt[:rank, numeric] @ furthest
         triangle = np.zeros((min(len(root) - rank, len(columns)), width))
@@ -108,9 +109,9 @@ class Branches:
             along=np.where(categories, rotated[:rank], 0.0),
             price=np.where(categories, rotated[rank:], 0.0),
             triangle=triangle,
-            stretch=1.0 + float(norm_upper(gram.ravel(), 2)),
-            price_error=float(change + norm_upper(spill, 2) * (1 + gamma(width))) * (1 + 8 * UNIT),
-            radius_error=float(change + norm_upper(drift, 2) * (1 + gamma(width))) * (1 + 8 * UNIT),
+            stretch=1.0 + float(norm_up(gram.ravel(), 2)),
+            price_error=float(change + norm_up(spill, 2) * (1 + gamma(width))) * (1 + 8 * U),
+            radius_error=float(change + norm_up(drift, 2) * (1 + gamma(width))) * (1 + 8 * U),
         )
 
     def leftover(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -120,13 +121,13 @@ class Branches:
             return np.full(len(change), self.delta), offset
         if self.order == 1:
             paid = np.abs(change) @ self.price[0] * (1 - gamma(change.shape[1] + 4))
-            left = (self.delta - paid) * (1 + 2 * UNIT) + 4 * UNIT * self.delta
+            left = (self.delta - paid) * (1 + 2 * U) + 4 * U * self.delta
             return np.where(left >= 0, left, -1.0), offset
         paid = np.linalg.norm(change @ self.price.T, axis=1) * (1 - gamma(self.price.size + 8)) - self.price_error
         paid = np.maximum(paid, 0.0)
-        budget = self.stretch * self.delta * (1 + 2 * UNIT)
-        square = (budget - paid) * (budget + paid) * (1 + 8 * UNIT)
-        radius = np.sqrt(np.maximum(square, 0.0)) * (1 + 4 * UNIT) + self.radius_error + TINY
+        budget = self.stretch * self.delta * (1 + 2 * U)
+        square = (budget - paid) * (budget + paid) * (1 + 8 * U)
+        radius = np.sqrt(np.maximum(square, 0.0)) * (1 + 4 * U) + self.radius_error + TINY
         return np.where(paid <= budget, radius, -1.0), offset
 
     def reach(self, radius: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray] | None:
@@ -139,12 +140,12 @@ class Branches:
         root, inverse = self.root[:, self.numeric], self.inverse[self.numeric]
         size = root.shape[1]
         error = np.abs(np.eye(size) - inverse @ root)
-        error = error + gamma(len(root) + 4) * (np.eye(size) + product_upper(np.abs(inverse), np.abs(root))) + TINY
-        norms = norm_upper(inverse, {1.0: np.inf, 2.0: 2.0}[self.order])
+        error = error + gamma(len(root) + 4) * (np.eye(size) + product_up(np.abs(inverse), np.abs(root))) + TINY
+        norms = norm_up(inverse, {1.0: np.inf, 2.0: 2.0}[self.order])
         middle = -(offset @ inverse.T)
         slack = np.abs(offset) @ np.abs(inverse.T) * (2 * gamma(len(root) + 4))
-        half = np.maximum(radius, 0.0)[:, None] * norms + slack + product_upper(error, self.furthest)
-        half = half * (1 + 8 * UNIT) + np.abs(middle) * (4 * UNIT) + TINY
+        half = np.maximum(radius, 0.0)[:, None] * norms + slack + product_up(error, self.furthest)
+        half = half * (1 + 8 * U) + np.abs(middle) * (4 * U) + TINY
         return middle - half, middle + half
 
 

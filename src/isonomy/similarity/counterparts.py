@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isonomy.arithmetic import ELEMENTARY, FloatArray, down, gamma, up
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, template
 from isonomy.similarity.metric import BoolArray, Metric, checked_names, difference_upper, frozen, vector
+from isonomy_verify.arithmetic import ROUNDINGS, down, gamma, up
 
 if TYPE_CHECKING:
     from isonomy.population.feature import Feature
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 ROUNDING = 2.0**-47
 """By how much of a coordinate's size ``Counterparts.of`` widens a tolerance."""
 
-_ERROR = gamma(2 * ELEMENTARY)  # of log1p and expm1, relative
+_ERROR = gamma(2 * ROUNDINGS)  # of log1p and expm1, relative
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

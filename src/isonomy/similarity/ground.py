@@ -13,11 +13,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, down
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, ParameterError, template
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import down
 
 GroundName = Literal["l1", "l2", "linf"]
 Ground = GroundName | Metric

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isonomy.arithmetic import FloatArray, up
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, ParameterError, template
 from isonomy.similarity.metric import (
     BoolArray,
@@ -22,6 +22,7 @@ from isonomy.similarity.metric import (
     origin_of,
     vector,
 )
+from isonomy_verify.arithmetic import up
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population

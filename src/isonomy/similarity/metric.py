@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isonomy.arithmetic import TINY, FloatArray, gamma, product_upper, up
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, MetricError, ParameterError, template
 from isonomy.given import FINITE, number, numbers
+from isonomy_verify.arithmetic import TINY, gamma, product_up, up
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -295,7 +296,7 @@ def _products_upper(root: FloatArray, difference: FloatArray) -> FloatArray:
     size = np.abs(difference)
     entries = np.count_nonzero(root, axis=1)
     relative = np.array([gamma(int(k) + 2) for k in entries])
-    spread = product_upper(size, np.abs(root).T)
+    spread = product_up(size, np.abs(root).T)
     value = np.abs(difference @ root.T) + entries * TINY
     entry = up(up(value) + up(relative * spread))
     # Exactly 0 where no nonzero entry of the row meets a nonzero difference.

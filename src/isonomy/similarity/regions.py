@@ -30,12 +30,16 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import TINY, UNIT, FloatArray, down, dual_order, gamma, norm_upper, product_upper, up
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, ParameterError, template
 from isonomy.population.domain import Domain
 from isonomy.sets import ConvexSets
 from isonomy.similarity.branches import Branches, enumerate_branches, pseudo_inverse
 from isonomy.similarity.metric import Metric, checked_delta
+from isonomy_verify.arithmetic import TINY, down, dual_order, gamma, up
+from isonomy_verify.arithmetic import U as UNIT
+from isonomy_verify.arithmetic import norm_up as norm_upper
+from isonomy_verify.arithmetic import product_up as product_upper
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
