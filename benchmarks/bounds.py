@@ -27,11 +27,12 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
-import torch  # noqa: E402
 
 import isonomy  # noqa: E402
-from isonomy.bounds.kernel import compare_sets, head_of  # noqa: E402
+from isonomy.attacks import Field  # noqa: E402
+from isonomy.bounds.kernel import compare_sets, head_of, prepared_for  # noqa: E402
 from isonomy.networks.graph import Affine  # noqa: E402
+from isonomy.parallel import set_workers  # noqa: E402
 from isonomy.sets import ConvexSets  # noqa: E402
 from isonomy.similarity.regions import Similarity  # noqa: E402
 
@@ -224,31 +225,35 @@ def attack_pairs(
     restarts: int = 8,
 ) -> float:
     """The mean largest change found between ``z`` within ``radius`` of ``x`` and ``y`` similar to ``z``."""
-    root = torch.tensor(metric.gauge()[0])
-    shape = torch.linalg.inv(root.T @ root)
-    centre, best = torch.from_numpy(x), torch.zeros(len(x), dtype=torch.float64)
-    generator = torch.Generator().manual_seed(0)
+    root = metric.gauge()[0]
+    shape = np.linalg.inv(root.T @ root)
+    field = Field(prepared_for(network), head_of(network))
+    best, rng, target = np.zeros(len(x)), np.random.default_rng(0), np.zeros(len(x), dtype=np.int64)
+
+    def probability(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        score, slope = field.climbed(y, target, np.ones(len(y)))
+        p = field.received(score)
+        return p[:, 0], p * (1 - p) * slope
+
+    def length(v: np.ndarray) -> np.ndarray:
+        return np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-30)
+
     for restart in range(restarts):
         for sign in (1.0, -1.0):
-            near = torch.randn(centre.shape, generator=generator, dtype=torch.float64) * (restart > 0)
-            near = radius * near / near.norm(dim=1, keepdim=True).clamp(min=1e-30)
-            apart = torch.zeros_like(centre)
+            near = rng.normal(size=x.shape) * (restart > 0)
+            near, apart = radius * near / length(near), np.zeros_like(x)
             for step in range(steps):
-                near.requires_grad_(), apart.requires_grad_()
-                low, high = (
-                    torch.sigmoid(network.margins.evaluate(p)[:, 0]) for p in (centre + near, centre + near + apart)
-                )
-                change = sign * (high - low)
-                by_near, by_apart = torch.autograd.grad(change.sum(), (near, apart))
-                near, apart = near.detach(), apart.detach()
-                best = torch.maximum(best, change.detach())
-                size = 1 - step / steps
-                near = near + 0.5 * size * radius * by_near / by_near.norm(dim=1, keepdim=True).clamp(min=1e-30)
-                near = near * (radius / near.norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1)
+                (low, from_low), (high, from_high) = probability(x + near), probability(x + near + apart)
+                by_near, by_apart = sign * (from_high - from_low), sign * from_high
+                best, size = np.maximum(best, sign * (high - low)), 1 - step / steps
+                near = near + 0.5 * size * radius * by_near / length(by_near)
+                near = near * np.minimum(radius / length(near), 1)
                 turned = by_apart @ shape
-                apart = apart + size * delta * turned / (turned * by_apart).sum(1, keepdim=True).clamp(min=1e-30).sqrt()
-                apart = apart * (delta / (apart @ root.T).norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1)
-    return best.mean().item()
+                apart = apart + size * delta * turned / np.sqrt(
+                    np.maximum((turned * by_apart).sum(1, keepdims=True), 1e-30)
+                )
+                apart = apart * np.minimum(delta / length(apart @ root.T), 1)
+    return float(best.mean())
 
 
 def main() -> None:
@@ -257,7 +262,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the page here as well")
     options = parser.parse_args()
     quick = options.quick
-    torch.set_num_threads(1)
+    set_workers(1)
 
     say("# Results")
     say()

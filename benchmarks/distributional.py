@@ -25,6 +25,7 @@ import torch
 
 import isonomy
 from isonomy.engines import certify_dataset
+from isonomy.parallel import set_workers, workers
 
 LINES: list[str] = []
 DELTA, GAMMA = 0.05, 0.1
@@ -98,7 +99,7 @@ def main() -> None:
     parser.add_argument("--million", action="store_true", help="also the interval tier at n = 1,000,000")
     parser.add_argument("--out", type=Path, help="write the page here as well")
     options = parser.parse_args()
-    torch.set_num_threads(min(2, torch.get_num_threads()))
+    set_workers(min(2, workers()))
     people = population()
     network = train(people, 2 if options.quick else 8)
     metric = isonomy.SensitiveSubspace.fit(people.train, ridge=1.0)
@@ -109,10 +110,8 @@ def main() -> None:
     say("# Distributional certificates")
     say()
     say(f"Written by `python benchmarks/distributional.py{' --quick' if options.quick else ''}`: {people.schema.name},")
-    say(f"test accuracy {accuracy:.4f}, {len(some)} test individuals, torch {torch.__version__},")
-    say(
-        f"{torch.get_num_threads()} threads. δ = {DELTA}, γ = {GAMMA}, order 1, ℓ2, ridge 1. Times are in passes of the"
-    )
+    say(f"test accuracy {accuracy:.4f}, {len(some)} test individuals, numpy {np.__version__},")
+    say(f"{workers()} workers. δ = {DELTA}, γ = {GAMMA}, order 1, ℓ2, ridge 1. Times are in passes of the")
     say("tight tier over the same individuals (median); 'all' includes the search for a worst case.")
     say()
     say("| domain | rounds | mean local upper | upper | grid error | lower | ratio | time, bounds | time, all |")

@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import isonomy
 from isonomy.certificates.dual import Cells, evaluate
@@ -43,6 +42,7 @@ from isonomy.engines.job import Job, finish
 from isonomy.engines.parts import Part, write_part
 from isonomy.engines.runners import Embedded
 from isonomy.engines.source import Block, Table
+from isonomy.parallel import set_workers
 
 sys.path.insert(0, str(Path(__file__).parent))
 from distributional import DELTA, GAMMA, population, train
@@ -75,7 +75,7 @@ def child(options: argparse.Namespace) -> None:
     folder = Path(options.child)
     with (folder / "question.pkl").open("rb") as file:  # written by this very program
         asked: dict[str, Any] = pickle.load(file)
-    torch.set_num_threads(1)
+    set_workers(1)
     source = folder / f"data-{options.rows}"
     work = Path(tempfile.mkdtemp(dir=folder))
     client: Any = None
@@ -84,7 +84,7 @@ def child(options: argparse.Namespace) -> None:
 
         cluster = LocalCluster(n_workers=options.workers, threads_per_worker=1, dashboard_address=None)
         client = Client(cluster)
-        # Workers import torch and friends before the clock starts.
+        # Workers import numpy and friends before the clock starts.
         certify_dataset(source=folder / "data-warm", work=work / "warm", engine="dask", chunk=500, **asked)
     start = time.perf_counter()
     engine = "dask" if options.workers else "local"
@@ -184,7 +184,7 @@ def report(people: isonomy.Population, folder: Path, options: argparse.Namespace
         f"coordinates), a plainly trained 2x256 network, δ = {DELTA}, γ = {GAMMA}, order 1, ℓ2, sensitive subspace with"
     )
     say(f"ridge 1, {options.domain} domain, {options.tier} tier, {options.rounds} rounds, chunks of {options.chunk:,}")
-    say(f"rows, {'with' if options.attack else 'without'} search. torch {torch.__version__}, {platform.machine()}.")
+    say(f"rows, {'with' if options.attack else 'without'} search. numpy {np.__version__}, {platform.machine()}.")
     say()
     say("| rows | engine | rows/s | seconds | peak memory | parts on disk | upper | tolerance | grid error |")
     say("|---|---|---|---|---|---|---|---|---|")
@@ -263,7 +263,7 @@ def invented(index: int, finds: int) -> Part:
 
 def dual_child(folder: Path, rows: int) -> None:
     """The sums over so many profiles: prints seconds, megabytes and the bounds."""
-    torch.set_num_threads(1)
+    set_workers(1)
     begin, start = _peak(), time.process_time()
     job, where = Repeated(folder), Counted()
     table = Table(Path("invented"), "", 0, 0, rows, 0)

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import isonomy
 from isonomy.datasets import available
@@ -201,7 +200,7 @@ def main() -> None:
                 f"{options.metric}, {options.domain} domain, {people().schema.name} ({pieces:.1f} regions for each "
                 "individual), 2 x 256, interval tier, SQLite with synchronous=FULL, each load held for "
                 f"{options.seconds:g} s; {os.cpu_count()} cores ({platform.machine()}), load average "
-                f"{os.getloadavg()[0]:.1f}, torch {torch.__version__}; one synchronisation of this disk takes "
+                f"{os.getloadavg()[0]:.1f}, numpy {np.__version__}; one synchronisation of this disk takes "
                 f"{disk(folder):.2f} ms."
             )
             say()

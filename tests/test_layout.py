@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,3 +135,40 @@ def test_no_module_changes_settings_when_imported(path: Path) -> None:
         for call in ast.walk(node) if isinstance(node, ast.Expr | ast.Assign) else []:
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 assert call.func.attr not in forbidden, f"{path.name}:{call.lineno}"
+
+
+_SCRIPTS = ("__main__", "hdf5_dump", "migrations.env")
+
+
+def test_everything_but_training_works_without_torch() -> None:
+    """Every module outside of training and the readers of torch's own files is imported with torch made unimportable;
+    what needs it says so in one sentence."""
+    own = ("isonomy.training", "isonomy.networks.torch_", "isonomy.networks.pt2_", "isonomy.networks.state_")
+    every = [".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path in MODULES]
+    names = [name for name in every if not name.startswith(own) and not name.endswith(_SCRIPTS)]
+    code = (
+        "import importlib, importlib.abc, sys\n"
+        "class Nowhere(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.split('.')[0] == 'torch': raise ModuleNotFoundError('No module named torch', name='torch')\n"
+        "sys.meta_path.insert(0, Nowhere())\n"
+        f"for name in {names!r}: importlib.import_module(name)\n"
+        "import isonomy, numpy as np; from isonomy.errors import MissingPackageError\n"
+        "from sklearn.linear_model import LogisticRegression\n"
+        "x = np.random.default_rng(0).normal(size=(40, 3)); y = (x.sum(1) > 0).astype(int)\n"
+        "network = isonomy.Network.from_sklearn(LogisticRegression().fit(x, y))\n"
+        "found = isonomy.certify(network, x, isonomy.WeightedLp(np.ones(3), 2), 0.1, gamma=0.05, progress=None)\n"
+        "assert 0 < found.lower <= found.upper < 1, found\n"
+        "open(sys.argv[1], 'wb').close()\n"
+        "for ask in (lambda: isonomy.repair, lambda: isonomy.load_network(sys.argv[1]),\n"
+        "            lambda: isonomy.Network.from_torch(None)):\n"
+        "    try: ask()\n"
+        "    except MissingPackageError as error:\n"
+        "        assert str(error).endswith(\"pip install 'isonomy[torch]'.\"), error\n"
+        "    else: raise AssertionError(ask)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", code, f"{folder}/m.pt"], capture_output=True, text=True, check=False, timeout=300
+        )
+    assert done.returncode == 0, done.stderr

@@ -31,8 +31,9 @@ def three_threads() -> Iterator[None]:
 
 
 def threads(_: object = None) -> tuple[int, set[int]]:
-    """How many chunks may run, and the threads of numpy's products."""
-    return workers(), {each["num_threads"] for each in ThreadpoolController().info() if each["user_api"] == "blas"}
+    """How many chunks may run, and the threads of numpy's products (other packages have their own BLAS)."""
+    libraries = [each for each in ThreadpoolController().info() if "numpy" in each["filepath"]]
+    return workers(), {each["num_threads"] for each in libraries if each["user_api"] == "blas"}
 
 
 def in_a_new_thread(work: Callable[[], object]) -> object:
@@ -148,3 +149,10 @@ def test_nobody_is_refused() -> None:
     for wrong in (0, -1, 1.5, True, "2"):
         with pytest.raises(ParameterError, match="count"):
             set_workers(wrong)  # type: ignore[arg-type]
+
+
+def test_afterwards_others_can_set_a_limit() -> None:
+    """A limit that is lifted but still owned would keep everybody else from setting one."""
+    assert list(in_parallel(abs, [-1, -2])) == [1, 2]
+    in_a_new_thread(lambda: ThreadpoolController().limit(limits=1, user_api="blas"))
+    assert threads() == (THREADS, {1})

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -86,22 +86,24 @@ class _Blas:
     """
 
     def __init__(self) -> None:
-        self.lock, self.users = threading.Lock(), 0
-        self.limits: Any = None
+        self.lock, self.users, self.limits = threading.Lock(), 0, ExitStack()
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self.lock:
             self.users += 1
             if self.users == 1:
-                self.limits = _pool(0).submit(lambda: _libraries().limit(limits=1, user_api="blas")).result()
+                self.limits = ExitStack()
+                _pool(0).submit(
+                    lambda: self.limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
+                ).result()
         try:
             yield
         finally:
             with self.lock:
                 self.users -= 1
                 if self.users == 0:
-                    _pool(0).submit(self.limits.restore_original_limits).result()
+                    _pool(0).submit(self.limits.close).result()
 
 
 @cache

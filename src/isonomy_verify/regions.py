@@ -254,7 +254,8 @@ class BallBox:
         self._root, self._inverse = self.root[:, self.columns], self.inverse[self.columns]
         self._low, self._high = self.low[:, self.columns], self.high[:, self.columns]
         self._extent = np.maximum(np.abs(self._low), np.abs(self._high))
-        self._column_norms = norm_up(self._root, axis=0) if len(self.root) else np.zeros(len(self.columns))
+        # A column of zeros adds exactly nothing, whatever the split.
+        self._column_norms = np.where(self._root.any(0), norm_up(self._root, axis=0), 0.0)
 
     @property
     def extent(self) -> Array:

@@ -24,7 +24,8 @@ def write_files(folder: Path) -> Path:
     (folder / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
     save_metric(METRIC, folder / "metric.toml")
     layers = [node.op for node in network().graph.nodes if isinstance(node.op, Affine)]
-    state = {f"{2 * i}.{name}": getattr(layer, name) for i, layer in enumerate(layers) for name in ("weight", "bias")}
+    parts = [(i, name, getattr(layer, name)) for i, layer in enumerate(layers) for name in ("weight", "bias")]
+    state = {f"{2 * i}.{name}": torch.from_numpy(array) for i, name, array in parts}
     torch.save(state, folder / "model.pt")
     return folder
 

@@ -31,9 +31,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     layers = [node.op for node in network.graph.nodes if isinstance(node.op, Affine)]
     path = tmp_path_factory.mktemp("model") / "model.pt"
-    torch.save(
-        {f"{i}.{part}": getattr(each, part) for i, each in enumerate(layers) for part in ("weight", "bias")}, path
-    )
+    parts = [(i, part, getattr(each, part)) for i, each in enumerate(layers) for part in ("weight", "bias")]
+    torch.save({f"{i}.{part}": torch.from_numpy(array) for i, part, array in parts}, path)
     return path
 
 

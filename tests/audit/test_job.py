@@ -90,6 +90,7 @@ def test_local_blocks_do_not_change_anything(inputs: Inputs, monkeypatch: pytest
 
     for part in (module, local):
         monkeypatch.setattr(part, "chunk_rows", lambda graph, tier: 5)
+    monkeypatch.setattr(module, "CHUNKS", 1)
     parts = (inputs.network, inputs.people, inputs.metric, 1.0)
     blocks = certify(*parts, 0.0, attack=True, progress=None, keep=keep).local
     whole = local.certify_local(*parts, progress=None)

@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from isonomy import Effort, Mahalanobis, Network, WeightedLp, certify_local
 from isonomy.certificates.local import LocalCertificate
 from isonomy.errors import ParameterError
+from isonomy.parallel import set_workers
 from isonomy.population import Domain
 
 from .judge import WIDTH, is_similar, is_somebody, metrics, people, perceptron
@@ -99,12 +99,11 @@ def test_the_same_question_has_the_same_answer() -> None:
     x = np.random.default_rng(8).normal(size=(40, 6))
     plain, first = ask(x), ask(x, decide=True, max_nodes=60)
     assert (plain.decision == "undecided").sum() > (first.decision == "undecided").sum() > 0
-    before = torch.get_num_threads()
     try:
-        torch.set_num_threads(2)
+        set_workers(2)
         again = ask(x, decide=True, max_nodes=60)
     finally:
-        torch.set_num_threads(before)
+        set_workers(None)
     assert (first.decision == again.decision).all()
     assert first.witnesses.flip_counterpart.tobytes() == again.witnesses.flip_counterpart.tobytes()
     assert (ask(x, decide=True, max_nodes=0).decision == plain.decision).all()

@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_moons
@@ -20,6 +19,7 @@ from isonomy.attacks import attack
 from isonomy.certificates import certify_everywhere
 from isonomy.errors import MetricError, NetworkError, ParameterError
 from isonomy.networks.network import Network
+from isonomy.parallel import set_workers, workers
 from isonomy.population import Domain, Feature, Schema
 
 from .judge import SCHEMA, WIDTH, is_similar, is_somebody, metrics, people, perceptron
@@ -203,13 +203,12 @@ def test_the_same_parts_give_the_same_bits(nodes: int) -> None:
     domain, metric = box_domain(x.min(0).tolist(), x.max(0).tolist()), WeightedLp(np.ones(2), 2)
 
     def found(threads: int) -> tuple[object, ...]:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
+        set_workers(threads)
         try:
             one = certify_everywhere(network, metric, 0.05, domain, time_limit=None, max_nodes=nodes, progress=None)
-            assert torch.get_num_threads() == threads
+            assert workers() == threads
         finally:
-            torch.set_num_threads(before)
+            set_workers(None)
         pair = one.witness.individual.tobytes(), one.witness.counterpart.tobytes()
         return one.upper, one.lower, one.decided, one.parts, *pair
 

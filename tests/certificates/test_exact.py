@@ -15,6 +15,7 @@ from isonomy import Effort, Mahalanobis, WeightedLp, certify_local
 from isonomy.bounds.kernel import head_of
 from isonomy.errors import ParameterError
 from isonomy.networks.network import Network
+from isonomy.parallel import set_workers, workers
 from isonomy.population import Domain
 from isonomy_verify.heads import Head
 from isonomy_verify.tiers import Enclosure
@@ -262,13 +263,12 @@ def test_the_same_parts_give_the_same_bits_and_more_parts_no_worse() -> None:
     parts = {"tier": "exact", "time_limit": None, "progress": None, "gap": 0.0}
 
     def found(nodes: int, threads: int) -> list[bytes]:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
+        set_workers(threads)
         try:
             one = certify_local(network, x, metric, 1.0, max_nodes=nodes, **parts)
-            assert torch.get_num_threads() == threads
+            assert workers() == threads
         finally:
-            torch.set_num_threads(before)
+            set_workers(None)
         return [array.tobytes() for array in (one.upper, one.lower, one.witnesses.counterpart, one.witnesses.flips)]
 
     uppers = []

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.audit.large import plan, same, words, write_files
 
 from isonomy.certificates.local import Bounds
-from isonomy.engines import runners
+from isonomy.parallel import set_workers
 
 from .conftest import Run
 
@@ -183,7 +182,7 @@ def test_one_sentence_and_status_2(run: Run, folder: Path, tmp_path: Path, monke
         status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"))), *more)
         says = f"'{more[0][2:].replace('-', '_')}' must be left out when 'engine' is given"
         assert status == 2 and says in err and err.count("\n") == 1 and not out
-    monkeypatch.setattr(runners, "import_module", _missing)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"), engine="dask")), "--json")
     assert status == 2 and "pip install 'isonomy[dask]'" in json.loads(out)["error"]["message"]
     assert not list(tmp_path.iterdir())
@@ -211,10 +210,6 @@ def test_a_cluster_of_our_own_leaves_the_terminal_clean(folder: Path, alone: Pat
     assert contents(tmp_path / "out") == contents(alone)
 
 
-def _missing(name: str) -> Any:
-    raise ImportError(name)
-
-
 @pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("threads", [1, 2])
@@ -223,16 +218,15 @@ def test_a_contradiction_is_written_beside_the_result_and_never_redacted(
 ) -> None:
     """Work is done by other threads, which have to be told as well; and the next run is not in the file's way."""
     honest = Bounds._violation
-    usual = torch.get_num_threads()
     for redact in (True, False):
         asked = plan(folder, out=str(tmp_path / "out"), no_search=False, redact=redact)
         with monkeypatch.context() as lie:
             lie.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
-            torch.set_num_threads(threads)
+            set_workers(threads)
             try:
                 status, said = answered(*words(asked))
             finally:
-                torch.set_num_threads(usual)
+                set_workers(None)
         assert status == 4 and said["error"]["code"] == "soundness"
         files = list(tmp_path.rglob("isonomy-soundness-*"))
         assert bool(files) != redact and {file.parent for file in files} <= {tmp_path}

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from isonomy.engines import runners
-from isonomy.errors import DataError, ParameterError
+from isonomy.errors import DataError, MissingPackageError, ParameterError
 
 from .people import ask, stamps, table
 
@@ -102,11 +103,8 @@ def test_the_current_client_is_used(cluster: Any, source: Path, tmp_path: Path) 
 
 
 def test_no_dask(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(runners, "import_module", missing)
-    with pytest.raises(ParameterError, match=r"pip install 'isonomy\[dask\]'"):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'isonomy\[dask\]'"):
         ask(source, tmp_path, engine="dask")
 
 

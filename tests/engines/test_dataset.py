@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from isonomy.certificates import certify
 from isonomy.certificates.dual import Cells, evaluate
 from isonomy.engines.runners import Embedded
 from isonomy.errors import DataError, FileError, ParameterError
 from isonomy.networks.network import Network
+from isonomy.parallel import set_workers, workers
 from isonomy.population import Feature, Population, Schema
 from isonomy.similarity import WeightedLp
 
@@ -140,15 +140,14 @@ def test_other_sources(tmp_path: Path, way: str) -> None:
 
 @pytest.mark.slow
 def test_the_same_whatever_the_threads(source: Path, tmp_path: Path) -> None:
-    before = torch.get_num_threads()
     found = []
     try:
         for threads in (1, 3):
-            torch.set_num_threads(threads)
+            set_workers(threads)
             found.append(ask(source, tmp_path / f"work{threads}", tier="tight").summary())
-            assert torch.get_num_threads() == threads
+            assert workers() == threads
     finally:
-        torch.set_num_threads(before)
+        set_workers(None)
     assert found[0] == found[1]
 
 

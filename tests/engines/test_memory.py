@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from isonomy.networks.network import Network
+from isonomy.parallel import set_workers
 from isonomy.population import Feature, Schema
 from isonomy.similarity import WeightedLp
 
@@ -24,19 +25,21 @@ WIDTH, HIDDEN = 58, 256
 @pytest.fixture
 def by_hand() -> Iterator[None]:
     """One thread, so that no other chunk is on its way, and no garbage collector that would hide a cycle."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_workers(1)
     gc.disable()
+    tracemalloc.start()
     try:
         yield
     finally:
+        tracemalloc.stop()
         gc.enable()
-        torch.set_num_threads(threads)
+        set_workers(None)
 
 
 def held() -> int:
-    """Bytes of all tensors that Python knows of."""
-    return sum(some.element_size() * some.nelement() for some in gc.get_objects() if type(some) is torch.Tensor)
+    """Bytes of all arrays."""
+    arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+    return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([arrays]).traces)
 
 
 def wide() -> tuple[Schema, Network]:

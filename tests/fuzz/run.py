@@ -28,9 +28,6 @@ class Outcome:
 
 def outcome(number: int) -> Outcome:
     """Run one case."""
-    import torch
-
-    torch.set_num_threads(1)
     question = "?"
     try:
         one = case(number)
