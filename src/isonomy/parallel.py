@@ -86,31 +86,37 @@ class _Blas:
     """
 
     def __init__(self) -> None:
-        self.lock, self.users, self.limits = threading.Lock(), 0, ExitStack()
+        self.lock, self.users = threading.Lock(), 0
+        self.lift: Callable[[], None] | None = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self.lock:
             self.users += 1
-            if self.users == 1:
-                self.limits = ExitStack()
-                _pool(0).submit(
-                    lambda: self.limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
-                ).result()
+            if self.users == 1 and any(library.num_threads > 1 for library in _libraries().lib_controllers):
+                self.lift = _pool(0).submit(_limit).result()
         try:
             yield
         finally:
             with self.lock:
                 self.users -= 1
-                if self.users == 0:
-                    _pool(0).submit(self.limits.close).result()
+                if self.users == 0 and self.lift is not None:
+                    _pool(0).submit(self.lift).result()
+                    self.lift = None
+
+
+def _limit() -> Callable[[], None]:
+    """Set the limit; what is given lifts it."""
+    limits = ExitStack()
+    limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
+    return limits.close
 
 
 @cache
 def _libraries() -> Any:
-    """The libraries behind numpy's products; looking for them takes longer than a small product."""
+    """The BLAS libraries behind numpy's products; looking for them takes longer than a small product."""
     import_module("numpy")
-    return import_module("threadpoolctl").ThreadpoolController()
+    return import_module("threadpoolctl").ThreadpoolController().select(user_api="blas")
 
 
 one_thread_in_blas = _Blas()

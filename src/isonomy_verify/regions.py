@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import TINY, Array, U, down, dual_order, gamma, norm_up, up
+from isonomy_verify.arithmetic import TINY, Array, U, dual_order, gamma, norm_up
 
 Index = NDArray[np.int64]
 FEW = 16
@@ -525,7 +525,7 @@ class Splitting:
         for _ in range(times):
             v = (t / size + (self.w - region.offset - mine) @ root + square * (self.p - box)) @ self.inner
             across = v @ root.T + region.offset
-            self.w = _into_ball(across + mine, region.order, region.radius)
+            self.w = into_ball(across + mine, region.order, region.radius)
             mine = mine + across - self.w
             self.p = np.clip(v + box, region._low, region._high)
             box = box + v - self.p
@@ -535,7 +535,7 @@ class Splitting:
         return np.nan_to_num(self.middle + share * (self.p - self.middle)), np.nan_to_num(self.split)
 
 
-def _into_ball(w: Array, order: float, radius: Array) -> Array:
+def into_ball(w: Array, order: float, radius: Array) -> Array:
     """The nearest point of a ball around 0."""
     if order == math.inf:
         return np.clip(w, -radius[:, None], radius[:, None])
@@ -628,4 +628,4 @@ def _finite(a: Array, name: str) -> Array:
     return a
 
 
-__all__ = ["Ball", "BallBox", "Ellipsoid", "Landing", "Region", "Sum", "down", "up"]
+__all__ = ["Ball", "BallBox", "Ellipsoid", "Landing", "Region", "Sum", "into_ball"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.similarity.regions import Regions, Similarity
-from isonomy_verify.regions import BallBox
+from isonomy_verify.regions import BallBox, into_ball
 
 FAR = 1e6
 """How far a search goes where nothing holds it back."""
@@ -208,7 +208,7 @@ def _balanced(sets: BallBox, gradient: FloatArray, moves: FloatArray) -> FloatAr
         return np.clip(moves, sets.low, sets.high)
     unit, scale = unit[columns], max(float(sets.radius.max()), 1e-300)
     root = sets.root[:, columns] * (unit / scale)
-    offset, radius = sets.offset / scale, sets.radius[:, None] / scale
+    offset, radius = sets.offset / scale, sets.radius / scale
     weight = gradient[:, columns] * unit
     weight = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-300)
     low, high = sets.low[:, columns] / unit, sets.high[:, columns] / unit
@@ -225,26 +225,11 @@ def _balanced(sets: BallBox, gradient: FloatArray, moves: FloatArray) -> FloatAr
     price = np.zeros((len(now), len(root)))
     for _ in range(BALANCE):
         price = price + rate * (ahead @ root.T + offset)
-        price = price - rate * _into_ball(price / rate, radius, sets.order)
+        price = price - rate * into_ball(price / rate, sets.order, radius)
         before, now = now, allowed(now + rate * (weight - price @ root))
         ahead = 2 * now - before
     found[:, columns] = now * unit
     return found
-
-
-def _into_ball(rows: FloatArray, radius: FloatArray, order: float) -> FloatArray:
-    """The nearest points of a ball around 0."""
-    if order == math.inf:
-        return np.clip(rows, -radius, radius)
-    if order == 2:
-        return np.asarray(
-            rows * np.minimum(1.0, radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))
-        )
-    size = np.abs(rows)
-    ordered = -np.sort(-size, axis=1)
-    cuts = (np.cumsum(ordered, 1) - radius) / np.arange(1, rows.shape[1] + 1)
-    cut = np.maximum(cuts.max(1, keepdims=True), 0.0)
-    return np.asarray(np.sign(rows) * np.maximum(size - cut, 0.0))
 
 
 def as_individuals(
