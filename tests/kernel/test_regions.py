@@ -443,7 +443,7 @@ def test_a_maximiser_is_about_where_the_support_is_reached(order: float) -> None
 
 def test_a_free_coordinate_without_weight_costs_nothing() -> None:
     """Nothing bounds the second coordinate, and the metric does not see it: only an exact zero may meet it."""
-    root, far = np.array([[1.0, 0.0]]), np.full((1, 2), np.inf)
+    root, far = np.array([[1.0, 0.0]]), np.array([[1.0, np.inf]])
     region = BallBox(-far, far, root, 2.0, np.array([0.5]), np.zeros((1, 1)), root.T, (), np.zeros((1, 2)))
     for weight, expected in (([2.0, 0.0], 1.0), ([0.0, 1e-300], np.inf), ([1.0, -1.0], np.inf), ([0.0, 0.0], 0.0)):
         found = region.support(np.array([weight]), np.zeros(1, dtype=np.int64))
