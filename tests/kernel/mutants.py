@@ -139,24 +139,13 @@ def _small(node: ast.AST, kind: str) -> bool:
 
 
 def order(module: str) -> list[str]:
-    """Test files, the module's own first and the fuzzer's last."""
-    named = f"test_{module}.py"
-    own = ["test_differences.py"] if module in PAIRWISE else [named] if (HERE / named).exists() else []
-    usual = (
-        []
-        if module in (*PAIRWISE, "dual")
-        else [
-            "test_tiers.py",
-            "test_sweep.py",
-            "test_regions.py",
-            "test_network.py",
-            "test_heads.py",
-            "test_majorant.py",
-            "test_rounding.py",
-        ]
-    )
-    files = [f"tests/kernel/{name}" for name in [*own, *(name for name in usual if name not in own)]]
-    return [*files, "tests/fuzz/test_fuzz.py"]
+    """Test files: bounds as they were, the module's own, and the fuzzer's last."""
+    named = ["test_differences.py"] if module in PAIRWISE else [f"test_{module}.py"]
+    usual = ["tiers", "sweep", "regions", "network", "heads", "majorant", "rounding"]
+    more = [] if module in (*PAIRWISE, "dual") else [f"test_{name}.py" for name in usual]
+    files = [f"tests/kernel/{name}" for name in ("test_numbers.py", *named, *more) if (HERE / name).exists()]
+    files += ["tests/bounds/test_head.py"] if module == "heads" else []
+    return [*dict.fromkeys(files), *([] if module == "dual" else ["tests/fuzz/test_fuzz.py"])]
 
 
 def tried(mutant: Mutant) -> str:
