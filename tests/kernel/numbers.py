@@ -1,10 +1,10 @@
 """Bounds of many small questions as they were once: whatever changes one of them by more than rounding is seen.
 
 Tests of soundness do not see a bound that has become loose, nor one that has become too tight where nothing was found
-above it. So what the kernel gave for the fuzzer's cases about runs stands in ``numbers.json``. After a
-change that is meant to change bounds, ``python -m tests.kernel.numbers`` writes the file again, and its difference says
-what changed. Numbers that depend on the order in which a BLAS library adds are left out: those that differ between the
-kernels that OpenBLAS has for this processor.
+above it. So what the kernel gave for the fuzzer's cases about runs stands in ``numbers.json``. After a change that is
+meant to change bounds, ``python -m tests.kernel.numbers`` writes the file again, and its difference says what changed.
+Numbers that depend on the order in which a BLAS library adds are left out: those that differ between the kernels that
+OpenBLAS has for this processor.
 """
 
 from __future__ import annotations
