@@ -6,6 +6,7 @@ And what they do right in unusual ways: arrays of any layout, type or library gi
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 import isonomy
 from isonomy import Domain, Effort, FairClassifier, Mahalanobis, Network, Population, Schema, WeightedLp
-from isonomy.errors import IsonomyError
+from isonomy.errors import IsonomyError, MetricError
 from isonomy.population import Feature
 from isonomy.population.label import Label
 from isonomy.training import FairRegressor
@@ -318,3 +319,41 @@ def test_small_whole_numbers_of_any_type(dtype: str, turn: str, seed: int) -> No
     found = isonomy.certify_local(NETWORK, given, METRIC, 0.1, attack=False, progress=None, tier="interval")
     expected = isonomy.certify_local(NETWORK, plain, METRIC, 0.1, attack=False, progress=None, tier="interval")
     np.testing.assert_array_equal(found.upper, expected.upper)
+
+
+def test_what_callers_write_to_their_table_afterwards_changes_nothing() -> None:
+    x, network = np.random.default_rng(0).normal(size=(3, 2)), Network.from_layers([np.eye(2)], [np.zeros(2)])
+    metric = WeightedLp(np.ones(2), 2)
+    local = isonomy.certify_local(network, x, metric, 0.3, progress=None)
+    certificate = isonomy.certify(network, x, metric, 0.3, gamma=0.1, progress=None)
+    before = str(local.witnesses[0]), certificate.question.x.tobytes()
+    x[:] = 0.0
+    assert (str(local.witnesses[0]), certificate.question.x.tobytes()) == before
+
+
+@pytest.mark.parametrize("delta", [1e160, 1e200, 1e308])
+def test_any_delta_has_its_bound(delta: float) -> None:
+    people = isonomy.load_population("german").test[:3]
+    rng = np.random.default_rng(0)
+    network = Network.from_layers([rng.normal(size=(2, people.x.shape[1]))], [np.zeros(2)])
+    for metric in (isonomy.Counterparts.of(people.schema), WeightedLp(np.ones(people.x.shape[1]), np.inf)):
+        found = isonomy.certify_local(network, people, metric, delta, progress=None)
+        assert ((found.lower >= 0) & (found.lower <= found.upper) & (found.upper <= 1)).all()
+
+
+def test_a_ground_cost_that_leaves_an_endless_coordinate_free() -> None:
+    metric = isonomy.Counterparts([0.1, 0.2, 0.0], [False, False, True])
+    network = Network.from_layers([[[1.0, -1.0, 0.0], [0.0, 0.5, 0.0]]], [np.zeros(2)])
+    with pytest.raises(MetricError, match=r"ground cost leaves '.*' free"):
+        isonomy.certify(network, np.ones((2, 3)), metric, 0.3, gamma=0.2, ground=metric, progress=None)
+
+
+def test_nobody_else_is_possible() -> None:
+    """A domain of one person: there is nowhere to go, and no radius to look at."""
+    one, nothing = np.ones(2), np.zeros(2, dtype=bool)
+    domain = isonomy.Domain("relaxed", one, one, (), nothing, 0 * one, one, nothing, ("a", "b"))
+    network = Network.from_layers([np.eye(2)], [np.zeros(2)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = isonomy.certify(network, one[None], WeightedLp(one, 2), 0.3, gamma=0.3, domain=domain, progress=None)
+    assert found.lower == 0.0 and found.upper <= 1e-9

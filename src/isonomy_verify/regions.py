@@ -242,6 +242,9 @@ class BallBox:
         self.blocks, self.shares = tuple(blocks), shares
         if self.blocks and (shares is None or not np.isfinite(low[:, :m] - high).all()):
             raise ValueError("Blocks of shares need the present shares and finite ranges.")
+        for start, stop in self.blocks:  # what makes moves add up to 0
+            if shares is not None and (np.abs(shares[:, start:stop].sum(1) - 1) > SIMPLEX_TOLERANCE * 1.001).any():
+                raise ValueError(f"The present shares of block {start} to {stop} must add up to 1.")
         self.rows = max(
             len(part) for part in (low, high, self.radius, self.offset, *([] if shares is None else [shares]))
         )

@@ -225,3 +225,12 @@ def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inp
 def test_held_out_rows_are_not_called_a_test_part() -> None:
     people = read_inputs(replace(PLAN, split="all", limit=40, held_out=True)).people
     assert people.split == "all" and "from the whole table; said to be held out" in people.selection.words()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"delta": 1e308}, {"delta": 1e20}, {"gamma": 1e308}])
+def test_extreme_questions_have_a_report(options: dict[str, float], tmp_path: Path) -> None:
+    """Numbers beyond what a figure can count, or a sentence say, are no reason to lose an audit."""
+    asked = replace(PLAN, data="german", limit=3, **options)
+    write(run(asked, None, inputs=read_inputs(asked)), tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").exists()

@@ -286,3 +286,42 @@ def test_no_time_attacks_some_people_only(monkeypatch: pytest.MonkeyPatch) -> No
         network, WeightedLp([1.0, 1.0]), 0.1, box_domain([0, 0], [1, 1]), time_limit=0, progress=None
     )
     assert attacked == [64] and 0 < found.lower <= found.upper
+
+
+@pytest.mark.parametrize("seed", [0, 21, pytest.param(35, marks=SLOW), pytest.param(36, marks=SLOW)])
+def test_several_blocks_of_three_categories_against_enumeration(seed: int) -> None:
+    """The middle of a block's box is no share: 1/2 three times. A bound that took it for one was too small."""
+    blocks, size = 4, 3
+    width, rng = blocks * size, np.random.default_rng(seed)
+    nothing = np.zeros(width, dtype=bool)
+    where = tuple((size * i, size * i + size) for i in range(blocks))
+    domain = Domain(
+        "realizable", np.zeros(width), np.ones(width), where, nothing, np.zeros(width), np.ones(width), nothing,
+        tuple(f"c{i}" for i in range(width)),
+    )  # fmt: skip
+    weights = [rng.normal(size=(6, width)), rng.normal(size=(1, 6))]
+    network = Network.from_layers(weights, [rng.normal(size=6) - 3, rng.normal(size=1)], head="regression")
+    everybody = np.eye(size)[np.array(list(itertools.product(range(size), repeat=blocks)))].reshape(-1, width)
+    given_ = network(everybody)[:, 0].reshape((size,) * blocks)
+    truth = max(float(np.ptp(given_, axis=axis).max()) for axis in range(blocks))  # one category differs
+    for kind in ("realizable", "relaxed"):
+        for nodes in (1, 50, 20_000):
+            found = certify_everywhere(
+                network, WeightedLp(np.ones(width), 1), 2.0, replace(domain, kind=kind), max_nodes=nodes,
+                time_limit=None, progress=None,
+            )  # fmt: skip
+            assert truth <= found.upper
+            if kind == "realizable" and nodes == 20_000:
+                assert found.upper <= truth + 1e-3 * (1 + truth)
+
+
+def test_shares_may_miss_one_by_the_domains_tolerance() -> None:
+    """Weights of a billion, all the same: the sum of the shares is all that matters, and it may differ by 2e-9."""
+    nothing, three = np.zeros(3, dtype=bool), np.ones(3)
+    domain = Domain("relaxed", 0 * three, three, ((0, 3),), nothing, 0 * three, three, nothing, ("a", "b", "c"))
+    network = Network.from_layers([1e9 * three[None]], [[0.0]], head="regression")
+    less, more = np.array([[1 - 9.9e-10, 0.0, 0.0]]), np.array([[1 + 9.9e-10, 0.0, 0.0]])
+    more[0, 0], more[0, 1] = 1.0, 9.9e-10
+    assert domain.contains(less).all() and domain.contains(more).all()
+    found = certify_everywhere(network, WeightedLp(three, 2), 10.0, domain, max_nodes=1, time_limit=None, progress=None)
+    assert float(np.abs(network(more) - network(less)).max()) <= found.upper

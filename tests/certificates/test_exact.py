@@ -365,3 +365,19 @@ def test_whoever_is_within_the_change_decides_the_same(seed: int, head: tuple[st
     for i in np.flatnonzero(same >= 0):
         near = np.abs(p - p[i]).max(axis=1) <= change
         assert (decided[near] == same[i]).all()
+
+
+@pytest.mark.parametrize("options", [{"arithmetic": "float32"}, {"gap": 0.0}, {}])
+def test_regions_in_which_nothing_moves(options: dict[str, object]) -> None:
+    """Only categories can change, each choice of them a single point."""
+    nothing, three = np.zeros(3, dtype=bool), np.ones(3)
+    domain = Domain("realizable", 0 * three, three, ((0, 3),), nothing, 0 * three, three, nothing, ("a", "b", "c"))
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=(4, 3)), rng.normal(size=(2, 4))]
+    network = Network.from_layers(weights, [rng.normal(size=4), rng.normal(size=2)])
+    found = certify_local(
+        network, np.eye(3), WeightedLp(three), 2.0, domain=domain, tier="exact", progress=None, **options
+    )
+    p = network(np.eye(3))[:, 1]
+    truth = np.abs(p[:, None] - p).max(1)
+    assert (truth <= found.upper).all() and (found.upper <= truth + 1e-4).all()

@@ -448,3 +448,12 @@ def test_a_free_coordinate_without_weight_costs_nothing() -> None:
     for weight, expected in (([2.0, 0.0], 1.0), ([0.0, 1e-300], np.inf), ([1.0, -1.0], np.inf), ([0.0, 0.0], 0.0)):
         found = region.support(np.array([weight]), np.zeros(1, dtype=np.int64))
         assert expected <= found[0] <= expected + 1e-12
+
+
+def test_shares_that_do_not_add_up_are_refused() -> None:
+    """Bounds use that the moves of a block add up to nothing."""
+    box = np.full((1, 3), 0.5)
+    for shares in ([[0.5, 0.5, 0.5]], [[1.0, 0.0, 3e-9]], [[0.0, 0.0, 0.0]]):
+        with pytest.raises(ValueError, match="must add up to 1"):
+            BallBox(-box, box, blocks=[(0, 3)], shares=np.array(shares))
+    BallBox(-box, box, blocks=[(0, 3)], shares=np.array([[1.0, 0.0, 1e-9]]))

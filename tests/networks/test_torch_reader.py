@@ -203,3 +203,25 @@ def test_more_refusals() -> None:
     outer.register_forward_hook(lambda module, x, y: 2 * y)
     with pytest.raises(NetworkError, match="other numbers"):
         Network.from_torch(outer)
+
+
+class _InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.one(x)
+        torch.relu_(h)  # the trace does not see it
+        return self.other(h)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_module_in_any_precision_is_confirmed(kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(NetworkError, match="other numbers than its trace"):
+        Network.from_torch(_InPlace().to(kind), head="regression")
+    module = nn.Sequential(nn.Linear(4, 8), nn.Hardswish(), nn.Linear(8, 2), nn.Softmax(1)).to(kind)
+    network, x = Network.from_torch(module), individuals(width=4)
+    assert next(module.parameters()).dtype == kind
+    assert np.allclose(network(x), module.double()(x.double()).detach().numpy(), atol=1e-12)

@@ -142,7 +142,11 @@ FORGERIES: dict[tuple[str, str], list[Edit]] = {
     ("network", "5.weight"): [lambda w: 1.5 * w, lambda w: 0.0 * w],
     ("network", "5.bias"): [one(0, 3.0)],
     ("network", "0.inputs"): [],
-    ("network", "head"): [lambda h: "sigmoid", lambda h: "regression", lambda h: "other"],
+    ("network", "head"): [
+        lambda h: "softmax" if h == "sigmoid" else "sigmoid",
+        lambda h: "regression",
+        lambda h: "other",
+    ],
     ("network", "kinds"): [lambda k: np.where(k == "relu", "tanh", k), lambda k: np.where(k == "relu", "magic", k)],
     ("network", "1.inputs"): [lambda i: i + 1],
     ("metric", "free"): [setting(slice(28, 33), False), setting(slice(0, 4), True)],

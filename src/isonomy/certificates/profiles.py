@@ -3,10 +3,9 @@
 Problem: find few radii at which bounds with a moving centre are worth their price, such that the dual bound at the
 given γ is as small as it would be with many. A pass at a radius serves smaller ones too, less and less well, so a
 handful of passes is enough if they stand at the right places: a *ladder* of radii is tried on a small pilot group, the
-best rung is taken for everybody, and then, round by round, those individuals whose bound rests on a pass at a much
-larger radius than they would travel get one at their own. Where a pass says nothing of smaller radii, the round halves
-the cell between two radii on which the individual's bound rests. How far people would travel is told by the multiplier
-that the pilot group has with the whole ladder.
+best rung is taken for everybody, and then, round by round, the cell between two radii on which an individual's bound
+rests is halved by a pass of their own. How far people would travel is told by the multiplier that the pilot group has
+with the whole ladder.
 
 **Soundness.** Every value bounds the violation of everybody within its radius, whichever radii were chosen; where
 nothing was computed a profile says what is true of anybody at all.
@@ -37,7 +36,10 @@ FINEST = 8
 """The same where radii are chosen one by one."""
 
 HALVES = 2
-"""How often a round halves cells."""
+"""How often a round halves cells, where passes say nothing of smaller radii; else once."""
+
+READ = 0.24
+"""A pass that halves a cell is read at radii down to this share of its own: further down others say more."""
 
 SMALLEST = 2.0**-6
 """Cells that begin at 0 are halved down to this share of γ."""
@@ -125,9 +127,9 @@ def profiles(
     for step in range(rounds):
         jobs = []
         for _ in range(HALVES if known.single else 1):
-            found = known.halves(plan) if known.single else known.poor(plan.rungs, plan.multiplier)
+            found = known.halves(plan)
             for rung, rows in found:
-                known.compute(rows, rung)
+                known.compute(rows, rung, READ * rung)
             jobs += found
         if not jobs:
             break
@@ -154,7 +156,7 @@ def _climb(known: _Known, pilot: IntArray, anybody: float) -> Plan:
     """The ladder tried on a pilot group."""
     rungs = _try(known, pilot, anybody)
     first = min(rungs, key=lambda rung: known.upper(pilot, rung)) if rungs else None
-    dual = Dual(known.profiles(pilot).cells(np.ones(len(pilot))), known.order)
+    dual = Dual(known.profiles(pilot).cells(known.moving.question.weights[pilot]), known.order)
     return Plan(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
 
 
@@ -170,9 +172,9 @@ class _Known:
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
 
-    def compute(self, rows: IntArray, rung: float) -> FloatArray:
-        """A pass at a rung for some individuals, and what it says of smaller radii."""
-        radii = self.radii(rung)
+    def compute(self, rows: IntArray, rung: float, least: float = 0.0) -> FloatArray:
+        """A pass at a rung for some individuals, and what it says of smaller radii that are not below the least."""
+        radii = [radius for radius in self.radii(rung) if radius >= least]
         found = self.moving.bound(rows, radii, tight=self.tight)
         self.put(rows, rung, radii, found)
         return found
@@ -207,21 +209,8 @@ class _Known:
         allowed = [0.0, WIDE, rung]
         columns = [np.where(np.isin(self.source[r][rows], allowed), self.values[r][rows], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
-        return Dual(Cells.from_profiles(radii, values, self.largest), self.order).bound(self.gamma).upper
-
-    def poor(self, rungs: Sequence[float], multiplier: float) -> list[tuple[float, IntArray]]:
-        """Rungs, and the individuals who would travel about as far but whose bound rests on a pass at twice as far."""
-        some = self.profiles()
-        owner, near, far = self._active(some, multiplier)
-        came = self._came(some, owner, far)
-        jobs = []
-        for rung, further in zip(sorted(rungs), [*sorted(rungs)[1:], np.inf], strict=True):
-            short = (far <= rung) & ((far > rung / 2) | (rung == min(rungs))) & (came >= 1.9 * rung)
-            beyond = (near >= rung / 2) & (near < rung) & (far > rung) & (came > further)
-            wanted = np.unique(owner[short | beyond])
-            if len(wanted):
-                jobs.append((rung, wanted.astype(np.int64)))
-        return jobs
+        cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights[rows])
+        return Dual(cells, self.order).bound(self.gamma).upper
 
     def halves(self, plan: Plan) -> list[tuple[float, IntArray]]:
         """Radii, and the individuals whose bound rests on a cell that such a radius would halve."""
@@ -232,7 +221,7 @@ class _Known:
         far = self._came(some, owner, far)  # the grid is everybody's, the pass behind a value one's own
         last = max(plan.rungs)
         middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * plan.first) / 2)
-        step = np.rint(FINEST * np.log2(np.minimum(middle, last) / self.scale))
+        step = np.rint(FINEST * np.log2(np.maximum(np.minimum(middle, last) / self.scale, NEAREST)))
         chosen = np.minimum(self.scale * 2.0 ** (step / FINEST), last)
         wanted = (chosen > near * (1 + 1e-9)) & (chosen < far * (1 - 1e-9)) & (chosen >= SMALLEST * self.scale)
         return [

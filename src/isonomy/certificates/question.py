@@ -65,7 +65,7 @@ class Question:
             x = numbers("people", people, "a Population or a table of numbers", DataError)
             if x.ndim != 2:
                 raise ParameterError(template("people", "a Population or a table of numbers", f"shape {x.shape}"))
-            weights = np.ones(len(x))
+            x, weights = x.copy(), np.ones(len(x))  # callers may write to theirs later
             space = Domain.unbounded(x.shape[1]) if domain is None else _domain(domain, None, x.shape[1])
         if not len(x):
             raise DataError("There are no individuals: the table is empty.")

@@ -183,6 +183,8 @@ _ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
 def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]) -> None:
     """Compare the graph with a run of the module on a few random individuals."""
     kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float64)
+    if kind in (torch.float16, torch.bfloat16):  # too coarse to tell one function from another
+        module, kind = copy.deepcopy(module).double(), torch.float64
     x = torch.randn(8, graph.input_width, generator=torch.Generator().manual_seed(0)).to(kind)
     try:
         own = module(x).reshape(len(x), -1).to(torch.float64)

@@ -178,6 +178,7 @@ def _axes(
 
 def _ticks(end: float, most: int) -> list[float]:
     """Round numbers from 0 to ``end``, at most ``most`` steps."""
+    end = min(end, 1e300)  # further than any step can count
     power = 10.0 ** math.floor(math.log10(end / most))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if end / (factor * power) <= most * (1 + 1e-9))
     return [float(f"{step * k:.10g}") for k in range(math.floor(end / step * (1 + 1e-9)) + 1)]

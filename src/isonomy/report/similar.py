@@ -92,9 +92,14 @@ def _rule(feature: Feature, question: Question) -> str:
         bounded = math.isfinite(feature.low) and math.isfinite(feature.high)
         return f"to any value from {cell(feature.low)} to {cell(feature.high)}" if bounded else "to any value"
     if metric.relative[place] > 0:
-        more = math.expm1(delta * math.log1p(float(metric.relative[place])))
+        steps = delta * math.log1p(float(metric.relative[place]))
+        if steps > 40:
+            return "to any value"
+        more = math.expm1(steps)
         return f"by up to {parameter(float(f'{100 * more:.4g}'))}% more, or as much less"
     reach = delta * float(metric.tolerance[place]) * feature.unit
+    if reach > 1e15:
+        return "to any value"
     if feature.kind in ("integer", "ordinal"):
         reach = math.floor(reach + 1e-6)
     noun = "" if feature.kind != "ordinal" else " level" if reach == 1 else " levels"

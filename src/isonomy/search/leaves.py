@@ -68,7 +68,7 @@ class _Program:
     def of(cls, forms: Forms) -> _Program:
         """A leaf's region, and its cuts: first all upper ends, then all lower ones."""
         width, region = len(forms.goal), forms.region
-        rows = np.array([cut.form for cut in forms.cuts]).reshape(-1, width)
+        rows = np.array([cut.form for cut in forms.cuts]).reshape(len(forms.cuts), width)
         highs = np.array([cut.high - cut.constant for cut in forms.cuts])
         lows = np.array([cut.constant - cut.low for cut in forms.cuts])
         rows, right = np.concatenate([rows, -rows]), np.concatenate([highs, lows])

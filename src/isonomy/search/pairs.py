@@ -28,7 +28,7 @@ from isonomy.similarity.branches import pseudo_inverse
 from isonomy.similarity.regions import LATTICE_MARGIN, Similarity, axis_reach
 from isonomy_verify.arithmetic import down, up
 from isonomy_verify.differences import compare
-from isonomy_verify.regions import BallBox
+from isonomy_verify.regions import SIMPLEX_TOLERANCE, BallBox
 
 MARGIN = 1e-9
 """Relative margin before a part is called empty; far above any rounding error."""
@@ -182,10 +182,18 @@ class Pairs:
     def bound(self, parts: Parts) -> FloatArray:
         """The largest change between two similar people of each part, from above."""
         middle = (parts.x_low + parts.x_high) / 2
+        blocks = []
+        for block in self.wide:  # shares that add up to 1, in the same proportion of every range
+            where = slice(*block)
+            low, range_ = parts.x_low[:, where], parts.x_high[:, where] - parts.x_low[:, where]
+            total = np.maximum(range_.sum(1, keepdims=True), 1e-300)
+            middle[:, where] = low + np.clip((1 - low.sum(1, keepdims=True)) / total, 0.0, 1.0) * range_
+            if (np.abs(middle[:, where].sum(1) - 1) <= SIMPLEX_TOLERANCE).all():
+                blocks.append(block)
 
         def box(low: FloatArray, high: FloatArray) -> BallBox:
             sides = _step(low - middle, down), _step(high - middle, up)
-            return BallBox(*sides, blocks=self.wide, shares=middle)
+            return BallBox(*sides, blocks=blocks, shares=middle)
 
         near, whole = box(parts.x_low, parts.x_high), box(parts.y_low, parts.y_high)
         low, high = (np.array(side, dtype=np.float64) for side in self.differences(parts))

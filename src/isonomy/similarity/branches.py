@@ -179,7 +179,7 @@ def enumerate_branches(branches: Branches, x: FloatArray, low: FloatArray, high:
     sums, spent = np.zeros((len(x), len(branches.triangle))), np.zeros(len(x))
     limit = branches.stretch * branches.delta * (1 + 1e-9) + branches.price_error
     if branches.order == 2:
-        limit = limit**2 + 1e-11 * float(np.square(branches.price).sum())
+        limit = limit * limit + 1e-11 * float(np.square(branches.price).sum())
     overflow = np.zeros(len(x), dtype=bool)
     for k in reversed(range(len(branches.blocks))):
         if k not in listed:

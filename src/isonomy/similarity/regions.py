@@ -304,10 +304,17 @@ class Similarity:
         if wander is None:
             return self.metric.box(x, self.delta)
         # A box changes with its centre coordinate by coordinate, and linearly: it is widest at an end.
-        lowest, highest = down(x + wander[0]), up(x + wander[1])
-        ends = [
-            self.metric.box(np.clip(end, self.domain.low, self.domain.high), self.delta) for end in (lowest, highest)
-        ]
+        lowest, highest = (
+            np.clip(end, self.domain.low, self.domain.high) for end in (down(x + wander[0]), up(x + wander[1]))
+        )
+        endless = (np.isinf(lowest) | np.isinf(highest)).any(0)
+        if endless.any():
+            raise MetricError(
+                f"The ground cost leaves '{self.domain.names[int(endless.argmax())]}' free: on the unbounded domain "
+                "people go there as far as they like. Give individuals a schema (domain 'relaxed' or 'realizable'), or "
+                "another ground cost."
+            )
+        ends = [self.metric.box(end, self.delta) for end in (lowest, highest)]
         return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
 
     def _ranges(self, x: FloatArray, wander: Wander | None) -> tuple[FloatArray, FloatArray]:
