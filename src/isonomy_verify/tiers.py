@@ -57,6 +57,10 @@ class Bounds(NamedTuple):
     over: Enclosure
 
 
+ROUNDED = 1e-8
+"""Beside ranges that are wider than the rounding at their centre by more than this factor, rounding does not matter."""
+
+
 @np.errstate(all="ignore")  # what overflows ends as an infinite bound
 def enclose(
     prepared: Prepared,
@@ -86,13 +90,14 @@ def enclose(
             pulls += sweep.pulls[:1]
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
-    rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE))
-    if tier != "tight" and len(rough):  # ranges from ranges are then nothing but rounding
+    matters = np.asarray(~((at_high - at_low < ROUNDED * (high - low)) & np.isfinite(high - low)).all(1))
+    rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE) & matters)
+    if tier != "tight" and len(rough):  # what ranges from ranges give is rounding, or grows as rounding does
         for some in np.array_split(rough, -(-len(rough) // BLOCK)):
             sweep = Sweep(prepared, x[some], None if region is None else region[some])
             first, last = _block(sweep, "tight", rows, True)[2:]
             low[some], high[some] = np.fmax(low[some], first), np.fmin(high[some], last)
-    return Bounds(refined(prepared, x, Enclosure(at_low, at_high)), _known(low, high))
+    return Bounds(refined(prepared, x, Enclosure(at_low, at_high), matters), _known(low, high))
 
 
 @np.errstate(all="ignore")
@@ -103,10 +108,11 @@ def enclose_at(prepared: Prepared, x: Array) -> Enclosure:
     return refined(prepared, x, Enclosure(*enclose_run(prepared, Run.of(prepared.network, x))))
 
 
-def refined(prepared: Prepared, x: Array, at: Enclosure) -> Enclosure:
-    """Enclosures at points, by backward passes where products of norms are too coarse."""
+def refined(prepared: Prepared, x: Array, at: Enclosure, where: NDArray[np.bool_] | None = None) -> Enclosure:
+    """Enclosures at points, by backward passes where products of norms are too coarse and that matters."""
     low, high = at
     rough = _rough(low, high, COARSE)
+    rough = rough if where is None else rough & where
     if rough.any() and prepared.network.depth:
         still = np.zeros((int(rough.sum()), x.shape[1]))
         first, last = _block(Sweep(prepared.alone, x[rough], BallBox(still, still)), "tight", 0.0, True)[2:]
