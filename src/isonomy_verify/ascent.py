@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.lines import Sides, touching
-from isonomy_verify.regions import BallBox, Index, Splitting
+from isonomy_verify.regions import BallBox, Index
+from isonomy_verify.splitting import Splitting
 from isonomy_verify.sweep import Sweep
 
 Bools = NDArray[np.bool_]

@@ -25,7 +25,7 @@ from isonomy.networks.graph import ACTIVATIONS, Activation, Affine, Graph, Head,
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
 
-from .single import enclose
+from .asked import enclose
 
 PRECISION = 256
 steady = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from isonomy.networks.network import Network
 
+from .asked import enclose
 from .reference import box_around, corners
-from .single import enclose
 
 steady = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**31 - 1)

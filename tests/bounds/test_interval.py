@@ -20,6 +20,7 @@ from isonomy.sets import ConvexSets
 from isonomy.similarity import Mahalanobis, WeightedLp
 from isonomy.similarity.regions import Similarity
 
+from .asked import enclose
 from .reference import (
     BITS,
     KINDS,
@@ -33,7 +34,6 @@ from .reference import (
     exact_outputs,
     random_network,
 )
-from .single import enclose
 
 steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)

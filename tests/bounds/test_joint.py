@@ -24,7 +24,7 @@ from isonomy_verify.network import normal_form
 from isonomy_verify.regions import Ball
 from isonomy_verify.sweep import Sweep
 
-from .pairs import compare
+from .asked import compare
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=30, deadline=None)

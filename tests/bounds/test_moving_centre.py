@@ -20,7 +20,7 @@ from isonomy.networks.graph import Activation, Affine, Head
 from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
 
-from .pairs import compare
+from .asked import compare
 from .reference import BITS, KINDS, RATIONAL, differentiable, enclosed, exact_margins, exact_values, mpf, random_network
 
 steady = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -16,7 +16,7 @@ from isonomy.networks.network import Network
 from isonomy.sets import ConvexSets
 from isonomy_verify.tiers import Enclosure
 
-from .pairs import compare
+from .asked import compare
 from .reference import BITS, KINDS, RATIONAL, corners, enclosed, exact_margins, exact_values, mpf, random_network
 
 steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -24,6 +24,7 @@ from isonomy_verify.activations import Activation as Judged
 from isonomy_verify.activations import slope_range
 from isonomy_verify.sweep import Sweep
 
+from .asked import enclose
 from .reference import (
     BITS,
     KINDS,
@@ -37,7 +38,6 @@ from .reference import (
     mpf,
     random_network,
 )
-from .single import enclose
 
 steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)

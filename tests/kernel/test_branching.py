@@ -17,7 +17,8 @@ from isonomy_verify.branching import Leaves
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.prepared import Prepared
-from isonomy_verify.regions import Ball, BallBox, Splitting
+from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.splitting import Splitting
 from isonomy_verify.tiers import Enclosure
 
 from .graphs import chain, draw

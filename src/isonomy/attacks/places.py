@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.similarity.regions import Regions, Similarity
-from isonomy_verify.regions import BallBox, into_ball
+from isonomy_verify.regions import BallBox
+from isonomy_verify.splitting import into_ball
 
 FAR = 1e6
 """How far a search goes where nothing holds it back."""

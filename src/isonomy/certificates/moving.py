@@ -26,8 +26,7 @@ from isonomy.parallel import in_parallel
 from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, axis_reach, take
-from isonomy_verify.arithmetic import down, up
-from isonomy_verify.arithmetic import norm_up as norm_upper
+from isonomy_verify.arithmetic import down, norm_up, up
 from isonomy_verify.heads import Head
 
 NUMBERS = 2**17
@@ -92,7 +91,7 @@ class Moving:
         if domain.kind == "unbounded":
             return np.inf
         root, order = self.ground.gauge()
-        across = float(norm_upper(np.abs(root) @ (domain.high - domain.low), order))  # signs may cancel, here not
+        across = float(norm_up(np.abs(root) @ (domain.high - domain.low), order))  # signs may cancel, here not
         return max(across, float(self.ground.distance_upper(domain.low[None], domain.high[None])[0]))
 
     @cached_property

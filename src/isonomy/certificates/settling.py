@@ -31,7 +31,7 @@ from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
 from isonomy.similarity.regions import Regions
-from isonomy_verify.arithmetic import U as UNIT
+from isonomy_verify.arithmetic import U
 from isonomy_verify.branching import Leaves
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.tiers import Enclosure, enclose_at
@@ -281,7 +281,7 @@ def filled(regions: Regions, domain: Domain) -> Regions:
     for flag, value, fill in domain.fills:
         missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
         move = fill - centre[:, value]
-        room = (4 * UNIT) * (abs(fill) + np.abs(centre[:, value]))
+        room = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
         low[:, value] = np.where(missing, np.maximum(low[:, value], move - room), low[:, value])
         high[:, value] = np.where(missing, np.minimum(high[:, value], move + room), high[:, value])
     alive = np.asarray((low <= high).all(1))

@@ -13,7 +13,7 @@ import uvicorn
 
 from isonomy.errors import ParameterError, template
 from isonomy.monitor import Guarantee
-from isonomy.parallel import set_workers
+from isonomy.parallel import one_thread_in_blas, set_workers
 from isonomy.service import logs
 from isonomy.service.app import create_app
 from isonomy.service.keys import read_keys
@@ -61,7 +61,8 @@ def run(
         timeout_graceful_shutdown=30,
         limit_concurrency=16 * settings.max_waiting,
     )
-    uvicorn.Server(config).run()
+    with one_thread_in_blas():
+        uvicorn.Server(config).run()
 
 
 def serve(

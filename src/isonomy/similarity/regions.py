@@ -36,10 +36,7 @@ from isonomy.population.domain import Domain
 from isonomy.sets import ConvexSets
 from isonomy.similarity.branches import Branches, enumerate_branches, pseudo_inverse
 from isonomy.similarity.metric import Metric, checked_delta
-from isonomy_verify.arithmetic import TINY, down, dual_order, gamma, up
-from isonomy_verify.arithmetic import U as UNIT
-from isonomy_verify.arithmetic import norm_up as norm_upper
-from isonomy_verify.arithmetic import product_up as product_upper
+from isonomy_verify.arithmetic import TINY, U, down, dual_order, gamma, norm_up, product_up, up
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -170,7 +167,7 @@ class Similarity:
         if not len(self.root):
             return self.delta
         across = np.abs(self.root) @ (self.domain.high - self.domain.low)
-        return min(self.delta, float(norm_upper(across, self.order)) * (1 + 1e-6))
+        return min(self.delta, float(norm_up(across, self.order)) * (1 + 1e-6))
 
     # -- the three domains --------------------------------------------------------------------------------
 
@@ -366,10 +363,10 @@ def axis_reach(root: FloatArray, order: float, radius: float) -> tuple[FloatArra
     inverse = pseudo_inverse(root)
     size = root.shape[1]
     error = np.abs(np.eye(size) - inverse @ root)
-    error = error + gamma(len(root) + 4) * (np.eye(size) + product_upper(np.abs(inverse), np.abs(root))) + TINY
-    residual = norm_upper(error, 1)
-    norms = norm_upper(inverse, dual_order(order))
+    error = error + gamma(len(root) + 4) * (np.eye(size) + product_up(np.abs(inverse), np.abs(root))) + TINY
+    residual = norm_up(error, 1)
+    norms = norm_up(inverse, dual_order(order))
     if not (residual <= 0.5).all():
         return inverse, np.full(size, np.inf)
     furthest = 2 * radius * (norms.max() if size else 0.0)
-    return inverse, (radius * norms + residual * furthest) * (1 + 8 * UNIT) + TINY
+    return inverse, (radius * norms + residual * furthest) * (1 + 8 * U) + TINY

@@ -1,7 +1,8 @@
-"""Bounds of one run, asked of the kernel as certificates ask it; margins of all ordered pairs of classes."""
+"""Bounds of one run and of two people, asked of the kernel as certificates ask it; margins of all pairs of classes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 from unittest import mock
@@ -62,3 +63,40 @@ def enclose(
         else:
             at, over = tiers.enclose(prepared, centre, tier, None if shared else kernel.region_of(sets))
     return Enclosed(ordered(head, at), ordered(head, over), head.violation(at, over))
+
+
+class Compared(NamedTuple):
+    """Margins of either person and their difference; the violation by both ranges, and with the difference."""
+
+    near: Sides
+    far: Sides
+    move: Sides
+    apart: Array
+    gap: Array
+
+    @property
+    def low(self) -> Array:
+        return self.move[0]
+
+    @property
+    def high(self) -> Array:
+        return self.move[1]
+
+
+def compare(
+    network: Network,
+    centre: Array,
+    near: ConvexSets,
+    between: ConvexSets,
+    limits: ConvexSets | None = None,
+    within: Sequence[ConvexSets] = (),
+    *,
+    float32_run: bool = False,
+) -> list[Compared]:
+    """Over the sets, and over smaller sets ``within``."""
+    head = kernel.head_of(network, None, float32_run)
+    gaps = kernel.compare_sets(network, centre, near, between, limits, within, float32_run=float32_run)
+    return [
+        Compared(*(ordered(head, side) for side in gap), head.violation(gap.near, gap.far), head.gap(*gap))
+        for gap in gaps
+    ]
