@@ -34,6 +34,7 @@ from isonomy.errors import SoundnessError
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
+    from isonomy.certificates.profiles import Profiles
     from isonomy.certificates.question import Question
     from isonomy.networks.network import Network
     from isonomy.population import Domain
@@ -130,29 +131,33 @@ def compare_people(
 
 
 def compare_points(
-    owner: npt.ArrayLike,
+    owner: NDArray[np.int64],
     cost: FloatArray,
     value: FloatArray,
-    profiles: tuple[FloatArray, FloatArray, float],
+    profiles: Profiles,
     evidence: Callable[[int], Evidence],
 ) -> None:
     """Everybody who was found at a cost below the profile of the individual they come from.
 
-    ``profiles`` are radii, values (n, radii) within them, and the largest violation of anybody. Costs are rounded up,
-    so whoever has one is within every radius that is at least as large.
+    Costs are rounded up, so whoever has one is within every radius that is at least as large.
     """
-    radii, values, largest = profiles
-    who = np.asarray(owner, dtype=np.int64)
-    within = np.minimum.accumulate(np.minimum(values, largest)[:, ::-1], axis=1)[:, ::-1]
-    column = np.searchsorted(radii, cost)
-    known = column < len(radii)
-    proved = np.where(known, within[who, np.minimum(column, len(radii) - 1)], largest)
+    whose = np.append(owner, np.repeat(np.arange(len(profiles)), np.diff(profiles.start)))
+    of_profile = np.arange(len(whose)) >= len(owner)
+    order = np.lexsort((of_profile, np.append(cost, profiles.radius), whose))
+    # The next bound in that order is the one for the smallest radius that is not below the cost.
+    place = np.where(of_profile[order], np.arange(len(order)), len(order))
+    ahead = np.append(order, -1)[np.minimum.accumulate(place[::-1])[::-1]]
+    known = (ahead >= 0) & (whose[ahead] == whose[order])
+    bounds = np.where(known, np.append(np.zeros(len(owner)), profiles.value)[ahead], profiles.largest)
+    proved = np.empty(len(order))
+    proved[order] = bounds
 
     def words(at: int) -> str:
         away = f"somebody at a cost of {float(cost[at])!r}"
-        return f"Row {called(int(who[at]))}: the output between {away} and somebody similar to them"
+        return f"Row {called(int(owner[at]))}: the output between {away} and somebody similar to them"
 
-    compare(value, proved, words, lambda at: {"row": called(int(who[at])), "cost": float(cost[at])} | evidence(at))
+    found = proved[: len(owner)]
+    compare(value, found, words, lambda at: {"row": called(int(owner[at])), "cost": float(cost[at])} | evidence(at))
 
 
 def compare_means(

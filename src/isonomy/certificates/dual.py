@@ -1,20 +1,27 @@
-"""The distributional bound: the best multiplier for what the kernel proves, and what a population attains.
+"""The distributional bound: the best multiplier for what the kernel proves, and the best population that was found.
 
-The problem is ``sup { E_Q[I] : W_p(P, Q) <= gamma }`` with ``P`` the individuals and their weights; the kernel
-(:mod:`isonomy_verify.dual`) bounds it for any multiplier, from cells that cover all possible people. The best
-multiplier for every gamma at once, and the inverse, come from the upper concave hulls of the points
-``(near^p, value)`` of all individuals, with their slopes merged and sorted.
+The problem is ``sup { E_Q[I] : W_p(P, Q) <= gamma }`` with ``P`` the individuals and their weights. The kernel
+(:mod:`isonomy_verify.dual`) bounds it for any multiplier, from cells that cover all possible people. Over the
+multiplier the bound ``F(λ) = λ γ^p + Σ π_i max_j (value_j − λ cost_j)`` is convex and piecewise linear, and a sum over
+blocks of individuals: a pass over the blocks gives ``F`` and its slope at some multipliers, ``F`` lies above the
+tangents there, and where the two tangents around the minimum meet is the next multiplier to try. The same search over
+the points that were attained gives the lower side: a mixture of the two plans around the minimum spends the budget.
 
-**Soundness.** Whatever is called ``upper`` is the kernel's, which is right for every multiplier. A badly rounded hull
-gives a worse multiplier, never a wrong bound. :func:`allocate` promises the reverse: masses within the budget.
+**Soundness.** Whatever is called ``upper`` is the kernel's at one multiplier, with sums that have no rounding, and
+right for every multiplier: a search that ends early gives a worse multiplier, never a wrong bound. A
+:class:`Mixture` keeps within the budget in exact arithmetic: costs are rounded up, values down, and its share is a
+quotient of whole numbers.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +30,31 @@ from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
+from isonomy.parallel import in_parallel
 from isonomy_verify import dual as kernel
-from isonomy_verify.arithmetic import down, mean_up, power_down, products_up, up
+from isonomy_verify.arithmetic import (
+    down,
+    exact_sum,
+    mean_of_sums,
+    power_down,
+    power_up,
+    products_down,
+    products_up,
+    rounded_down,
+)
 
 IntArray = npt.NDArray[np.intp]
-BoolArray = npt.NDArray[np.bool_]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+ACCURACY = 1e-13
+"""What a better multiplier could save is less than this share of the bound, where the search is not cut short."""
+
+STEPS = 60
+"""The most passes over the blocks for one request."""
+
+FAR = 1e300
+"""Costs and multipliers beyond it are those."""
 
 
 class Cells(kernel.Cells):
@@ -84,17 +111,33 @@ class Cells(kernel.Cells):
         near, far, value, open_ = self.near[kept], self.far[kept], self.value[kept], self.open_[kept]
         return Cells(number[self.owner[kept]], near, far, value, open_, self.weights[individuals])
 
+    def at_far_ends(self) -> Cells:
+        """The same cells with everybody at the far end; at cost 0 the violation is at least 0.
+
+        Unbounded cells keep ``near``: what they cost is the missing profile, not the grid of radii.
+        """
+        n, tail = len(self.weights), self.far == math.inf
+        return Cells(
+            owner=np.concatenate([self.owner, np.arange(n)]),
+            near=np.concatenate([np.where(tail, self.near, self.far), np.zeros(n)]),
+            far=np.concatenate([self.far, np.zeros(n)]),
+            value=np.concatenate([self.value, np.zeros(n)]),
+            open_=np.concatenate([self.open_ & tail, np.zeros(n, dtype=bool)]),
+            weights=self.weights,
+        )
+
 
 @dataclass(frozen=True)
 class Bound:
     """No population within gamma exceeds ``upper``; :func:`evaluate` with the multiplier gives it again.
 
-    The multiplier is None where none is needed: gamma 0 and order infinity.
+    The multiplier is None where none is needed: gamma 0 and order infinity. Another one could save ``tolerance``.
     """
 
     gamma: float
     upper: float
     multiplier: float | None
+    tolerance: float = 0.0
 
 
 def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None) -> float:
@@ -108,42 +151,50 @@ def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None)
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """The bound for all gammas of one order. Whatever it returns as ``upper`` is the kernel's."""
+    """The bound for all gammas of one order, over ``blocks`` of individuals, one of which is in memory at a time.
 
-    cells: Cells
+    ``guess`` is a multiplier to begin with, if one is known.
+    """
+
+    blocks: Sequence[Cells]
     order: float
+    guess: float = 0.0
+    _means: dict[tuple[float | None, float | None], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_radius(self.order, 0.0)
+
+    @classmethod
+    def of(cls, cells: Cells, order: float) -> Dual:
+        """For individuals in memory."""
+        return cls([cells], order)
 
     def bound(self, gamma: float) -> Bound:
         """The bound with the best multiplier."""
         return self.curve([gamma])[0]
 
     def curve(self, gammas: Iterable[float]) -> list[Bound]:
-        """One bound for each gamma. Gammas that share a multiplier share the pass over the cells."""
-        means: dict[float, float] = {}
+        """One bound for each gamma, by the same passes over the blocks."""
+        gammas = list(gammas)
+        for gamma in gammas:
+            check_radius(self.order, gamma)
+        priced = [gamma for gamma in gammas if not kernel.plain(self.order, gamma)]
+        brackets = dict(zip(priced, self._minimum.brackets([_power(g, self.order) for g in priced]), strict=True))
         bounds = []
         for gamma in gammas:
-            multiplier = self.multiplier(gamma)
-            if multiplier is None:
-                bounds.append(Bound(gamma, evaluate(self.cells, self.order, gamma, None), None))
+            if gamma not in brackets:
+                bounds.append(Bound(gamma, self._mean(gamma, None), None))
                 continue
-            if multiplier not in means:
-                means[multiplier] = self._mean(gamma, multiplier)
-            upper = kernel.together(kernel.price(self.order, gamma, multiplier), means[multiplier])
-            # Rounding must not push a bound above what holds for every gamma.
-            bounds.append(Bound(gamma, upper, multiplier) if upper < self._flat else Bound(gamma, self._flat, 0.0))
+            best = brackets[gamma].best
+            upper = kernel.together(kernel.price(self.order, gamma, best), self._mean(None, best))
+            if not upper < self._mean(None, 0.0):  # rounding must not push it above what holds for every gamma
+                upper, best = self._mean(None, 0.0), 0.0
+            bounds.append(Bound(gamma, upper, best, max(0.0, upper - brackets[gamma].meeting)))
         return bounds
 
     def multiplier(self, gamma: float) -> float | None:
         """The multiplier that makes the bound smallest, up to rounding."""
-        check_radius(self.order, gamma)
-        if kernel.plain(self.order, gamma):
-            return None
-        slopes = self._slopes
-        at = int(np.searchsorted(slopes.cost, _power(gamma, self.order)))
-        return float(slopes.slope[at]) if at < len(slopes.slope) else 0.0
+        return self.bound(gamma).multiplier
 
     def largest_gamma(self, epsilon: float) -> float | None:
         """The largest gamma whose bound is at most epsilon: "fair up to a shift of gamma".
@@ -158,14 +209,13 @@ class Dual:
             return math.inf
         if self.order == math.inf:
             return self._largest_step(epsilon)
-        slopes = self._slopes
-        at = int(np.searchsorted(slopes.value, epsilon, side="right"))  # slopes.value[at - 1] <= epsilon
-        if epsilon < slopes.base or not len(slopes.slope):
-            return 0.0
-        value, budget = (slopes.value[at - 1], slopes.cost[at - 1]) if at else (slopes.base, 0.0)
-        if at < len(slopes.slope):
-            budget += (epsilon - value) / slopes.slope[at]
-        gamma = _power(budget, 1 / self.order)
+        gamma = 0.0
+        for _ in range(STEPS):  # with any multiplier epsilon is not reached before (epsilon − D) / multiplier
+            further = _power(self._minimum.affordable(epsilon), 1 / self.order)
+            if not further > gamma * (1 + 1e-12):
+                break
+            gamma = further
+            self.bound(gamma)
         for attempt in range(53):
             if self.bound(gamma).upper <= epsilon:
                 return gamma
@@ -175,123 +225,116 @@ class Dual:
     def grid_error(self, gamma: float) -> float:
         """What the grid may have cost: the bound, minus the bound when values are attained only at ``far``.
 
-        Unbounded cells keep ``near``: what they cost is the missing profile, not the grid. A report, not a certificate.
+        A report, not a certificate.
         """
         return max(0.0, self.bound(gamma).upper - self._far.bound(gamma).upper)
 
-    def grid_errors(self, gamma: float) -> FloatArray:
-        """Each individual's share of the grid error at the multiplier of gamma: whose cells are worth refining."""
-        multiplier = self.multiplier(gamma)
-        lost = self._heights(gamma, multiplier) - self._far._heights(gamma, multiplier)
-        return np.maximum(0.0, lost) * self.cells.weights / self.cells.total_weight
-
-    def active(self, gamma: float, tolerance: float = 1e-9) -> IntArray:
-        """The cells that attain, within a tolerance, the maximum of an individual with a positive weight."""
-        multiplier = self.multiplier(gamma)
-        owner, gains = self.cells.owner, kernel.gains(self.cells, self.order, gamma, multiplier)
-        highest = self._heights(gamma, multiplier)[owner]
-        return np.flatnonzero((gains >= highest - tolerance) & (self.cells.weights[owner] > 0))
-
-    @cached_property
-    def _flat(self) -> float:
-        """The mean of the largest values: the bound with multiplier 0."""
-        return self._mean(math.inf, 0.0)
-
-    @cached_property
-    def _slopes(self) -> _Slopes:
-        cells = self.cells
-        costs = power_down(cells.near, self.order)
-        return _Slopes.of(cells.owner, costs, cells.value, cells.weights / cells.total_weight)
-
     @cached_property
     def _far(self) -> Dual:
-        """The same cells with all people at their far end; at cost 0 the violation is at least 0."""
-        cells, n = self.cells, len(self.cells.weights)
-        tail = cells.far == math.inf
-        at_far = Cells(
-            owner=np.concatenate([cells.owner, np.arange(n)]),
-            near=np.concatenate([np.where(tail, cells.near, cells.far), np.zeros(n)]),
-            far=np.concatenate([cells.far, np.zeros(n)]),
-            value=np.concatenate([cells.value, np.zeros(n)]),
-            open_=np.concatenate([cells.open_ & tail, np.zeros(n, dtype=bool)]),
-            weights=cells.weights,
-        )
-        return Dual(at_far, self.order)
+        return Dual(_Each(self.blocks, Cells.at_far_ends), self.order, self.guess)
 
-    def _heights(self, gamma: float, multiplier: float | None) -> FloatArray:
-        return kernel.heights(self.cells, self.order, gamma, multiplier)
+    @cached_property
+    def _minimum(self) -> _Minimum:
+        def choices(cells: Cells) -> _Choices:
+            return _Choices.of(cells.owner, power_down(cells.near, self.order), cells.value, cells.weights)
 
-    def _mean(self, gamma: float, multiplier: float | None) -> float:
-        return mean_up(self._heights(gamma, multiplier), self.cells.weights)
+        return _Minimum(_Each(self.blocks, choices), self.guess)
+
+    def _mean(self, gamma: float | None, multiplier: float | None) -> float:
+        """The mean of the kernel's heights: exact sums over exact weights, rounded up once."""
+        if (gamma, multiplier) not in self._means:
+            total, weight, highest = 0, 0, 0.0
+            for cells in self.blocks:
+                height = kernel.heights(cells, self.order, math.inf if gamma is None else gamma, multiplier)
+                counted = cells.weights > 0
+                total += exact_sum(products_up(cells.weights[counted], height[counted]))
+                weight += exact_sum(cells.weights)
+                highest = max(highest, float(height[counted].max(initial=0.0)))
+            self._means[gamma, multiplier] = mean_of_sums(total, weight, highest)
+        return self._means[gamma, multiplier]
 
     def _largest_step(self, epsilon: float) -> float:
         """Order infinity: a staircase, whose steps are at the near ends, or right after them where these are open."""
-        near = np.unique(self.cells.near)
+        near = np.unique(np.concatenate([np.unique(cells.near) for cells in self.blocks]))
         steps = np.unique(np.concatenate([near, np.maximum(0.0, down(near))]))
         low, high = 0, len(steps)  # steps[0] = 0 is fine, and the bound never falls
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.bound(steps[middle]).upper <= epsilon else (low, middle)
+            low, high = (middle, high) if self.bound(float(steps[middle])).upper <= epsilon else (low, middle)
         return float(steps[low])
 
 
-def allocate(
-    owner: npt.ArrayLike, cost: npt.ArrayLike, value: npt.ArrayLike, weights: npt.ArrayLike, budget: float
-) -> FloatArray:
-    """The primal: masses on attainable points that maximise ``sum mass value`` within the budget.
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A plan within the budget: of everybody's mass the ``share`` stands at the point ``dear``, the rest at ``cheap``.
 
-    Point ``j`` belongs to ``owner[j]``; its ``cost`` is a distance to the power p already, rounded up. Everybody has a
-    point of cost 0. Subject to ``sum of i's masses = weights[i]`` and ``sum mass cost <= budget sum weights``, with
-    ``budget`` a lower bound of ``gamma^p`` (the kernel's ``power_down``). Greedy along the merged hulls: at most one
-    individual is split.
-
-    **Soundness.** Both constraints hold for the returned floats in exact arithmetic: the split mass is a multiple of
-    the last place of its weight, so that the rest is exact too, and the cost is summed with upward rounding. A sceptic
-    re-checks with ``fractions.Fraction`` of masses, costs, weights and budget. Rounding only costs optimality.
+    ``value`` is its mean, rounded down.
     """
-    who, costs, values = np.asarray(owner, dtype=np.intp), np.asarray(cost, float), np.asarray(value, float)
-    weight = np.asarray(weights, dtype=np.float64)
-    if not budget >= 0:
-        raise ParameterError(template("budget", "a number >= 0", budget))
-    if not (np.isfinite(costs) & (costs >= 0)).all() or not np.isfinite(values).all():
-        raise ParameterError("'cost' and 'value' must be finite numbers, costs not negative.")
-    missing = np.flatnonzero(np.bincount(who[costs == 0], minlength=len(weight)) == 0)
-    if len(missing):
-        raise ParameterError(f"Individual {missing[0]} has no point of cost 0 where its mass could stay.")
-    vertex, slope = _hulls(who, costs, values, len(weight))
-    holder = who[vertex]
-    steps = np.flatnonzero((slope < math.inf) & (weight[holder] > 0))
-    steps = steps[np.argsort(-slope[steps], kind="stable")]
-    with np.errstate(over="ignore"):
-        limit = max(0.0, float(down(down(math.fsum(weight.tolist())) * budget)))
 
-    def standing(taken: int) -> IntArray:
-        """The point of everybody after the steepest steps."""
-        place = np.searchsorted(holder, np.arange(len(weight)))
-        np.maximum.at(place, holder[steps[:taken]], steps[:taken])
-        return vertex[place]
+    dear: IntArray
+    cheap: IntArray
+    share: Fraction
+    value: float
 
-    rises = weight[holder[steps]] * (costs[vertex[steps]] - costs[vertex[steps - 1]])
-    taken = int(np.searchsorted(np.cumsum(rises), limit, side="right"))
-    at = standing(taken)
-    while taken and _spent_upper(weight, costs[at]) > limit:  # the cumulated sum was rounded
-        taken -= 1
-        at = standing(taken)
-    masses = np.zeros(len(who))
-    masses[at] = weight
-    if taken == len(steps):
+    def masses(self, weights: FloatArray, points: int) -> FloatArray:
+        """The mass on each of the points: with everybody's own exactly their weight, and not above the budget.
+
+        What is moved is rounded down to a multiple of the last place of the weight, so that the rest is exact.
+        """
+        unit = np.spacing(weights)
+        moved = np.floor(np.maximum(0.0, down(rounded_down(self.share) * (weights / unit)))) * unit
+        masses = np.zeros(points)
+        np.add.at(masses, self.cheap, weights - moved)
+        split = self.dear != self.cheap
+        masses[self.cheap[~split]] = weights[~split]
+        np.add.at(masses, self.dear[split], moved[split])
         return masses
-    there = vertex[steps[taken]]
-    here, split = at[who[there]], float(weight[who[there]])
-    room = (limit - _spent_upper(weight, costs[at])) / (costs[there] - costs[here])
-    unit = math.ulp(split)
-    moved, back = math.floor(min(room, split) / unit) * unit, 0.0
-    while True:
-        moved = max(0.0, moved - back)
-        masses[there], masses[here] = moved, split - moved
-        if moved == 0 or _spent_upper(masses, costs) <= limit:
-            return masses
-        back = max(unit, 2 * back)
+
+
+def best_mixture(
+    owner: IntArray, cost: FloatArray, value: FloatArray, weights: FloatArray, order: float, gamma: float
+) -> Mixture:
+    """The best use of the budget ``gamma^order`` on points that were attained.
+
+    Point ``j``, of individual ``owner[j]`` (ascending), has a ``cost`` that was rounded up and a ``value`` that was
+    rounded down. Everybody has a point of cost 0.
+    """
+    check_radius(order, gamma)
+    n = len(weights)
+    if len(np.unique(owner[cost == 0])) < n:
+        missing = np.setdiff1d(np.arange(n), owner[cost == 0])[0]
+        raise ParameterError(f"Individual {missing} has no point of cost 0 where its mass could stay.")
+    total = exact_sum(weights)
+    free = kernel.plain(order, gamma)
+    with np.errstate(over="ignore"):
+        costs = np.where(cost <= gamma, 0.0, math.inf) if free else power_up(cost, order)
+        finite = np.isfinite(products_up(weights[owner], costs))  # who is further away costs more than any budget
+    kept = np.flatnonzero(finite)
+    choices = _Choices.of(owner[kept], costs[kept], value[kept], weights)
+
+    def plan(multiplier: float) -> tuple[IntArray, Fraction, Fraction]:
+        """Everybody's point, its mean value and mean cost."""
+        at = kept[choices.taken(multiplier)]
+        paid = Fraction(exact_sum(products_up(weights, costs[at])), total)
+        return at, Fraction(exact_sum(products_down(weights, value[at])), total), paid
+
+    budget = Fraction(float(power_down(gamma, order))) if not free and gamma < math.inf else None
+    at, mean, paid = plan(0.0)
+    if budget is None or paid <= budget:
+        return Mixture(at, at, Fraction(1), max(0.0, rounded_down(mean)))
+    minimum = _Minimum([choices], 0.0)
+    minimum.brackets([float(budget)])
+    dear = cheap = (at, mean, paid)
+    for multiplier in sorted(minimum.known):
+        some = plan(multiplier)
+        if some[2] <= budget:
+            cheap = some
+            break
+        dear = some
+    else:  # nobody travels
+        cheap = plan(math.inf)
+    share = (budget - cheap[2]) / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
+    return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(share * dear[1] + (1 - share) * cheap[1])))
 
 
 def check_radius(order: float, gamma: float) -> None:
@@ -301,73 +344,153 @@ def check_radius(order: float, gamma: float) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Slopes:
-    """The hulls of all individuals merged: steepest first, with budget and mean value up to the end of each segment."""
+class _Choices:
+    """What some individuals can choose from: ``start[i]`` is the first choice of individual ``i``."""
 
-    slope: FloatArray
+    start: IntArray
     cost: FloatArray
     value: FloatArray
-    base: float
+    weights: FloatArray
+    sorted_: IntArray | None  # places of the choices as they were given
 
     @classmethod
-    def of(cls, owner: IntArray, cost: FloatArray, value: FloatArray, share: FloatArray) -> _Slopes:
-        vertex, slope = _hulls(owner, cost, value, len(share))
-        weight = share[owner[vertex]]
-        first = slope == math.inf
-        base = float(weight[first] @ value[vertex[first]])
-        steps = np.flatnonzero(~first & (weight > 0))
-        steps = steps[np.argsort(-slope[steps], kind="stable")]
-        end, start = vertex[steps], vertex[steps - 1]
-        climbed = np.cumsum(weight[steps] * (value[end] - value[start]))
-        return cls(slope[steps], np.cumsum(weight[steps] * (cost[end] - cost[start])), base + climbed, base)
+    def of(cls, owner: IntArray, cost: FloatArray, value: FloatArray, weights: FloatArray) -> _Choices:
+        ordered = None if (np.diff(owner) >= 0).all() else np.argsort(owner, kind="stable")
+        if ordered is not None:
+            owner, cost, value = owner[ordered], cost[ordered], value[ordered]
+        return cls(np.searchsorted(owner, np.arange(len(weights))), np.minimum(cost, FAR), value, weights, ordered)
+
+    def taken(self, multiplier: float) -> IntArray:
+        """Everybody's best choice, the cheapest of equally good ones; with an infinite multiplier of those for free."""
+        gain = self._gains(multiplier)
+        top = np.repeat(np.maximum.reduceat(gain, self.start), self._counts)
+        cost = np.where(gain >= top, self.cost, math.inf)
+        least = np.repeat(np.minimum.reduceat(cost, self.start), self._counts)
+        best = np.where(cost <= least, np.arange(len(gain)), len(gain))
+        at: IntArray = np.minimum.reduceat(best, self.start)
+        return at if self.sorted_ is None else self.sorted_[at]
+
+    def sums(self, multiplier: float, total: float) -> tuple[float, float]:
+        """What they add to the mean of the best ``value − multiplier cost``, and to the mean cost of that choice."""
+        gain = self._gains(multiplier)
+        top = np.maximum.reduceat(gain, self.start)
+        cost = np.where(gain >= np.repeat(top, self._counts), self.cost, math.inf)
+        shares = self.weights / total
+        return float(shares @ top), float(shares @ np.minimum.reduceat(cost, self.start))
+
+    @cached_property
+    def _counts(self) -> IntArray:
+        return np.diff(self.start, append=len(self.cost))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _gains(self, multiplier: float) -> FloatArray:
+        if math.isinf(multiplier):
+            return np.where(self.cost == 0, self.value, -math.inf)
+        return np.asarray(self.value - multiplier * self.cost)
 
 
-def _hulls(owner: IntArray, cost: FloatArray, value: FloatArray, n: int) -> tuple[IntArray, FloatArray]:
-    """The vertices of everybody's increasing upper concave hull, by owner and cost, and the slopes that lead to them.
+class _Bracket(NamedTuple):
+    """The minimum is between two multipliers; the tangents meet at ``crossing``, with the value ``meeting``."""
 
-    The first vertex of an individual has slope infinity, the others a finite one. Andrew's monotone chain runs for all
-    individuals at the same time, one point of each after the other, their stacks side by side in one array: every point
-    is pushed and popped at most once, so the work is linear after sorting.
-    """
-    later = np.diff(owner)
-    if ((later > 0) | ((later == 0) & (np.diff(cost) >= 0))).all():  # sorting costs more than all the rest
-        ordered = np.arange(len(owner))
-    else:
-        ordered = np.lexsort((cost, owner))
-    x, y = cost[ordered], value[ordered]
-    count = np.bincount(owner, minlength=n)
-    start = np.cumsum(count) - count
-    stack = np.zeros(len(owner), dtype=np.intp)
-    slope = np.full(len(owner), math.inf)  # into the point at the same place of the stack
-    stack[start] = start
-    top, individuals = start.copy(), np.arange(n)
-    for k in range(1, int(count.max())):
-        individuals = individuals[count[individuals] > k]
-        new = start[individuals] + k
-        rises = y[new] > y[stack[top[individuals]]]
-        who, new = individuals[rises], new[rises]
-        replaces = (top[who] == start[who]) & (x[new] == x[stack[top[who]]])  # the same cost as the first, for more
-        stack[start[who[replaces]]] = new[replaces]
-        who, new = who[~replaces], new[~replaces]
-        into, popping = np.empty(len(who)), np.arange(len(who))
-        while len(popping):
-            last, point = stack[top[who[popping]]], new[popping]
-            with np.errstate(over="ignore", divide="ignore"):
-                steep = np.minimum((y[point] - y[last]) / (x[point] - x[last]), np.finfo(np.float64).max)
-            into[popping] = steep
-            popping = popping[steep >= slope[top[who[popping]]]]
-            top[who[popping]] -= 1
-        top[who] += 1
-        stack[top[who]], slope[top[who]] = new, into
-    kept = np.arange(len(owner)) <= np.repeat(top, count)
-    return ordered[stack[kept]], slope[kept]
+    left: float
+    right: float
+    crossing: float
+    meeting: float
+    best: float  # the multiplier with the smallest value known
+    gap: float  # what it is above the meeting point
+
+    def inside(self) -> list[float]:
+        """Multipliers to try next: the crossing, and one that shortens the bracket where it is long."""
+        if self.gap <= ACCURACY * abs(self.meeting) + 1e-300:
+            return []
+        some = [self.crossing]
+        if self.right > 16 * self.left:
+            some.append(math.sqrt(self.left) * math.sqrt(self.right) if self.left else self.right * 2.0**-20)
+        return [value for value in some if self.left < value < self.right]
 
 
-def _spent_upper(masses: FloatArray, costs: FloatArray) -> float:
-    """An upper bound of ``sum mass cost``."""
-    products = products_up(masses[masses > 0], costs[masses > 0])
-    total = math.fsum(products.tolist())
-    return float(up(total)) if total else 0.0
+class _Minimum:
+    """The minimum over λ of ``λ b + Σ π max (value − λ cost)``, for any budget ``b``, in plain arithmetic."""
+
+    def __init__(self, blocks: Sequence[_Choices], guess: float) -> None:
+        self.blocks = blocks
+        self.guess = guess
+        self.known: dict[float, tuple[float, float]] = {}  # multiplier: mean height, mean cost
+        self._sorted: list[float] = []
+
+    def brackets(self, budgets: Sequence[float]) -> list[_Bracket]:
+        """The minimum for each budget, by the same passes."""
+        if budgets and not self.known:
+            self._learn([0.0, self._whole[1], *(self.guess * scale for scale in (0.5, 1.0, 2.0) if self.guess)])
+        for _ in range(STEPS):
+            found = [self._bracket(budget) for budget in budgets]
+            if not self._learn([multiplier for each in found for multiplier in each.inside()]):
+                break
+        return found if budgets else []
+
+    def affordable(self, epsilon: float) -> float:
+        """The largest budget, as far as is known, whose bound is at most epsilon."""
+        budgets = [(epsilon - mean) / multiplier for multiplier, (mean, _) in self.known.items() if multiplier]
+        return max(0.0, *budgets) if budgets else 0.0
+
+    @cached_property
+    def _whole(self) -> tuple[float, float]:
+        """The weight of everybody, and a multiplier with which nobody gains by travelling."""
+        weights, nearest, largest = [], math.inf, 0.0
+        for block in self.blocks:
+            weights.append(float(block.weights.sum()))
+            nearest = min(nearest, float(block.cost[block.cost > 0].min(initial=math.inf)))
+            largest = max(largest, float(block.value.max(initial=0.0)))
+        return math.fsum(weights), min(FAR, 2 * largest / max(nearest, 1 / FAR)) or 1.0
+
+    def _learn(self, multipliers: Sequence[float]) -> bool:
+        new = [value for value in dict.fromkeys(multipliers) if value not in self.known]
+        if new:
+            total = self._whole[0]
+
+            def sums(at: int) -> list[tuple[float, float]]:
+                block = self.blocks[at]
+                return [block.sums(value, total) for value in new]
+
+            found = np.array(list(in_parallel(sums, range(len(self.blocks))))).sum(axis=0)
+            self.known |= dict(zip(new, map(tuple, found.tolist()), strict=True))
+            self._sorted = sorted(self.known)
+        return bool(new)
+
+    def _bracket(self, budget: float) -> _Bracket:
+        places = self._sorted
+        at = bisect.bisect_left(places, True, key=lambda value: self.known[value][1] <= budget)
+        at = min(at, len(places) - 1)
+        right = places[at]
+        value = self._value(right, budget)
+        if at == 0:  # everybody's best is affordable
+            return _Bracket(right, right, right, value, right, 0.0)
+        left = places[at - 1]
+        # The tangents have the slopes budget − cost; at left + step they meet.
+        falls, rises = budget - self.known[left][1], budget - self.known[right][1]
+        step = (self._value(left, budget) - value + rises * (right - left)) / (rises - falls)
+        meeting = self._value(left, budget) + falls * step
+        best = min((left, right), key=lambda place: self._value(place, budget))
+        return _Bracket(left, right, left + step, meeting, best, self._value(best, budget) - meeting)
+
+    def _value(self, multiplier: float, budget: float) -> float:
+        return self.known[multiplier][0] + (multiplier * budget if multiplier else 0.0)
+
+
+class _Each(Sequence[Made], Generic[Given, Made]):
+    """``make`` of every block when it is asked for; where there is only one, it is made once and kept."""
+
+    def __init__(self, blocks: Sequence[Given], make: Callable[[Given], Made]) -> None:
+        self.blocks, self.make = blocks, make
+        self.only = make(blocks[0]) if len(blocks) == 1 else None
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __getitem__(self, at: Any) -> Any:
+        if not 0 <= at < len(self.blocks):
+            raise IndexError(at)
+        return self.make(self.blocks[at]) if self.only is None else self.only
 
 
 def _power(base: float, order: float) -> float:

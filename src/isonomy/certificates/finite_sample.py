@@ -125,7 +125,7 @@ def population_upper(
     else:
         shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)
         chosen = np.isin(drawn, shuffled[: max(1, round(choosing * len(shuffled)))])
-        multipliers = [Dual(cells.take(np.flatnonzero(chosen)), order).multiplier(gamma)]
+        multipliers = [Dual.of(cells.take(np.flatnonzero(chosen)), order).multiplier(gamma)]
         cells = cells.take(np.flatnonzero(~chosen))
         clusters = None if clusters is None else replace(clusters, member=drawn[~chosen])
     n = len(cells.weights)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,6 @@ from isonomy.brief import brief
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
 from isonomy_verify.dual import gains
-
-PILOT = 16
-"""Individuals on whom the ladder is tried."""
 
 FINE = 2
 """Radii of the grid between a rung of the ladder and the next, which is twice as far."""
@@ -53,22 +51,87 @@ WORSE = 1.1
 NEAREST, FURTHEST = 1e-100, 1e100
 """Between them radii are looked at, whatever γ is: others are hard to compute with, and say nothing more."""
 
+BLOCK = 16_384
+"""Individuals whose cells are in memory at a time."""
+
 IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
-    """``values[i, k]`` bounds the violation of anybody within ``radii[k]`` of individual ``i``."""
+    """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
+    ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
+    """
 
-    radii: FloatArray
-    values: FloatArray
+    start: IntArray
+    radius: FloatArray
+    value: FloatArray
     largest: float
 
     __repr__ = brief
 
-    def cells(self, weights: FloatArray) -> Cells:
-        """The cover of all possible people that the dual works on."""
-        return Cells.from_profiles(self.radii, self.values, self.largest, weights)
+    @classmethod
+    def of(cls, radii: FloatArray, values: FloatArray, largest: float) -> Profiles:
+        """From a table ``values[i, k]`` for ``radii[k]``: a bound that a larger radius has too says nothing."""
+        within = np.minimum.accumulate(np.minimum(values, largest)[:, ::-1], axis=1)[:, ::-1]
+        beyond = np.append(within[:, 1:], np.full((len(within), 1), largest), axis=1)
+        says = within < beyond
+        says[:, 0] = True
+        start = np.append(0, np.cumsum(says.sum(axis=1)))
+        return cls(start, np.broadcast_to(radii, within.shape)[says], within[says], largest)
+
+    @classmethod
+    def joined(cls, several: Sequence[Profiles]) -> Profiles:
+        """Those of several groups of individuals, one after the other."""
+        count = np.concatenate([np.diff(some.start) for some in several])
+        radius, value = (np.concatenate([getattr(some, name) for some in several]) for name in ("radius", "value"))
+        return cls(np.append(0, np.cumsum(count)), radius, value, max(some.largest for some in several))
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    @property
+    def radii(self) -> FloatArray:
+        """All radii that anybody has a bound for."""
+        return np.unique(self.radius)
+
+    @property
+    def values(self) -> FloatArray:
+        """The bounds (n, radii) as a table, infinite where there is none."""
+        radii = self.radii
+        table = np.full((len(self), len(radii)), np.inf)
+        table[np.repeat(np.arange(len(self)), np.diff(self.start)), np.searchsorted(radii, self.radius)] = self.value
+        return table
+
+    def cells(self, weights: FloatArray, rows: slice = slice(None)) -> Cells:
+        """The cover of all possible people, seen from some of the individuals, that the dual works on."""
+        first, last, _ = rows.indices(len(self))
+        count = np.diff(self.start[first : last + 1])
+        some = slice(self.start[first], self.start[last])
+        tail = np.cumsum(count + 1) - 1
+        bounded = np.ones(int(count.sum()) + len(count), dtype=bool)
+        bounded[tail] = False
+        far, value = np.full(len(bounded), np.inf), np.full(len(bounded), self.largest)
+        far[bounded], value[bounded] = self.radius[some], self.value[some]
+        near, open_ = np.append(0.0, far[:-1]), np.ones(len(bounded), dtype=bool)
+        near[tail - count], open_[tail - count] = 0.0, False
+        return Cells(np.repeat(np.arange(len(count)), count + 1), near, far, value, open_, weights[rows])
+
+
+class CellBlocks(Sequence[Cells]):
+    """The cells of individuals that count (a positive weight), some of them at a time."""
+
+    def __init__(self, profiles: Profiles, weights: FloatArray, rows: int = BLOCK) -> None:
+        self.profiles, self.weights, self.rows = profiles, weights, rows
+        self.starts = [at for at in range(0, len(profiles), rows) if weights[at : at + rows].any()]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, at: Any) -> Any:
+        start = self.starts[at]
+        cells = self.profiles.cells(self.weights, slice(start, start + self.rows))
+        return cells if (cells.weights > 0).all() else cells.take(np.flatnonzero(cells.weights > 0))
 
 
 @dataclass(frozen=True)
@@ -90,7 +153,7 @@ def make_plan(
     known, anybody = _begin(moving, local, gamma, order, largest, tight)
     if gamma == 0 or math.isinf(gamma) or math.isinf(order):
         return Plan((), None, 0.0)
-    return _climb(known, np.arange(len(local)), anybody)
+    return _climb(known, anybody)
 
 
 def profiles(
@@ -103,26 +166,19 @@ def profiles(
     rounds: int = 4,
     tight: bool = True,
     tick: Callable[[int, int], None] = lambda done, total: None,
-    plan: Plan | None = None,
+    plan: Plan,
 ) -> Profiles:
-    """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0.
-
-    Without a ``plan`` some of the individuals are the pilot group.
-    """
-    known, anybody = _begin(moving, local, gamma, order, largest, tight)
+    """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0."""
+    known, _ = _begin(moving, local, gamma, order, largest, tight)
     if gamma == 0 or math.isinf(gamma):  # nobody moves, or anybody can be anybody
         return known.profiles()
-    everybody = rest = np.arange(len(local))
+    everybody = np.arange(len(local))
     if math.isinf(order):  # everybody travels as far as γ, and nobody further
         known.compute(everybody, min(max(gamma, NEAREST), FURTHEST))
         return known.profiles()
-    if plan is None:
-        pilot = everybody[:: max(1, len(local) // PILOT)][:PILOT] if len(local) > 2 * PILOT else everybody
-        plan, rest = _climb(known, pilot, anybody), np.setdiff1d(everybody, pilot)
-    else:
-        known.make_room(plan.rungs)
+    known.make_room(plan.rungs)
     if plan.first is not None:
-        known.compute(rest, plan.first)
+        known.compute(everybody, plan.first)
     tick(1, rounds + 1)
     for step in range(rounds):
         jobs = []
@@ -152,11 +208,11 @@ def _begin(
     return known, anybody
 
 
-def _climb(known: _Known, pilot: IntArray, anybody: float) -> Plan:
+def _climb(known: _Known, anybody: float) -> Plan:
     """The ladder tried on a pilot group."""
-    rungs = _try(known, pilot, anybody)
-    first = min(rungs, key=lambda rung: known.upper(pilot, rung)) if rungs else None
-    dual = Dual(known.profiles(pilot).cells(known.moving.question.weights[pilot]), known.order)
+    rungs = _try(known, anybody)
+    first = min(rungs, key=known.upper) if rungs else None
+    dual = Dual.of(known.profiles().cells(known.moving.question.weights), known.order)
     return Plan(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
 
 
@@ -197,28 +253,31 @@ class _Known:
             radii = self.radii(rung)
             self.put(np.arange(0), rung, radii, np.zeros((0, len(radii))))
 
-    def profiles(self, rows: IntArray | None = None) -> Profiles:
-        """Everybody's profile, or that of some."""
+    def table(self) -> tuple[FloatArray, FloatArray]:
+        """All radii in their order, and the bounds (n, radii) within them."""
         radii = np.array(sorted(self.values))
-        values = np.stack([self.values[radius] for radius in radii], axis=1)
-        return Profiles(radii, values if rows is None else values[rows], self.largest)
+        return radii, np.stack([self.values[radius] for radius in radii], axis=1)
 
-    def upper(self, rows: IntArray, rung: float) -> float:
-        """The dual bound of some individuals if only this rung had been computed."""
+    def profiles(self) -> Profiles:
+        """Everybody's profile."""
+        return Profiles.of(*self.table(), self.largest)
+
+    def upper(self, rung: float) -> float:
+        """The dual bound if only this rung had been computed."""
         radii = np.array(sorted({0.0, WIDE, *self.radii(rung)} & set(self.values)))
         allowed = [0.0, WIDE, rung]
-        columns = [np.where(np.isin(self.source[r][rows], allowed), self.values[r][rows], np.inf) for r in radii]
+        columns = [np.where(np.isin(self.source[r], allowed), self.values[r], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
-        cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights[rows])
-        return Dual(cells, self.order).bound(self.gamma).upper
+        cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights)
+        return Dual.of(cells, self.order).bound(self.gamma).upper
 
     def halves(self, plan: Plan) -> list[tuple[float, IntArray]]:
         """Radii, and the individuals whose bound rests on a cell that such a radius would halve."""
         if plan.first is None:
             return []
-        some = self.profiles()
-        owner, near, far = self._active(some, plan.multiplier)
-        far = self._came(some, owner, far)  # the grid is everybody's, the pass behind a value one's own
+        radii, values = self.table()
+        owner, near, far = self._active(radii, values, plan.multiplier)
+        far = self._came(radii, values, owner, far)  # the grid is everybody's, the pass behind a value one's own
         last = max(plan.rungs)
         middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * plan.first) / 2)
         step = np.rint(FINEST * np.log2(np.maximum(np.minimum(middle, last) / self.scale, NEAREST)))
@@ -229,21 +288,23 @@ class _Known:
             for radius in np.unique(chosen[wanted])
         ]
 
-    def _active(self, some: Profiles, multiplier: float) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _active(
+        self, radii: FloatArray, values: FloatArray, multiplier: float
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Everybody's cell in which the bound is largest: whose, and between which radii."""
-        cells = some.cells(self.moving.question.weights)
+        cells = Cells.from_profiles(radii, values, self.largest)
         order = np.lexsort((gains(cells, self.order, self.gamma, multiplier), cells.owner))
         active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
         return cells.owner[active], cells.near[active], cells.far[active]
 
-    def _came(self, some: Profiles, owner: IntArray, far: FloatArray) -> FloatArray:
+    def _came(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:
         """At which radius the pass stood from which a value of a profile, once monotone, comes.
 
         Who stands beyond all passes is judged by what is true of anybody, and would travel as far as that is worth.
         """
-        column = np.minimum(np.searchsorted(some.radii, far), len(some.radii) - 1)
-        sources = np.stack([self.source[radius] for radius in some.radii], axis=1)
-        backwards = some.values[:, ::-1]
+        column = np.minimum(np.searchsorted(radii, far), len(radii) - 1)
+        sources = np.stack([self.source[radius] for radius in radii], axis=1)
+        backwards = values[:, ::-1]
         best = np.minimum.accumulate(backwards, axis=1)
         # The last place, going backwards, at which the running minimum was lowered.
         lowered = np.append(np.ones((len(best), 1), dtype=bool), best[:, 1:] < best[:, :-1], axis=1)
@@ -263,13 +324,13 @@ def subradii(rung: float, gamma: float) -> list[float]:
     return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
 
 
-def _try(known: _Known, pilot: IntArray, anybody: float) -> list[float]:
+def _try(known: _Known, anybody: float) -> list[float]:
     """Climb the ladder with the pilot group until rungs are clearly worse than the best, or bounds say nothing."""
     moving, tried, uppers = known.moving, [], []
     for rung in _ladder(known.scale, moving.first_flip, moving.diameter):
         tried.append(rung)
-        reached = known.compute(pilot, rung)[:, -1].mean()
-        uppers.append(known.upper(pilot, rung))
+        reached = known.compute(np.arange(len(known.local)), rung)[:, -1].mean()
+        uppers.append(known.upper(rung))
         if reached >= 0.97 * anybody or uppers[-1] > WORSE * min(uppers):
             break
     return tried

@@ -16,7 +16,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,12 +27,12 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Field, as_individuals, attack, find_anchors, led_back
 from isonomy.bounds.kernel import prepared_for, region_of
 from isonomy.brief import brief
-from isonomy.certificates.dual import allocate
+from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.similarity.regions import Regions
-from isonomy_verify.arithmetic import down, power_down, power_up
+from isonomy_verify.arithmetic import down
 from isonomy_verify.regions import BallBox
 
 IntArray = NDArray[np.int64]
@@ -64,29 +65,27 @@ class Points:
 
     __repr__ = brief
 
-    def worst(self, question: Question, gamma: float, order: float) -> WorstCase:
+    def mixture(self, weights: FloatArray, gamma: float, order: float) -> Mixture:
         """The best use of the budget: a distribution within γ."""
-        weights = question.weights
-        if math.isinf(order) or gamma in (0, math.inf):
-            masses = self._furthest(weights, gamma)
-        else:
-            costs, masses = power_up(self.cost, order), np.zeros(len(self.cost))
-            some = np.isfinite(costs)  # who is further away than that costs more than any budget
-            masses[some] = allocate(
-                self.owner[some], costs[some], self.value[some], weights, float(power_down(gamma, order))
-            )
-        some = masses > 0
-        kept = Points(self.owner[some], self.person[some], self.counterpart[some], self.cost[some], self.value[some])
-        return WorstCase(kept, masses[some], float(math.fsum(weights.tolist())), order, question)
+        return best_mixture(self.owner, self.cost, self.value, weights, order, gamma)
 
-    def _furthest(self, weights: FloatArray, gamma: float) -> FloatArray:
-        """Without a common budget everybody takes their own worst point in reach."""
-        value = np.where(self.cost <= gamma, self.value, -1.0)
-        last = np.lexsort((value, self.owner))
-        top = last[np.append(np.diff(self.owner[last]) > 0, True)]
-        masses = np.zeros(len(value))
-        masses[top] = weights[self.owner[top]]
-        return masses
+    def worst(self, question: Question, gamma: float, order: float) -> WorstCase:
+        """The distribution itself: its atoms and their masses."""
+        masses = self.mixture(question.weights, gamma, order).masses(question.weights, len(self.owner))
+        total = float(math.fsum(question.weights.tolist()))
+        return WorstCase(self[masses > 0], masses[masses > 0], total, order, question)
+
+    def __getitem__(self, some: NDArray[Any] | slice) -> Points:
+        return Points(*(getattr(self, part.name)[some] for part in fields(self)))
+
+    def best(self) -> Points:
+        """By individual and cost, those of whom nobody cheaper has as large a violation: others are of no use."""
+        ordered = np.lexsort((-self.value, self.cost, self.owner))
+        owner = self.owner[ordered]
+        values, rank = np.unique(self.value[ordered], return_inverse=True)
+        apart = owner * (len(values) + 1) + rank  # the largest so far never reaches into the next individual
+        rises = np.append(True, apart[1:] > np.maximum.accumulate(apart)[:-1]) | (np.diff(owner, prepend=-1) > 0)
+        return self[ordered[rises]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +157,12 @@ def search(
 
     still = Points(everybody, np.array(x), counterpart, np.zeros(len(x)), lower)
     jobs = list(itertools.product(radii, range(0, len(x), ROWS), range(STARTS)))
-    found = [still, *(some for some in in_parallel(around, jobs) if some is not None)]
-    parts = ("owner", "person", "counterpart", "cost", "value")
-    return Points(*(np.concatenate([getattr(some, part) for some in found]) for part in parts))
+    return joined([still, *(some for some in in_parallel(around, jobs) if some is not None)]).best()
+
+
+def joined(several: Sequence[Points]) -> Points:
+    """Points of the same individuals in one."""
+    return Points(*(np.concatenate([getattr(some, part.name) for some in several]) for part in fields(Points)))
 
 
 @np.errstate(all="ignore")  # what overflows is no find

@@ -1,4 +1,4 @@
-"""Where chunks are worked on: in this process, or on a Dask cluster that the caller brings.
+"""Engines: where chunks are worked on, in this process or on a Dask cluster that the caller brings.
 
 The same function sees the same chunks either way, with one thread of arithmetic each, so the results are the same bit
 for bit on the same kind of processor.
@@ -28,22 +28,23 @@ Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
 
-class Runner(Protocol):
-    """Somewhere to work."""
+class Engine(Protocol):
+    """Runs work on every item. A task may run twice, so it must have the same result every time; what it raises is
+    raised again in the caller; ``shared`` is sent to each worker once."""
 
-    def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
-        """``work(shared, item)`` for every item, the results in any order."""
+    def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
+        """``work(shared, item)`` for every item, results in any order."""
 
 
 @contextmanager
-def runner(engine: EngineName, scheduler: str | None) -> Iterator[Runner]:
+def running(engine: EngineName, scheduler: str | None) -> Iterator[Engine]:
     """The engine by name; ``scheduler`` is an address, or None for the current Dask client, else a local cluster."""
     check_engine(engine, scheduler)
     if engine == "local":
-        yield Embedded()
+        yield LocalEngine()
         return
     with ExitStack() as stack:
-        yield OnDask(_client(scheduler, stack))
+        yield DaskEngine(_client(scheduler, stack))
 
 
 def check_engine(engine: str, scheduler: str | None) -> None:
@@ -56,22 +57,22 @@ def check_engine(engine: str, scheduler: str | None) -> None:
         raise ParameterError(template("scheduler", "None unless engine='dask'", scheduler))
 
 
-class Embedded:
+class LocalEngine:
     """This process, as many chunks at a time as there are workers."""
 
-    def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
+    def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
         """Results in order."""
         with one_thread_in_blas():
             yield from in_parallel(lambda item: work(shared, item), items)
 
 
-class OnDask:
+class DaskEngine:
     """The workers of a Dask cluster, which see the data and the work folder under the same paths."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    def run(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
+    def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
         """Results as they come. Tasks of a worker that died are given to another one."""
         dask = _dask()
         # A task of its own, so that whoever lost it can make it again.

@@ -1,0 +1,381 @@
+"""From people and a model to a certificate: the same way for any table, wherever its chunks are worked on.
+
+People come from a source (a population, a table, files of any size), cut into chunks. A plan (which radii are worth
+their price) is made once, on a pilot group; then every chunk is worked on by itself, here or on a cluster, and its
+columns are put together. With a folder for ``work`` chunks are kept there: a run that was killed at any moment is
+continued by giving the same call again, and the certificate is the same bit for bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks import Effort, checked_effort
+from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.chunks import DECISIONS, Finished, Job, Work, finish, joined, kept
+from isonomy.certificates.consistency import evidence_folder, told
+from isonomy.certificates.dual import check_radius
+from isonomy.certificates.finite_sample import Clusters
+from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
+from isonomy.certificates.profiles import Plan, Profiles
+from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
+from isonomy.certificates.worst_case import Points
+from isonomy.engine import EngineName, check_engine, running
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.files import Arrays, read_json, sweep, write_json
+from isonomy.given import FINITE, instance, number, whole
+from isonomy.networks.network import Network
+from isonomy.parallel import one_thread_in_blas
+from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population.cells import find_column
+from isonomy.population.population import in_train
+from isonomy.population.schema import Unknown
+from isonomy.population.selection import Selection, SplitName
+from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, open_people
+from isonomy.progress import Progress, shown
+from isonomy.similarity.ground import Ground, ground_metric
+from isonomy.similarity.metric import Metric, checked_delta, overlaps
+from isonomy.similarity.regions import MAX_BRANCHES, Similarity
+
+DistributionalTier = Literal["interval", "tight"]
+
+CHUNK = 4096
+"""Rows of a chunk."""
+
+LARGEST_CHUNK = 2**22
+"""More rows would not be bounded memory any more."""
+
+
+def certify(
+    network: Network,
+    people: Population | npt.ArrayLike | str | PathLike[str] | Any,
+    metric: Metric,
+    delta: float,
+    shift: float = 0.0,
+    *,
+    gamma: float | None = None,
+    order: float = 1.0,
+    ground: Ground = "l2",
+    epsilon: float | None = None,
+    confidence: float | None = None,
+    cluster: str | npt.ArrayLike | None = None,
+    max_cluster: int | None = None,
+    domain: Domain | DomainKind | None = None,
+    tier: DistributionalTier = "tight",
+    attack: bool = True,
+    decide: bool = False,
+    arithmetic: Arithmetic = "float64",
+    output_range: tuple[float, float] | None = None,
+    rounds: int = 4,
+    effort: Effort | None = None,
+    max_branches: int = MAX_BRANCHES,
+    seed: int = 0,
+    schema: Schema | None = None,
+    unknown: Unknown = "error",
+    split: SplitName = "all",
+    engine: EngineName = "local",
+    scheduler: str | None = None,
+    work: str | PathLike[str] | None = None,
+    chunk: int = CHUNK,
+    progress: Progress | Literal["auto"] | None = "auto",
+) -> Certificate:
+    """Bound the mean violation of every population within Wasserstein distance ``shift`` of the individuals.
+
+    ``people``: a :class:`Population`; a table of numbers, which without a ``domain`` means all of ``R^m``; or, with a
+    ``schema``, a pandas, Polars or Arrow table, the path of a Parquet file, of a folder of them or of a CSV file, or a
+    Dask data frame, of which ``split`` takes one part and ``unknown="exclude"`` leaves out rows that do not fit.
+
+    ``shift``, or ``gamma`` by name, is any number from 0 to infinity, which asks about any population of possible
+    individuals, and so is ``order`` from 1. ``ground`` is the cost of turning one person into another: ``"l1"``,
+    ``"l2"``, ``"linf"`` in fair coordinates, or a metric (the fair metric itself gives the paper's ``δ + φ``).
+    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. That one takes
+    individuals for independent draws; where they come in clusters that are drawn as wholes, such as households, name
+    the column of the table that tells them apart, or give an array, as ``cluster``, and the most people that a cluster
+    can have, known beforehand, as ``max_cluster``; ``seed`` decides what is drawn there. ``rounds`` says how often
+    profiles are improved where it matters. ``attack=False`` searches nobody, leaves ``lower`` at 0 and is several times
+    faster; ``effort`` says how hard it searches otherwise. ``decide`` settles by branch and bound whose decision can
+    change, where the tier leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values
+    are declared to keep within. ``tier``, ``arithmetic`` and ``max_branches`` are as for :func:`isonomy.certify_local`.
+
+    ``work`` is a folder that keeps finished chunks of ``chunk`` rows; without one everything is in memory.
+    ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
+    workers must see files and ``work`` under the same paths. ``progress`` is called with the rows done and in all.
+    """
+    gamma = shift if gamma is None else gamma
+    if tier not in get_args(DistributionalTier):
+        raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
+    for name, value, choices in (
+        ("unknown", unknown, Unknown), ("split", split, SplitName), ("arithmetic", arithmetic, Arithmetic),
+    ):  # fmt: skip
+        if value not in get_args(choices):
+            raise ParameterError(template(name, f"one of {', '.join(get_args(choices))}", value))
+    check_radius(order, gamma)
+    if epsilon is not None:
+        epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
+    if confidence is not None:
+        confidence = number("confidence", confidence, "None or a number between 0 and 1", 0.0, 1.0, strict=True)
+    if type(chunk) is not int or not 1 <= chunk <= LARGEST_CHUNK:
+        raise ParameterError(template("chunk", f"a whole number from 1 to {LARGEST_CHUNK}", chunk))
+    if work is not None:
+        instance("work", work, str | PathLike, "a path")
+    check_engine(engine, scheduler)
+    folder = None if work is None else Path(work).resolve()
+    max_branches = whole("max_branches", max_branches)
+    source, space, network = _opened(
+        network, people, metric, delta, domain, schema, unknown, split, max_branches, folder
+    )
+    job = Job(
+        network, metric, checked_delta(delta), space, ground_metric(ground, space.width, space.names), float(gamma),
+        float(order), tier, bool(attack), bool(decide), checked_effort(effort), whole("rounds", rounds), arithmetic,
+        checked_range(output_range), max_branches,
+        evidence=evidence_folder(folder or Path()),
+    )  # fmt: skip
+    seed = whole("seed", seed)
+    keys = source.keys(chunk)
+    job = replace(job, plan=_plan(job, source, keys, folder))
+    columns, computed = _columns(Work(job, source, folder), keys, engine, scheduler, progress)
+    return _certificate(job, source, columns, computed, epsilon, confidence, seed, (cluster, max_cluster))
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Individuals as plain numbers."""
+
+    x: FloatArray
+    schema: None = None
+    files: tuple[tuple[str, str], ...] = ()
+
+    def keys(self, rows: int) -> list[ChunkKey]:
+        """Slices."""
+        n = len(self.x)
+        return [ChunkKey(i, "", start, min(start + rows, n)) for i, start in enumerate(range(0, n, rows))]
+
+    def read(self, key: ChunkKey) -> Chunk:
+        """The rows of a slice, all of weight 1."""
+        x = self.x[key.start : key.stop]
+        return Chunk(key, x, None, np.ones(len(x)), np.arange(key.start, key.stop), 0)
+
+    def selection(self, people: int, excluded: int) -> Selection:
+        """Nothing is known of how they were selected."""
+        return Selection(people, how="unknown")
+
+    def fingerprint(self) -> str:
+        """Of the numbers."""
+        return hashlib.sha256(repr(self.x.shape).encode() + self.x.tobytes()).hexdigest()
+
+
+def _opened(
+    network: Network,
+    people: Any,
+    metric: Metric,
+    delta: float,
+    domain: Domain | DomainKind | None,
+    schema: Schema | None,
+    unknown: Unknown,
+    split: SplitName,
+    max_branches: int,
+    work: Path | None,
+) -> tuple[PeopleSource, Domain, Network]:
+    """The source of people, who is possible, and the network on all coordinates; all of it checked."""
+    if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike)):
+        question = Question.of(network, people, metric, delta, domain, max_branches)
+        source = open_people(people, split=split) if isinstance(people, Population) else _Numbers(question.x)
+        return source, question.domain, question.network  # type: ignore[return-value]
+    checked_asked(network, metric)
+    if schema is None:
+        raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
+    instance("schema", schema, Schema, "a Schema")
+    space = domain if isinstance(domain, Domain) else schema.domain(domain or "realizable")
+    Similarity(metric, checked_delta(delta), space, max_branches)  # checks that they fit
+    source = open_people(people, schema, unknown=unknown, split=split, work=work)
+    return source, space, on_all_coordinates(network, schema)
+
+
+def _plan(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None) -> Plan:
+    """The plan of an earlier run of the same job, else a new one."""
+    if folder is None:
+        return job.planned(source, keys)
+    identity = f"{job.identity} {source.fingerprint()} {len(keys)}"
+    path = folder / "plan.json"
+    known = read_json(path)
+    if known is not None and known.get("identity") == identity:
+        return Plan(tuple(known["rungs"]), known["first"], known["multiplier"])
+    with one_thread_in_blas():
+        plan = job.planned(source, keys)
+    write_json(path, {"identity": identity, **asdict(plan)})
+    return plan
+
+
+def _columns(
+    work: Work,
+    keys: Sequence[ChunkKey],
+    engine: EngineName,
+    scheduler: str | None,
+    progress: Progress | Literal["auto"] | None,
+) -> tuple[Arrays, int]:
+    """The columns of everybody, and how many chunks were computed."""
+    total, done, finished = sum(map(len, keys)), 0, list[Finished]()
+    with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
+        if len(keys) == 1 and engine == "local":
+            finished = [finish(work, keys[0], tick)]
+        else:
+            for each in where.map(finish, work, keys):
+                finished.append(each)
+                done += len(each.key)
+                tick(done, total)
+    computed = sum(each.computed for each in finished)
+    if work.folder is not None:
+        columns = joined(kept(work, keys), work.folder / "columns")
+        sweep(work.folder)
+        return columns, computed
+    finished.sort(key=lambda each: each.key.index)
+    return joined((each.columns or {} for each in finished), None), computed
+
+
+def _certificate(
+    job: Job,
+    source: PeopleSource,
+    columns: Arrays,
+    computed: int,
+    epsilon: float | None,
+    confidence: float | None,
+    seed: int,
+    cluster: tuple[str | npt.ArrayLike | None, int | None],
+) -> Certificate:
+    x, weights, schema = columns["x"], columns["weights"], source.schema
+    n = len(x)
+    if not n:
+        raise DataError("There are no individuals: no row of the table is left.")
+    if not weights.any():
+        name = None if schema is None else schema.weight
+        raise DataError(f"Column {name!r}: all sampling weights are zero; at least one must be positive.")
+    question = Question(job.network, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches)
+    people = _people(source, columns, job.domain)
+    clusters = _clusters(people, n, *cluster)
+    decision = np.array(DECISIONS)[columns["decision"]]
+    with told(job.evidence, columns["rows"]):
+        other, flip = columns["counterpart"], columns["flip_counterpart"]
+        witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, question)
+        local = LocalCertificate(
+            columns["upper"], columns["lower"], witnesses, decision, np.empty((n, 0)), job.delta, job.tier,
+            job.arithmetic, question,
+        )  # fmt: skip
+        start = np.append(0, np.cumsum(columns["profile_count"]))
+        profiles = Profiles(start, columns["profile_radius"], columns["profile_value"], float(columns["largest"].max()))
+        owner = np.repeat(np.arange(n), columns["point_count"])
+        points = Points(owner, *(columns[f"point_{name}"] for name in ("person", "counterpart", "cost", "value")))
+        assert job.plan is not None
+        return Certificate(
+            job.gamma, job.order, job.ground, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles,
+            points, _refusal(people, job.metric, job.ground, confidence, clusters), question, people, job.plan, seed,
+            clusters, source.files, computed,
+        )  # fmt: skip
+
+
+def _people(source: PeopleSource, columns: Arrays, domain: Domain) -> Population | None:
+    """The individuals as a population: their own, or one whose table has the protected features."""
+    if isinstance(source, InMemory):
+        return source.people if source.people.domain is domain else replace(source.people, domain=domain)
+    if source.schema is None:
+        return None
+    x, rows = columns["x"], columns["rows"]
+    y = columns.get("y")
+    frame = source.schema.decode(x, only=source.schema.protected)
+    selection = source.selection(len(x), int(columns["excluded"].sum()))
+    return Population(frame, source.schema, domain, x, y, columns["weights"], rows, selection)
+
+
+def checked_range(output_range: Any) -> tuple[float, float] | None:
+    """The range that a caller declares: two finite numbers, the lower first."""
+    if output_range is None:
+        return None
+    right = "None or two finite numbers, the lower first"
+    if not isinstance(output_range, tuple | list | np.ndarray) or len(output_range) != 2:
+        raise ParameterError(template("output_range", right, output_range))
+    low, high = (number("output_range", end, right, -FINITE, FINITE) for end in output_range)
+    if not low < high:
+        raise ParameterError(template("output_range", right, output_range))
+    return low, high
+
+
+def _clusters(
+    people: Population | None, n: int, cluster: str | npt.ArrayLike | None, max_cluster: int | None
+) -> Clusters | None:
+    """Who belongs together, checked."""
+    if cluster is None:
+        if max_cluster is not None:
+            raise ParameterError("'max_cluster' is the size of the largest 'cluster': give that too.")
+        return None
+    if isinstance(cluster, str):
+        if people is None:
+            raise ParameterError(template("cluster", "an array where the individuals are one", cluster))
+        labels: Any = find_column(people.frame, cluster).to_numpy()
+    else:
+        labels = np.asarray(cluster)
+        if labels.shape != (n,):
+            raise ParameterError(template("cluster", f"a label for each of {n} individuals", f"shape {labels.shape}"))
+    member, _ = pd.factorize(labels)
+    if (member < 0).any():
+        raise DataError(f"'cluster' has no label for individual {int(np.argmax(member < 0))}: give everybody one.")
+    seen = int(np.bincount(member).max())
+    whole = isinstance(max_cluster, int | np.integer) and not isinstance(max_cluster, bool)
+    if max_cluster is None or not whole or max_cluster < seen:
+        expected = f"the most people that a cluster can have, known beforehand and at least {seen}, the most here"
+        raise ParameterError(template("max_cluster", expected, max_cluster))
+    return Clusters(member.astype(np.int64), int(max_cluster))
+
+
+def _refusal(
+    people: Population | None,
+    metric: Metric,
+    ground: Metric,
+    confidence: float | None,
+    clusters: Clusters | None,
+) -> str:
+    """Why a statement about the population behind the sample cannot be made, if that is known."""
+    if confidence is None:
+        return "No confidence was asked for: give 'confidence', for example 0.95."
+    if people is not None:
+        if not (people.split == "test" or people.selection.held_out):
+            return (
+                f"These individuals are the '{people.split}' part of the table, on which networks, metrics or schemas "
+                "are fitted: a statement about the population behind them needs people that nothing was fitted on, "
+                "such as people.test."
+            )
+        if people.repeated:
+            return (
+                "Rows of the table occur more than once among these individuals, so they are no independent draws: "
+                "take each row once."
+            )
+        if len(np.unique(people.weights)) > 1:
+            return "Individuals with unequal sampling weights are not independent draws from one population."
+        if clusters is not None and people.schema.split is None and not in_train(people.rows).any():
+            return (
+                "These individuals were set apart row by row, so that others of their clusters may have been fitted "
+                "on: name a [split] column in the schema that keeps clusters together."
+            )
+        if clusters is not None and people.selection.how == "random":
+            return (
+                "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
+                "give all of people.test."
+            )
+        for name, each in (("metric", metric), ("ground metric", ground)):
+            if overlaps(each, people):
+                return f"The {name} was fitted on {each.fitted_on}: fit it on people.train to judge people.test."
+        if not people.selection.independent:
+            how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
+            return (
+                f"These individuals {how}, so that they need not be independent draws from one population: give all of "
+                "people.test, or people.test.sample(n)."
+            )
+    return ""

@@ -1,0 +1,287 @@
+"""The work on one chunk of people: everything that a worker needs, and what a chunk gives.
+
+A chunk gives columns, the same whatever the size of the table: bounds and counterparts of everybody, profiles, and the
+people that a worst case is made of. Columns of chunks are put one after the other (:func:`joined`), in memory or, with
+a folder for work, in files.
+
+**Soundness.** A chunk is an ordinary question about its own individuals. The plan only says which radii are worth their
+price.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from isonomy.arithmetic import FloatArray, at_least
+from isonomy.attacks import Effort
+from isonomy.certificates.consistency import told
+from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
+from isonomy.certificates.moving import Moving
+from isonomy.certificates.profiles import FURTHEST, Plan, make_plan, profiles
+from isonomy.certificates.worst_case import search
+from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
+from isonomy.files import Arrays, read_arrays, write_arrays
+from isonomy.networks.network import Network
+from isonomy.population import Domain
+from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
+from isonomy.similarity.files import metric_to_text
+from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import up
+from isonomy_verify.heads import Head
+
+LAYOUT = 2
+"""The version of the columns; part of every key."""
+
+DECISIONS = ("none", "certified", "flippable", "undecided")
+"""What is known of a decision, as numbers in a column; none: a regression without a cut-off."""
+
+PILOT = 16
+"""Individuals on whom the plan is made, evenly spread over the table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is asked of everybody; ``network`` reads all coordinates of the domain."""
+
+    network: Network
+    metric: Metric
+    delta: float
+    domain: Domain
+    ground: Metric
+    gamma: float
+    order: float
+    tier: str
+    attack: bool
+    decide: bool
+    effort: Effort
+    rounds: int
+    arithmetic: Arithmetic
+    output_range: tuple[float, float] | None
+    max_branches: int
+    plan: Plan | None = None
+    evidence: Path | None = None  # where a contradiction is written, with the person; None: nowhere
+
+    @cached_property
+    def identity(self) -> str:
+        """The hash of all that a chunk's columns depend on, but for its people."""
+        numbers = [field.name for field in fields(self) if field.name not in _NOT_NUMBERS]
+        texts = [
+            f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
+            self.network.hash(),
+            metric_to_text(self.metric),
+            metric_to_text(self.ground),
+            *(f"{name} {getattr(self, name)!r}" for name in numbers),
+            *(repr(np.asarray(getattr(self.domain, part.name)).tolist()) for part in fields(self.domain)),
+        ]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+    def planned(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Plan:
+        """A plan from a pilot group that row numbers alone decide."""
+        some = spread(len(keys), PILOT)
+        each = math.ceil(PILOT / len(some))
+        chosen = []
+        for index in some:
+            chunk = source.read(keys[index])
+            rows = np.arange(len(chunk)) if len(keys) == 1 and len(chunk) <= 2 * PILOT else spread(len(chunk), each)
+            chosen.append((chunk.x[rows], chunk.weights[rows]))
+        x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
+        if not len(x):  # then whoever stands first
+            first = next((chunk for key in keys if len(chunk := source.read(key))), None)
+            if first is None:
+                raise DataError("There are no individuals: no row of the table is left.")
+            x, weights = first.x[:PILOT], first.weights[:PILOT]
+        moving, local = self._looked_at(x, attack=False, decide=False)
+        if weights.any():
+            moving = replace(moving, question=replace(moving.question, weights=weights))
+        largest = largest_violation(moving.head, self.output_range)
+        if self.domain.kind == "unbounded" and not math.isfinite(largest):
+            raise ParameterError(
+                "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
+                "individuals with a schema (domain 'relaxed' or 'realizable')."
+            )
+        return make_plan(moving, local.upper, self.gamma, self.order, largest, tight=self.tier == "tight")
+
+    def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
+        """What is known of the individuals of a chunk."""
+        x, n = chunk.x, len(chunk)
+        about = {"rows": chunk.rows, "weights": chunk.weights, "x": x, "excluded": np.array([chunk.excluded])}
+        about |= {} if chunk.y is None else {"y": np.asarray(chunk.y)}
+        if not n:
+            return about | _nobody(x.shape[1])
+        with told(self.evidence, chunk.rows):
+            moving, local = self._looked_at(x, self.attack, self.decide, tick)
+            assert self.plan is not None
+            profile = profiles(
+                moving, local.upper, self.gamma, self.order, largest_violation(moving.head, self.output_range),
+                rounds=self.rounds, tight=self.tier == "tight", plan=self.plan,
+            )  # fmt: skip
+            if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
+                raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
+            radii = search_radii(self.gamma, self.order, moving.diameter) if self.attack else []
+            points = search(moving, local.lower, local.witnesses.counterpart, radii, self.effort)
+        check_range(points.value, moving.head, self.output_range)
+        known = local.witnesses
+        return about | {
+            "upper": local.upper,
+            "lower": local.lower,
+            "decision": np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8),
+            "counterpart": np.asarray(known.counterpart),
+            "flip_counterpart": np.asarray(known.flip_counterpart),
+            "profile_count": np.diff(profile.start).astype(np.int64),
+            "profile_radius": profile.radius,
+            "profile_value": profile.value,
+            "largest": np.array([profile.largest]),
+            "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
+            "point_person": points.person,
+            "point_counterpart": points.counterpart,
+            "point_cost": points.cost,
+            "point_value": points.value,
+        }
+
+    def _looked_at(
+        self, x: FloatArray, attack: bool, decide: bool, tick: Callable[[int, int], None] | None = None
+    ) -> tuple[Moving, LocalCertificate]:
+        local = certify_local(
+            self.network, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
+            attack=attack, decide=decide, arithmetic=self.arithmetic, effort=self.effort,
+            max_branches=self.max_branches, progress=tick, predict=False,
+        )  # fmt: skip
+        return Moving(local.question, self.ground, self.arithmetic == "float32"), local
+
+
+_NOT_NUMBERS = ("network", "metric", "ground", "domain", "evidence")
+
+
+def _nobody(width: int) -> Arrays:
+    """The columns of a chunk without individuals."""
+    none, wide, counts = np.zeros(0), np.zeros((0, width)), np.zeros(0, dtype=np.int64)
+    return {
+        "upper": none, "lower": none, "decision": np.zeros(0, dtype=np.uint8), "counterpart": wide,
+        "flip_counterpart": wide, "profile_count": counts, "profile_radius": none, "profile_value": none,
+        "largest": np.zeros(1), "point_count": counts, "point_person": wide, "point_counterpart": wide,
+        "point_cost": none, "point_value": none,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A job, where its people come from, and the folder that keeps finished chunks (None: nothing is kept)."""
+
+    job: Job
+    source: PeopleSource
+    folder: Path | None
+
+    def key(self, key: ChunkKey) -> str:
+        """The hash of all that a chunk's columns depend on."""
+        text = f"{self.job.identity} {self.source.fingerprint()} {key.index} {key.start} {key.stop}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def path(self, key: ChunkKey) -> Path:
+        """Where the columns of a chunk are kept."""
+        assert self.folder is not None
+        return self.folder / "parts" / f"{key.index:08d}.arrays"
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A chunk whose columns are there: in ``columns``, or, where these are None, in the folder."""
+
+    key: ChunkKey
+    columns: Arrays | None
+    computed: bool  # now, not in an earlier run
+
+
+def finish(work: Work, key: ChunkKey, tick: Callable[[int, int], None] | None = None) -> Finished:
+    """The columns of a chunk: those that an earlier run kept, else computed, and kept where there is a folder."""
+    if work.folder is not None and read_arrays(work.path(key), work.key(key)) is not None:
+        return Finished(key, None, False)
+    try:
+        columns = work.job.columns(work.source.read(key), tick)
+    except DataError as error:
+        if not key.file:
+            raise
+        raise DataError(f"{key.place}, rows {key.start} to {key.stop}: {error}") from None
+    if work.folder is None:
+        return Finished(key, columns, True)
+    write_arrays(work.path(key), columns, work.key(key))
+    return Finished(key, None, True)
+
+
+def kept(work: Work, keys: Sequence[ChunkKey]) -> Iterator[Arrays]:
+    """The columns in the folder, one chunk after the other."""
+    for key in keys:
+        columns = read_arrays(work.path(key), work.key(key))
+        if columns is None:
+            raise FileError(
+                f"The part {work.path(key)} was changed after it was finished: run the same audit again, in a work "
+                "folder of its own."
+            )
+        yield columns
+
+
+def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
+    """Columns of chunks one after the other: in memory, or as files of a folder, of which pages are read when needed."""
+    if folder is None:
+        some = list(chunks)
+        return {name: np.concatenate([chunk[name] for chunk in some]) for name in some[0]}
+    folder.mkdir(parents=True, exist_ok=True)
+    shapes: dict[str, tuple[int, tuple[int, ...], np.dtype[np.generic]]] = {}
+    files = {}
+    try:
+        for chunk in chunks:
+            for name, column in chunk.items():
+                if name not in files:
+                    files[name] = (folder / name).open("wb")
+                files[name].write(np.ascontiguousarray(column).data)
+                rows = shapes[name][0] if name in shapes else 0
+                shapes[name] = rows + len(column), column.shape[1:], column.dtype
+    finally:
+        for file in files.values():
+            file.close()
+    return {
+        name: np.memmap(folder / name, dtype, "r", shape=(rows, *rest)) if rows else np.zeros((0, *rest), dtype)
+        for name, (rows, rest, dtype) in shapes.items()
+    }
+
+
+def spread(n: int, count: int) -> list[int]:
+    """At most ``count`` of the numbers below ``n``, evenly spread."""
+    count = min(n, count)
+    return [i * n // count for i in range(count)]
+
+
+def largest_violation(head: Head, output_range: tuple[float, float] | None) -> float:
+    """The largest violation possible at all: from the head of the network, or from a declared range."""
+    if head.kind != "regression" or output_range is None:
+        return head.largest
+    return float(up(output_range[1] - output_range[0]))
+
+
+def check_range(attained: FloatArray, head: Head, output_range: tuple[float, float] | None) -> None:
+    """Refuse a declared range that the network was seen to leave: the bound would rest on something untrue."""
+    change = float(attained.max(initial=0.0))
+    if head.kind == "regression" and output_range is not None and change > largest_violation(head, output_range):
+        expected = f"a range that outputs keep within, and one was found to change by {at_least(change, 6)}"
+        raise ParameterError(template("output_range", expected, output_range))
+
+
+def search_radii(gamma: float, order: float, diameter: float) -> list[float]:
+    """How far away a worst case is looked for."""
+    furthest = min(diameter, FURTHEST)
+    if gamma == 0 or furthest == 0:
+        return []
+    if math.isinf(order):
+        return [min(gamma, furthest)]
+    if gamma > furthest:
+        return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
+    # Somebody may be worth a long way while the others stay where they are.
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= furthest]

@@ -1,0 +1,116 @@
+"""Files that are there whole or not at all, and arrays in files of their own.
+
+A file of arrays has one line of JSON (their names, types, shapes, a SHA-256 and what the caller adds), and then their
+numbers, little-endian, one array after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.errors import FileError
+
+Arrays = dict[str, NDArray[Any]]
+
+PARTIAL = ".partial"
+"""How the name of a half-written file ends."""
+
+LONGEST = 2**20
+"""Of the line in front of arrays, in bytes."""
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Inside, another file to write; when all went well it takes the name ``path``, and is on the disk."""
+    # Two processes may write the same file when one was believed dead: each has one of its own until the last moment.
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise FileError(f"The file {path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed runs left half written."""
+    for partial in folder.rglob(f"*{PARTIAL}"):
+        partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Put a file in its place at once. Floats are written with all their digits."""
+    with atomic(path) as partial:
+        partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The content, or None where there is no such file or no such thing in it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file."""
+    try:
+        with Path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError(f"The file {path} cannot be read: {error.strerror}.") from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], about: str) -> None:
+    """Write arrays with a word about them, which :func:`read_arrays` asks for again."""
+    kept = {name: np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")) for name, array in arrays.items()}
+    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in kept.items()]
+    digest = _digest(about, shapes)
+    for array in kept.values():
+        digest.update(array.data)
+    header = json.dumps({"about": about, "arrays": shapes, "sha256": digest.hexdigest()})
+    with atomic(path) as partial, partial.open("wb") as file:
+        file.write(header.encode() + b"\n")
+        for array in kept.values():
+            file.write(array.data)
+
+
+def read_arrays(path: Path, about: str) -> Arrays | None:
+    """The arrays, bit for bit as they were written about the same, or None where there is no such file."""
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.readline(LONGEST))
+            begin = file.tell()
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[begin:]
+        digest = _digest(about, header["arrays"])
+        digest.update(content)
+        if header["about"] != about or digest.hexdigest() != header["sha256"]:
+            return None
+        arrays, at = {}, 0
+        for name, dtype, shape in header["arrays"]:
+            count = int(np.prod(shape))
+            arrays[name] = np.frombuffer(content, dtype, count, at).reshape(shape) if count else np.zeros(shape, dtype)
+            at += arrays[name].nbytes
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
+    return arrays
+
+
+def _digest(about: str, shapes: list[Any]) -> Any:
+    return hashlib.sha256(json.dumps([about, shapes]).encode())
