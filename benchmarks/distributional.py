@@ -125,7 +125,7 @@ def main() -> None:
 
         for rounds in (0, 1, 4):
 
-            def whole(attack: bool, domain: str = domain, rounds: int = rounds) -> isonomy.DistributionalCertificate:
+            def whole(attack: bool, domain: str = domain, rounds: int = rounds) -> isonomy.Certificate:
                 found = isonomy.certify(
                     network, some, metric, DELTA, GAMMA, domain=domain, attack=attack, rounds=rounds, progress=None
                 )

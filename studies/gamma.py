@@ -20,7 +20,7 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.attacks import Effort
-from isonomy.certificates import DistributionalCertificate, certify, certify_local
+from isonomy.certificates import Certificate, certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
 from isonomy.certificates.worst_case import Points, search
@@ -158,7 +158,7 @@ def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii
     return {"brackets": rows, "grid_error": dual.grid_error(max(gammas))}
 
 
-def refined(found: DistributionalCertificate, radii: int) -> Dual:
+def refined(found: Certificate, radii: int) -> Dual:
     """The dual of profiles with a pass of its own at each of so many radii."""
     moving = Moving(found.question, found.ground)
     anybody, _ = moving.everywhere()
@@ -176,7 +176,7 @@ def refined(found: DistributionalCertificate, radii: int) -> Dual:
     return Dual(cells, found.order)
 
 
-def searched(found: DistributionalCertificate, gamma: float, effort: Effort) -> Points:
+def searched(found: Certificate, gamma: float, effort: Effort) -> Points:
     """The points of a certificate and those of a search at smaller radii, down to half of this gamma."""
     moving = Moving(found.question, found.ground)
     radii = [found.gamma / 2.0**k for k in range(2, 2 + math.ceil(math.log2(found.gamma / gamma)))]

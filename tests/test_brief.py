@@ -16,7 +16,7 @@ QUICK = Effort(steps=2, restarts=0, branches=2)
 
 
 @pytest.fixture(scope="module")
-def certificate() -> isonomy.DistributionalCertificate:
+def certificate() -> isonomy.Certificate:
     german = isonomy.load_population("german").test[:40]
     rng = np.random.default_rng(0)
     network = Network.from_layers([rng.normal(size=(2, german.schema.width))], [np.zeros(2)])
@@ -24,7 +24,7 @@ def certificate() -> isonomy.DistributionalCertificate:
     return isonomy.certify(network, german, metric, 1.0, 0.1, tier="interval", rounds=1, effort=QUICK, progress=None)
 
 
-def test_certificates_and_their_parts_are_short(certificate: isonomy.DistributionalCertificate) -> None:
+def test_certificates_and_their_parts_are_short(certificate: isonomy.Certificate) -> None:
     local, question = certificate.local, certificate.question
     german = isonomy.load_population("german")
     box = Domain("relaxed", [0.0], [1.0], (), [False], [0.0], [1.0], [False], ("a",))  # type: ignore[arg-type]

@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "AssumedHeadWarning": "isonomy.errors",
+    "Certificate": "isonomy.certificates",
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
-    "DistributionalCertificate": "isonomy.certificates",
     "Domain": "isonomy.population",
     "Effort": "isonomy.attacks",
     "Explore": "isonomy.similarity",
@@ -21,7 +21,6 @@ _WHERE = {
     "GlobalCertificate": "isonomy.certificates",
     "GroupFairness": "isonomy.fairness",
     "IsonomyError": "isonomy.errors",
-    "LargeCertificate": "isonomy.engines",
     "LocalCertificate": "isonomy.certificates",
     "Mahalanobis": "isonomy.similarity",
     "Metric": "isonomy.similarity",
@@ -31,8 +30,7 @@ _WHERE = {
     "SensitiveSubspace": "isonomy.similarity",
     "SoundnessError": "isonomy.errors",
     "WeightedLp": "isonomy.similarity",
-    "certify": "isonomy.engines",
-    "certify_dataset": "isonomy.engines",
+    "certify": "isonomy.certificates",
     "certify_everywhere": "isonomy.certificates",
     "certify_local": "isonomy.certificates",
     "check_predictions": "isonomy.networks",
@@ -46,11 +44,14 @@ _WHERE = {
     "wasserstein": "isonomy.shift",
 }
 
+_OLD = {"DistributionalCertificate": "Certificate", "LargeCertificate": "Certificate"}
+"""Names of version 0.1, until 0.3."""
+
 __all__ = [
     "AssumedHeadWarning",
+    "Certificate",
     "Counterparts",
     "Distance",
-    "DistributionalCertificate",
     "Domain",
     "Effort",
     "Explore",
@@ -59,7 +60,6 @@ __all__ = [
     "GlobalCertificate",
     "GroupFairness",
     "IsonomyError",
-    "LargeCertificate",
     "LocalCertificate",
     "Mahalanobis",
     "Metric",
@@ -71,7 +71,6 @@ __all__ = [
     "WeightedLp",
     "__version__",
     "certify",
-    "certify_dataset",
     "certify_everywhere",
     "certify_local",
     "check_predictions",
@@ -88,14 +87,14 @@ __all__ = [
 if TYPE_CHECKING:
     from isonomy.attacks import Effort
     from isonomy.certificates import (
-        DistributionalCertificate,
+        Certificate,
         GlobalCertificate,
         LocalCertificate,
+        certify,
         certify_everywhere,
         certify_local,
     )
     from isonomy.datasets import load_population
-    from isonomy.engines import LargeCertificate, certify, certify_dataset
     from isonomy.errors import AssumedHeadWarning, IsonomyError, SoundnessError
     from isonomy.fairness import GroupFairness, group_fairness
     from isonomy.networks import Network, check_predictions, load_network, schema_adapter
@@ -114,6 +113,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    name = _OLD.get(name, name)
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'isonomy' has no attribute {name!r}")

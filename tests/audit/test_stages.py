@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from isonomy.audit import Stages
-from isonomy.certificates.distributional import Arrays
+from isonomy.certificates.chunks import Arrays
 from isonomy.errors import FileError
 
 

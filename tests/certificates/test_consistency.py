@@ -17,9 +17,9 @@ import pytest
 import isonomy
 from isonomy import Counterparts, Effort, SoundnessError, certify_everywhere, certify_local
 from isonomy.attacks import Known
-from isonomy.certificates import consistency, distributional
+from isonomy.certificates import consistency
 from isonomy.certificates.consistency import compare, compare_means, load, told
-from isonomy.certificates.distributional import certify
+from isonomy.certificates.certify import certify
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
@@ -169,9 +169,8 @@ def test_no_tolerance_and_no_nan(pair: tuple[float, float]) -> None:
 
 def test_a_block_of_rows_keeps_the_numbers_of_the_table(monkeypatch: Patch) -> None:
     """A large table is certified block by block; the error names the row of the table."""
-    monkeypatch.setattr(distributional, "chunk_rows", lambda graph, tier: 1)
-    monkeypatch.setattr(distributional, "CHUNKS", 2)
-    honest = shift().local
+    run = partial(shift, chunk=2)
+    honest = run().local
     last = int(np.flatnonzero(honest.lower > 0)[-1])
     assert last >= 2
     lie = Bounds.chunk
@@ -181,7 +180,7 @@ def test_a_block_of_rows_keeps_the_numbers_of_the_table(monkeypatch: Patch) -> N
         return known._replace(upper=np.where((x == honest.question.x[last]).all(1), 0.0, known.upper))
 
     monkeypatch.setattr(Bounds, "chunk", only_the_last)
-    _, document = refused(shift, f"Row {last}:")
+    _, document = refused(run, f"Row {last}:")
     assert document["individual"] == honest.question.x[last].tolist()
 
 

@@ -19,7 +19,8 @@ from scipy.optimize import linprog
 from tests.datasets.data_folder import FOLDER, needs_data
 
 from isonomy.attacks import Effort
-from isonomy.certificates.distributional import DistributionalCertificate, certify
+from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.certify import certify
 from isonomy.errors import DataError, IsonomyError, ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema, Split
@@ -36,11 +37,11 @@ QUICK = Effort(steps=8, restarts=0, branches=4)
 COUNTERPARTS = Counterparts.of(SCHEMA)
 
 
-def quietly(*arguments: object, **options: object) -> DistributionalCertificate:
+def quietly(*arguments: object, **options: object) -> Certificate:
     return certify(*arguments, **{"progress": None, "effort": QUICK, **options})
 
 
-def plainly(*arguments: object, **options: object) -> DistributionalCertificate:
+def plainly(*arguments: object, **options: object) -> Certificate:
     """The upper side only, by a forward pass."""
     return quietly(*arguments, **{"attack": False, "tier": "interval", **options})
 
@@ -190,13 +191,13 @@ def test_a_ground_cost_whose_diagonal_is_free() -> None:
         )
         # Free moves along the diagonal lead to (0, 0.5), where t = 1.
         exact = float(sigmoid_violation(np.array([1.0]), 1.0, 0.0, 0.1 * math.sqrt(5)).item())
-        assert found.upper >= exact - 1e-9 and found.profiles.radii.max() > 0.02
+        assert found.upper >= exact - 1e-9 and max(found.plan.rungs) > 0.02
 
 
 # -- the whole of it on people -------------------------------------------------------------------------------------
 
 
-def check_worst_case(found: DistributionalCertificate, network: Network, kind: str) -> None:
+def check_worst_case(found: Certificate, network: Network, kind: str) -> None:
     """Atoms, masses, cost and value, all again."""
     worst, question = found.worst_case, found.question
     points, weights = worst.points, question.weights
@@ -231,7 +232,7 @@ def check_worst_case(found: DistributionalCertificate, network: Network, kind: s
     assert worst.transport <= found.gamma * (1 + 1e-9) + 1e-15
 
 
-def explicit_transport(found: DistributionalCertificate, rng: np.random.Generator, count: int = 12) -> float:
+def explicit_transport(found: Certificate, rng: np.random.Generator, count: int = 12) -> float:
     """The best mean violation of a population put together from people found by trial, a linear program."""
     question, order, gamma = found.question, found.order, found.gamma
     free = replace(question.domain, immutable=np.zeros(question.domain.width, dtype=bool))
@@ -300,12 +301,12 @@ def test_every_activation_and_head(seed: int, order: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def certificate() -> DistributionalCertificate:
+def certificate() -> Certificate:
     rng = np.random.default_rng(5)
     return quietly(perceptron(rng, WIDTH, 2), people(12, 5), COUNTERPARTS, 1.0, 0.1, epsilon=0.2)
 
 
-def test_the_curve(certificate: DistributionalCertificate) -> None:
+def test_the_curve(certificate: Certificate) -> None:
     gammas = [0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 2.0, 100.0]
     curve = certificate.curve(gammas)
     assert curve.gamma.tolist() == gammas
@@ -319,7 +320,7 @@ def test_the_curve(certificate: DistributionalCertificate) -> None:
         certificate.curve([-1.0])
 
 
-def test_fair_up_to_a_shift(certificate: DistributionalCertificate) -> None:
+def test_fair_up_to_a_shift(certificate: Certificate) -> None:
     base, top = certificate.curve([0.0, 1e9]).upper
     assert certificate.largest_gamma(base * 0.9) is None
     assert certificate.largest_gamma(top + 1e-9) == math.inf

@@ -36,7 +36,7 @@ def test_a_path_goes_to_the_engine_and_people_do_not(tmp_path: Path) -> None:
         network, tmp_path / "people.parquet", metric, 1.0, 0.1, schema=people.schema, work=tmp_path / "work", **options
     )
     small = isonomy.certify(network, people[:40], metric, 1.0, 0.1, **options)
-    assert isinstance(large, isonomy.LargeCertificate) and isinstance(small, isonomy.DistributionalCertificate)
+    assert isinstance(large, isonomy.LargeCertificate) and isinstance(small, isonomy.Certificate)
     assert large.rows == len(small.local) and 0 < large.upper <= 1
 
 

@@ -16,7 +16,7 @@ import pytest
 import isonomy
 from isonomy import records
 from isonomy.audit.bundled import train_small
-from isonomy.certificates import DistributionalCertificate
+from isonomy.certificates import Certificate
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.forms import metric_arrays, network_arrays, network_of
 from isonomy.datasets import load_population
@@ -27,7 +27,7 @@ from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, 
 from isonomy.population import Population
 from isonomy.records import signature, writing
 
-Made = tuple[DistributionalCertificate, Network, Population]
+Made = tuple[Certificate, Network, Population]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from isonomy.audit.inputs import Inputs
 from isonomy.audit.plan import Plan
-from isonomy.certificates.distributional import certify
+from isonomy.certificates.certify import certify
 
 SAMPLES = (24, 64)
 """Individuals timed; two sizes tell what is spent once from what is spent on each."""

@@ -10,7 +10,8 @@ import numpy as np
 from isonomy.audit.inputs import Inputs, read_inputs
 from isonomy.audit.plan import Plan
 from isonomy.audit.stages import Stages
-from isonomy.certificates.distributional import DistributionalCertificate, certify
+from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.certify import certify
 from isonomy.errors import IsonomyError
 from isonomy.fairness import GroupFairness, group_fairness
 from isonomy.population import Population
@@ -58,7 +59,7 @@ def run(
     )
 
 
-def _groups(certificate: DistributionalCertificate, people: Population) -> GroupFairness | None:
+def _groups(certificate: Certificate, people: Population) -> GroupFairness | None:
     """Group fairness where it means something: decisions between classes, people with protected attributes."""
     network = certificate.question.network
     if network.head == "regression" or not people.schema.protected:
@@ -69,7 +70,7 @@ def _groups(certificate: DistributionalCertificate, people: Population) -> Group
         return None
 
 
-def _accuracy(certificate: DistributionalCertificate, people: Population) -> Mapping[str, Any]:
+def _accuracy(certificate: Certificate, people: Population) -> Mapping[str, Any]:
     """Weighted accuracy, and its mean over the classes, where outcomes are known classes."""
     network = certificate.question.network
     label = people.schema.label

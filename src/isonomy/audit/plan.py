@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from isonomy.certificates.distributional import DistributionalTier
+from isonomy.certificates.certify import DistributionalTier
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.population import DomainKind
 

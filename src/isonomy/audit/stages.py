@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isonomy.certificates.distributional import Arrays
+from isonomy.certificates.chunks import Arrays
 from isonomy.errors import FileError
 
 Announce = Callable[[str, bool], None]

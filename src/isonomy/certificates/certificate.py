@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
@@ -59,7 +58,7 @@ class Certificate:
     seed: int = 0
     clusters: Clusters | None = None
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the people, and their SHA-256
-    computed: int = field(default=0, repr=False)  # chunks that this run computed; the others were kept by an earlier one
+    computed: int = field(default=0, repr=False)  # chunks that this run computed; others were kept
     _mixtures: dict[float, Mixture] = field(default_factory=dict, init=False, repr=False)
 
     __repr__ = brief

@@ -98,7 +98,7 @@ def certify(
     ``shift``, or ``gamma`` by name, is any number from 0 to infinity, which asks about any population of possible
     individuals, and so is ``order`` from 1. ``ground`` is the cost of turning one person into another: ``"l1"``,
     ``"l2"``, ``"linf"`` in fair coordinates, or a metric (the fair metric itself gives the paper's ``δ + φ``).
-    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. That one takes
+    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. That takes
     individuals for independent draws; where they come in clusters that are drawn as wholes, such as households, name
     the column of the table that tells them apart, or give an array, as ``cluster``, and the most people that a cluster
     can have, known beforehand, as ``max_cluster``; ``seed`` decides what is drawn there. ``rounds`` says how often

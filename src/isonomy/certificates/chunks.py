@@ -229,7 +229,7 @@ def kept(work: Work, keys: Sequence[ChunkKey]) -> Iterator[Arrays]:
 
 
 def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
-    """Columns of chunks one after the other: in memory, or as files of a folder, of which pages are read when needed."""
+    """Columns of chunks one after the other: in memory, or in files of a folder, read where they are needed."""
     if folder is None:
         some = list(chunks)
         return {name: np.concatenate([chunk[name] for chunk in some]) for name in some[0]}

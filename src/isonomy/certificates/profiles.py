@@ -124,12 +124,16 @@ class CellBlocks(Sequence[Cells]):
     def __init__(self, profiles: Profiles, weights: FloatArray, rows: int = BLOCK) -> None:
         self.profiles, self.weights, self.rows = profiles, weights, rows
         self.starts = [at for at in range(0, len(profiles), rows) if weights[at : at + rows].any()]
+        self.only = self._cells(self.starts[0]) if len(self.starts) == 1 else None
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def __getitem__(self, at: Any) -> Any:
         start = self.starts[at]
+        return self._cells(start) if self.only is None else self.only
+
+    def _cells(self, start: int) -> Cells:
         cells = self.profiles.cells(self.weights, slice(start, start + self.rows))
         return cells if (cells.weights > 0).all() else cells.take(np.flatnonzero(cells.weights > 0))
 

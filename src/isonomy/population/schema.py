@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,10 +26,10 @@ from isonomy.population.cells import encode_table, find_column
 from isonomy.population.decoding import decode_column
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
 from isonomy.population.feature import Feature, FeatureKind
-from isonomy.population.frames import read_frame
 from isonomy.population.inference import infer_features, infer_label
 from isonomy.population.label import Label, Split
 from isonomy.population.schema_file import read_schema, write_schema
+from isonomy.population.tables import read_frame
 
 __all__ = ["Encoded", "Feature", "FeatureKind", "Label", "Schema", "Split", "Unknown"]
 
@@ -223,16 +223,18 @@ class Schema:
         x, _, kept = encode_table(read_frame(frame), self.features, (), unknown)
         return Encoded(x, kept, int((~kept).sum()))
 
-    def decode(self, x: ArrayLike, *, words: bool = False) -> pd.DataFrame:
+    def decode(self, x: ArrayLike, *, words: bool = False, only: Collection[str] | None = None) -> pd.DataFrame:
         """Raw values of individuals in fair coordinates, to be shown to a person.
 
         Numbers are ``coordinate * unit + origin``; a relaxed category reads ``female 0.70 / male 0.30``.
-        ``words=True`` replaces category codes by the schema's words for them.
+        ``words=True`` replaces category codes by the schema's words for them; ``only`` some features are decoded.
         """
         rows = np.atleast_2d(np.asarray(x, dtype=np.float64))
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise ParameterError(template("x", f"rows of {self.width} coordinates", np.shape(x)))
-        return pd.DataFrame({f.name: decode_column(rows[:, self.slices[f.name]], f, words) for f in self.features})
+        features = [feature for feature in self.features if only is None or feature.name in only]
+        columns = {f.name: decode_column(rows[:, self.slices[f.name]], f, words) for f in features}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
 
     def to_toml(self) -> str:
         """The schema as TOML text; reading it gives an equal schema."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_arrays
 from isonomy.errors import DataError, FileError
 from isonomy.networks.network import Network
@@ -42,7 +42,7 @@ _UNRECORDED = (
 
 def write(
     directory: Path,
-    certificate: DistributionalCertificate,
+    certificate: Certificate,
     network: Network,
     people: Population,
     *,
@@ -77,7 +77,7 @@ def write(
 
 
 def _document(
-    certificate: DistributionalCertificate,
+    certificate: Certificate,
     network: Network,
     people: Population,
     sources: dict[str, str],
@@ -116,14 +116,14 @@ def _document(
     }
 
 
-def _population(certificate: DistributionalCertificate) -> dict[str, Any] | None:
+def _population(certificate: Certificate) -> dict[str, Any] | None:
     if certificate.refusal or certificate.clusters is not None:
         return None
     bound = certificate.population
     return {"upper": _number(bound.upper), "multiplier": bound.multiplier}
 
 
-def _evidence(certificate: DistributionalCertificate, people: Population) -> dict[str, tuple[str, bytes]]:
+def _evidence(certificate: Certificate, people: Population) -> dict[str, tuple[str, bytes]]:
     question, profiles, points = certificate.question, certificate.profiles, certificate.points
     witnesses = {
         "owner": points.owner.astype(np.int64),
@@ -156,7 +156,7 @@ def _evidence(certificate: DistributionalCertificate, people: Population) -> dic
     return files | {name: (file, text.encode()) for name, (file, text) in texts.items()}
 
 
-def _masses(certificate: DistributionalCertificate) -> FloatArray:
+def _masses(certificate: Certificate) -> FloatArray:
     """How much of the worst case stands on each point."""
     points, worst = certificate.points, certificate.worst_case
     places: dict[tuple[int, float, float, bytes], deque[int]] = defaultdict(deque)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.certificates.certificate import Certificate
 from isonomy.fairness import GroupFairness
 from isonomy.networks.network import Network
 from isonomy.population import Population
@@ -27,7 +27,7 @@ class Findings:
     title: str
     people: Population  # the audited individuals, in the order of the certificate
     network: Network
-    certificate: DistributionalCertificate  # `.local` has the bounds and witnesses of each individual
+    certificate: Certificate  # `.local` has the bounds and witnesses of each individual
     group: GroupFairness | None = None
     shifts: tuple[ObservedShift, ...] = ()
     accuracy: float | None = None  # weighted, where labels are known

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.certificates.certificate import Certificate
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import decimals_of, fixed, percent, signed
@@ -107,7 +107,7 @@ def shifts(findings: Findings) -> list[Shift]:
     return found
 
 
-def comparable(certificate: DistributionalCertificate, distance: Distance) -> bool:
+def comparable(certificate: Certificate, distance: Distance) -> bool:
     """Whether a distance was measured in the certificate's own order and ground cost."""
     ground = certificate.ground
     if distance.order != certificate.order:

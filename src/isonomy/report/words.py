@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from isonomy.certificates.distributional import DistributionalCertificate
+from isonomy.certificates.certificate import Certificate
 from isonomy.population import Selection
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import Numbers, decimals_of, parameter
@@ -116,7 +116,7 @@ def other_rows(who: Selection) -> list[tuple[str, str]]:
     return [("Only these rows of the table", f"Audited were {who.words()}. {looked}")]
 
 
-def cost_name(certificate: DistributionalCertificate) -> str:
+def cost_name(certificate: Certificate) -> str:
     """The ground cost in words."""
     ground = certificate.ground
     if isinstance(ground, WeightedLp) and bool((ground.weights == 1).all()):
@@ -130,7 +130,7 @@ def distance_words(distance: Distance) -> str:
     return f"{sizes}, {'approximately (sliced)' if distance.approximate else 'exactly'}"
 
 
-def _threshold(certificate: DistributionalCertificate, kind: str) -> str:
+def _threshold(certificate: Certificate, kind: str) -> str:
     if certificate.epsilon is None:
         return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
     epsilon = parameter(certificate.epsilon)
@@ -163,7 +163,7 @@ def _arithmetic(arithmetic: str) -> str:
     return f"{exact} They also cover runs of the deployed network in float32." if arithmetic == "float32" else exact
 
 
-def _domain(certificate: DistributionalCertificate) -> str:
+def _domain(certificate: Certificate) -> str:
     return {
         "realizable": "Every comparison is with somebody who could exist: whole categories, whole numbers where the "
         "schema says so, values in their ranges.",
@@ -174,7 +174,7 @@ def _domain(certificate: DistributionalCertificate) -> str:
     }[certificate.question.domain.kind]
 
 
-def _nearby(certificate: DistributionalCertificate) -> str:
+def _nearby(certificate: Certificate) -> str:
     gamma, order = parameter(certificate.gamma), parameter(certificate.order)
     if certificate.gamma == 0:
         return "None: γ = 0, only these very people."

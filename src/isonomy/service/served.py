@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.certificates.distributional import DistributionalCertificate, Verdict, judge
+from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.question import Question
@@ -72,7 +72,7 @@ class Served:
         return cls.of_large(read_large(Path(path))) if is_large(path) else cls.of_record(read(Path(path)))
 
     @classmethod
-    def of_certificate(cls, certificate: DistributionalCertificate, people: Population, identity: str = "") -> Served:
+    def of_certificate(cls, certificate: Certificate, people: Population, identity: str = "") -> Served:
         """Serve a certificate that is at hand, for the people that it was made of.
 
         Without an epsilon of its own, a certificate promises what it proved: ``upper``.

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates import DistributionalCertificate, LocalCertificate, certify, certify_local
+from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
 from isonomy.errors import DataError, IsonomyError, ParameterError, template
 from isonomy.given import FINITE, instance, number, numbers, whole
 from isonomy.population import Domain, DomainKind, Population
@@ -70,7 +70,7 @@ class FairEstimator(BaseEstimator):  # type: ignore[misc]
         gamma: float | None = None,
         delta: float | None = None,
         **options: Any,
-    ) -> DistributionalCertificate:
+    ) -> Certificate:
         """The certificate for every population within gamma, with the similarity of the training.
 
         ``gamma`` and ``delta`` are the training's unless given; ``options`` are those of ``isonomy.certify``.
