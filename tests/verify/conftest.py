@@ -35,7 +35,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     radii, values = certificate.profiles.radii, certificate.profiles.values
     finite = np.flatnonzero(np.isfinite(values).all(axis=0))
     few = [finite[radii[finite] >= least][0] for least in (0.0, 0.03, 0.13)]
-    certificate = replace(certificate, profiles=Profiles(radii[few], values[:, few], certificate.profiles.largest))
+    certificate = replace(certificate, profiles=Profiles.of(radii[few], values[:, few], certificate.profiles.largest))
     directory = tmp_path_factory.mktemp("audit")
     records.write(directory, certificate, network, some)
     return directory
@@ -70,7 +70,7 @@ class Forger:
         cells = Cells.from_profiles(
             profiles["radii"], profiles["values"], float(profiles["largest"]), profiles["weights"]
         )
-        bound = Dual(cells, float(self.document["question"]["order"])).bound(self.document["question"]["gamma"])
+        bound = Dual.of(cells, float(self.document["question"]["order"])).bound(self.document["question"]["gamma"])
         claims["upper"], claims["multiplier"] = bound.upper, bound.multiplier
         claims["lower"] = float(points["mass"] @ points["value"] / profiles["weights"].sum())
         epsilon = self.document["question"]["epsilon"]

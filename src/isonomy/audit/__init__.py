@@ -7,6 +7,5 @@ report, the certificate and the files for machines into one directory.
 from isonomy.audit.job import run
 from isonomy.audit.output import write
 from isonomy.audit.plan import Plan
-from isonomy.audit.stages import Stages
 
-__all__ = ["Plan", "Stages", "run", "write"]
+__all__ = ["Plan", "run", "write"]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
+from isonomy.certificates.local import verdicts
 from isonomy.population import Schema
 from isonomy.report.findings import Findings
 
@@ -13,8 +14,8 @@ OTHER = "counterpart: "
 """In front of a feature's name: the value of the worst counterpart."""
 
 
-def individuals(findings: Findings) -> pd.DataFrame:
-    """One row per individual, in the order of the certificate.
+def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
+    """One row for each of some individuals, in the order of the certificate.
 
     ``row`` is the place in the table (0 is the first row after the header), ``upper`` and ``lower`` bound the
     violation, ``decision`` says whether a similar person can get another one, ``differs`` names the features in which
@@ -22,18 +23,19 @@ def individuals(findings: Findings) -> pd.DataFrame:
     """
     certificate, people = findings.certificate, findings.people
     local = certificate.local
-    table = pd.DataFrame({"row": people.rows, "upper": local.upper, "lower": local.lower, "decision": local.decision})
+    upper, lower = local.upper[rows], local.lower[rows]
+    table = pd.DataFrame({"row": people.rows[rows], "upper": upper, "lower": lower, "decision": local.decision[rows]})
     if certificate.epsilon is not None:
-        table["verdict"] = local.verdict(certificate.epsilon)
+        table["verdict"] = verdicts(lower, upper, certificate.epsilon)
     if findings.redacted:
         return table
-    table.insert(1, "weight", people.weights)
-    other = local.witnesses.counterpart
-    for name, values in predictions(findings, people.x).items():
+    table.insert(1, "weight", people.weights[rows])
+    x, other = np.asarray(people.x[rows]), np.asarray(local.witnesses.counterpart[rows])
+    for name, values in predictions(findings, x).items():
         table[name] = values
     for name, values in predictions(findings, other).items():
         table[f"{OTHER}{name}"] = values
-    own, theirs = _raw(people.schema, people.x), _raw(people.schema, other)
+    own, theirs = _raw(people.schema, x), _raw(people.schema, other)
     differs = np.array([_unlike(own[name], theirs[name]) for name in own.columns]).T
     table["differs"] = [", ".join(own.columns[row]) for row in differs]
     names = {name: name if name not in table.columns else f"{name} (feature)" for name in own.columns}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
-
-import numpy as np
 
 from isonomy.audit.bundled import train_small
 from isonomy.audit.plan import Plan
@@ -18,61 +13,73 @@ from isonomy.audit.tables import file_hash, is_catalogue, read_people
 from isonomy.errors import ParameterError, template
 from isonomy.networks import Network, simplify
 from isonomy.networks.load import open_network
-from isonomy.population import Dialect, Population, Schema, open_people
+from isonomy.population import Dialect, PeopleSource, Population, Schema, open_people
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Everything that an audit needs, read and checked."""
+    """Everything that an audit needs, read and checked; a table that is streamed is only named by the plan."""
 
-    people: Population  # those who are audited
+    people: Population | None  # those who are audited, where they are in memory
+    schema: Schema
     network: Network
     metric: Metric
     ground: Ground
     others: tuple[tuple[str, Population], ...]  # tables to measure the distance to, by name
     sources: Mapping[str, str]  # file name -> SHA-256
 
-    def fingerprint(self, plan: Plan) -> str:
-        """SHA-256 of all that decides the bits of a certificate: contents, options, versions."""
-        options = {key: value for key, value in asdict(plan).items() if key not in ("name", "out", "epsilon", "key")}
-        versions = (version("isonomy"), np.__version__, platform.machine())
-        words = f"{sorted(options.items())} {sorted(self.sources.items())} {versions} {self.network.hash()}"
-        return hashlib.sha256(f"{words} {open_people(self.people).fingerprint()}".encode()).hexdigest()
+    def opened(self, plan: Plan, work: Path | None) -> PeopleSource:
+        """Where the people come from; ``work`` keeps a copy of a file that has no way into its middle."""
+        if self.people is not None:
+            return open_people(self.people)
+        split = part_of(plan, self.schema.split is not None)
+        return open_people(
+            plan.data, self.schema, dialect=dialect_of(plan), unknown=plan.unknown, split=split, work=work,
+        )  # fmt: skip
 
 
 def read_inputs(plan: Plan) -> Inputs:
     """Read the files of a plan; every fault is an error of one sentence."""
     sources: dict[str, str] = {}
-    if plan.schema is not None and is_catalogue(plan.data):
+    known = is_catalogue(plan.data)
+    if plan.schema is not None and known:
         raise ParameterError(f"'schema' must be left out for {plan.data!r}, a table of the catalogue that has its own.")
     schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
-    whole = read_table(plan, plan.data, schema)
-    people = _chosen(plan, whole)
-    if plan.model is None:
-        if not is_catalogue(plan.data):
-            raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
+    whole = None if plan.engine is not None and not known else read_table(plan, plan.data, schema)
+    if whole is not None:
+        schema = whole.schema
+    if schema is None:
+        raise ParameterError(f"'schema' must be given beside the table {plan.data}; 'isonomy init' writes a first one.")
+    if plan.model is not None:
+        network = read_network(plan, schema)
+    elif known and whole is not None:
         network = train_small(whole.train, seed=plan.seed)
     else:
-        network = read_network(plan, whole.schema)
-    if is_catalogue(plan.data):
+        raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
+    people = None if whole is None else _chosen(plan, whole)
+    if known and whole is not None:
         sources[plan.data] = open_people(whole).fingerprint()
-    metric = Counterparts.of(whole.schema) if plan.metric is None else load_metric(plan.metric)
+    metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
     ground = read_ground(plan.ground, metric)
-    others = tuple((_stem(source), read_table(plan, source, whole.schema)) for source in plan.against)
-    files = [plan.data, plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
-    for file in (*files, *plan.against):
+    others = tuple((_stem(source), read_table(plan, source, schema)) for source in plan.against)
+    files = [plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
+    for file in (None if people is None else plan.data, *files, *plan.against):
         if file is not None and not is_catalogue(file):
             sources[_name(file, sources)] = file_hash(file)
-    return Inputs(people, network, metric, ground, others, sources)
+    return Inputs(people, schema, network, metric, ground, others, sources)
+
+
+def dialect_of(plan: Plan) -> Dialect:
+    """How the plan's CSV files are written."""
+    return Dialect(plan.separator, plan.encoding, plan.decimal)
 
 
 def read_table(plan: Plan, source: str, schema: Schema | None) -> Population:
     """All people of a table, as the plan reads tables."""
-    dialect = Dialect(plan.separator, plan.encoding, plan.decimal)
-    options: dict[str, Any] = {"domain": plan.domain, "unknown": plan.unknown}
-    return read_people(source, None if is_catalogue(source) else schema, dialect=dialect, **options)
+    options: dict[str, Any] = {"domain": plan.domain, "unknown": plan.unknown, "dialect": dialect_of(plan)}
+    return read_people(source, None if is_catalogue(source) else schema, **options)
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from isonomy.audit.inputs import Inputs, read_inputs
 from isonomy.audit.plan import Plan
-from isonomy.audit.stages import Stages
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.certify import certify
+from isonomy.certificates.certify import CHUNK, certify
 from isonomy.errors import IsonomyError
 from isonomy.fairness import GroupFairness, group_fairness
 from isonomy.population import Population
@@ -24,23 +25,28 @@ def run(
     plan: Plan,
     progress: Progress | Literal["auto"] | None = "auto",
     *,
-    stages: Stages | None = None,
+    work: Path | None = None,
     inputs: Inputs | None = None,
+    announce: Callable[[str], None] = lambda stage: None,
 ) -> Findings:
-    """Audit: every number of the findings is proved, found or estimated here, nothing is written.
+    """Audit: every number of the findings is proved, found or estimated here, nothing is written but to ``work``.
 
-    ``stages`` keeps what is finished for a later run of the same plan; ``inputs`` are the plan's own, already read.
+    That folder keeps finished chunks for a later run of the same plan. ``inputs`` are the plan's own, already read;
+    ``announce`` is told what begins.
     """
-    stages = stages or Stages()
     inputs = inputs or read_inputs(plan)
-    stages.open(inputs.fingerprint(plan))
+    announce("Reading people")
+    source = inputs.opened(plan, work)
+    announce("Bounding people and populations")
     certificate = certify(
-        inputs.network, inputs.people, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
-        epsilon=plan.epsilon, confidence=plan.confidence, tier=plan.tier, seed=plan.seed,  # type: ignore[arg-type]
-        decide=True, progress=progress, keep=stages.keep,
-    )  # fmt: skip
-    stages.announce("beside", False)
-    people = inputs.people
+        inputs.network, source, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
+        epsilon=plan.epsilon, confidence=plan.confidence, domain=plan.domain, tier=plan.tier,
+        attack=not plan.no_search, decide=True, seed=plan.seed, engine=plan.engine or "local",
+        scheduler=plan.scheduler, work=work, chunk=plan.chunk or CHUNK, progress=progress,
+    )  # type: ignore[arg-type]  # fmt: skip
+    announce("Groups and distances")
+    people = certificate.people
+    assert people is not None
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
@@ -51,12 +57,18 @@ def run(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others
         ),
-        sources=inputs.sources,
+        sources={**dict(certificate.sources), **inputs.sources},
         command=plan.command(),
-        created=stages.started,
+        created=begun(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
         **_accuracy(certificate, people),
     )
+
+
+def begun(work: Path | None) -> datetime:
+    """When the first run of this question began: that of the plan that the folder keeps."""
+    kept = None if work is None else work / "plan.json"
+    return datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept and kept.is_file() else datetime.now(UTC)
 
 
 def _groups(certificate: Certificate, people: Population) -> GroupFairness | None:

@@ -10,20 +10,34 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from isonomy.audit.individuals import individuals
 from isonomy.audit.summary import junit, markdown
 from isonomy.errors import FileError
+from isonomy.files import PARTIAL
 from isonomy.report.findings import Findings
 
-OWN = frozenset({"report.html", "certificate.json", "evidence", "individuals.parquet", "summary.md", "junit.xml"})
+KEPT = ("plan.json", "parts")
+"""What of a streamed audit is of use to the next one with the same name."""
+
+OWN = frozenset(
+    {"report.html", "certificate.json", "evidence", "individuals.parquet", "summary.md", "junit.xml", *KEPT}
+)
 """What an audit writes."""
 
-LARGE = frozenset({"individuals", "parts", "plan.json"})
-"""What an audit larger than memory writes besides."""
+ROWS = 65_536
+"""Individuals whose table is in memory at a time."""
 
 
-def write(findings: Findings, directory: str | Path, *, key: str | Path | None = None) -> Path:
-    """Write report, certificate, evidence, individuals and summaries; ``key`` signs the certificate."""
+def write(
+    findings: Findings, directory: str | Path, *, key: str | Path | None = None, work: Path | None = None
+) -> Path:
+    """Write report, certificate, evidence, individuals and summaries; ``key`` signs the certificate.
+
+    What is in ``work``, the folder of finished chunks, becomes part of the result.
+    """
     from isonomy.records import write as write_record
     from isonomy.report import render
 
@@ -35,16 +49,79 @@ def write(findings: Findings, directory: str | Path, *, key: str | Path | None =
             staging, findings.certificate, findings.network, findings.people, sources=findings.sources,
             created=findings.created, redact=findings.redacted, key=None if key is None else Path(key),
         )  # fmt: skip
-        individuals(findings).to_parquet(staging / "individuals.parquet", index=False)
+        _write_individuals(findings, staging / "individuals.parquet")
         (staging / "report.html").write_text(render(findings), encoding="utf-8")
         (staging / "summary.md").write_text(markdown(findings), encoding="utf-8")
         (staging / "junit.xml").write_text(junit(findings), encoding="utf-8")
+        if work is not None:
+            for name in KEPT:
+                (work / name).rename(staging / name)
         take_place(staging, target)
     except OSError as error:
         raise FileError(f"'out' cannot be written: {target}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return target
+
+
+def work_of(target: Path) -> Path:
+    """The folder that keeps finished chunks of an audit on its way."""
+    return target.with_name(f"{target.name}.work")
+
+
+def open_work(target: Path) -> Path:
+    """Take the work folder into use; a new one begins with what an earlier audit of the same name kept."""
+    work = work_of(target)
+    try:
+        if work.exists():
+            strange = sorted(each.name for each in work.iterdir() if not _is_own(each.name))
+            if strange:
+                raise FileError(
+                    f"The work folder {work} holds {strange[0]!r}, which no audit writes: remove it, or name another "
+                    "'out'."
+                )
+            return work
+        work.mkdir(parents=True)
+        for name in KEPT:
+            _link(target / name, work / name)
+    except OSError as error:
+        raise FileError(f"The work folder {work} cannot be written: {error.strerror}.") from error
+    return work
+
+
+def parts_in(work: Path) -> int:
+    """How many chunks are finished."""
+    return sum(1 for _ in work.glob("parts/*.arrays"))
+
+
+def _is_own(name: str) -> bool:
+    return name in (*KEPT, "columns") or name.endswith(PARTIAL) or (name[:7] == "people-" and name[-8:] == ".parquet")
+
+
+def _link(old: Path, new: Path) -> None:
+    """The same files under another name: parts are replaced, never changed, so that nothing is copied."""
+    if old.is_dir():
+        new.mkdir()
+        for each in old.iterdir():
+            _link(each, new / each.name)
+    elif old.is_file():
+        try:
+            os.link(old, new)
+        except OSError:  # a file system without links
+            shutil.copy2(old, new)
+
+
+def _write_individuals(findings: Findings, path: Path) -> None:
+    """Everybody's row, some of them at a time; all pieces have the columns of the first."""
+    writer = None
+    for start in range(0, len(findings.people), ROWS):
+        table = pa.Table.from_pandas(individuals(findings, slice(start, start + ROWS)), preserve_index=False)
+        if writer is None:
+            kinds = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in table.schema]
+            writer = pq.ParquetWriter(path, pa.schema(kinds, table.schema.metadata))
+        writer.write_table(table.cast(writer.schema))
+    if writer is not None:
+        writer.close()
 
 
 def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
@@ -57,7 +134,7 @@ def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
     if target.exists() and not target.is_dir():
         raise FileError(f"'out' must be a directory. Got {target}, which is a file.")
     if target.is_dir():
-        strange = sorted(each.name for each in target.iterdir() if each.name not in OWN | LARGE)
+        strange = sorted(each.name for each in target.iterdir() if each.name not in OWN)
         if strange:
             raise FileError(
                 f"'out' must be a new directory or one of an earlier audit. {target} holds {strange[0]!r}, which no "

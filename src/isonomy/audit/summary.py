@@ -12,7 +12,6 @@ import numpy as np
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.certificates.certificate import Certificate
-from isonomy.engines import LargeCertificate
 from isonomy.errors import DataError
 from isonomy.report.findings import Findings
 
@@ -25,7 +24,7 @@ def sentence(findings: Findings) -> str:
     return sentence_of(findings.certificate, len(findings.people))
 
 
-def sentence_of(found: Certificate | LargeCertificate, individuals: int) -> str:
+def sentence_of(found: Certificate, individuals: int) -> str:
     """The sentence for a certificate of so many individuals."""
     upper, lower, n = at_most(found.upper), at_least(found.lower), f"these {individuals:,} individuals"
     if found.gamma == 0:

@@ -104,6 +104,12 @@ class Certificate:
             self._mixtures[gamma] = self.points.mixture(self.question.weights, gamma, self.order)
         return self._mixtures[gamma].value
 
+    @property
+    def mixture(self) -> Mixture:
+        """Which points the worst case stands on."""
+        self.attained(self.gamma)
+        return self._mixtures[self.gamma]
+
     @cached_property
     def worst_case(self) -> WorstCase:
         """The distribution behind ``lower``: atoms, masses, transport cost."""

@@ -187,11 +187,14 @@ def _opened(
     work: Path | None,
 ) -> tuple[PeopleSource, Domain, Network]:
     """The source of people, who is possible, and the network on all coordinates; all of it checked."""
-    if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike)):
+    if isinstance(people, InMemory):
+        people = people.people
+    if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
         question = Question.of(network, people, metric, delta, domain, max_branches)
         source = open_people(people, split=split) if isinstance(people, Population) else _Numbers(question.x)
         return source, question.domain, question.network  # type: ignore[return-value]
     checked_asked(network, metric)
+    schema = people.schema if isinstance(people, PeopleSource) else schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
     instance("schema", schema, Schema, "a Schema")

@@ -106,8 +106,7 @@ class LocalCertificate:
     def verdict(self, epsilon: float) -> NDArray[np.str_]:
         """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""
         epsilon = number("epsilon", epsilon, "a finite number >= 0", high=FINITE)
-        verdict = np.where(self.upper <= epsilon, "certified", "undecided")
-        return np.where(self.lower > epsilon, "violated", verdict)
+        return verdicts(self.lower, self.upper, epsilon)
 
     def movement(self) -> pd.DataFrame:
         """Per feature: can the similar sets move it at all, and how far?"""
@@ -244,6 +243,11 @@ def certify_local(
     return LocalCertificate(
         upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question, threshold
     )
+
+
+def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:
+    """What bounds of individuals say about ε."""
+    return np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
 
 
 def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:

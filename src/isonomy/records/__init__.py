@@ -1,8 +1,7 @@
 """The certificate as files: ``certificate.json`` and the evidence it names by hash; see ``docs/certificate.md``."""
 
-from isonomy.records.large import LargeRecord, is_large, read_large
 from isonomy.records.reading import Record, read
 from isonomy.records.signature import new_key
 from isonomy.records.writing import write
 
-__all__ = ["LargeRecord", "Record", "is_large", "new_key", "read", "read_large", "write"]
+__all__ = ["Record", "new_key", "read", "write"]

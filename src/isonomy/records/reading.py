@@ -25,7 +25,7 @@ from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Dual, check_radius
 from isonomy.certificates.forms import Arrays, domain_of, metric_arrays, network_of
-from isonomy.certificates.profiles import Profiles
+from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
@@ -112,16 +112,20 @@ class Record:
             raise FileError(f"The certificate {self.path} is redacted: it has no individuals.")
         return Question.of(self.network, self.people, self.metric, self.delta, self.domain)
 
+    @cached_property
+    def dual(self) -> Dual:
+        """The dual of the transport problem over the profiles."""
+        return Dual(CellBlocks(self.profiles, self.weights), self.order)
+
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ; lower is missing where the record is redacted."""
         gammas = [float(gamma) for gamma in gammas]
         for gamma in gammas:
             check_radius(self.order, gamma)
-        dual = Dual(self.profiles.cells(self.weights), self.order)
         lower = [np.nan] * len(gammas)
         if self.points is not None:
-            lower = [self.points.worst(self.question, gamma, self.order).value for gamma in gammas]
-        upper = [bound.upper for bound in dual.curve(gammas)]
+            lower = [self.points.mixture(self.weights, gamma, self.order).value for gamma in gammas]
+        upper = [bound.upper for bound in self.dual.curve(gammas)]
         if self.points is not None:
             for gamma, attained, proved in zip(gammas, lower, upper, strict=True):
                 what = f"Within {gamma:g} of the individuals a population's mean output"
@@ -209,7 +213,7 @@ def _read(path: Path) -> Record:
         ground=ground,
         schema=schema,
         domain=domain,
-        profiles=Profiles(part["radii"], part["values"], float(part["largest"])),
+        profiles=Profiles.of(part["radii"], part["values"], float(part["largest"])),
         weights=part["weights"],
         people=people,
         points=_points(arrays["witnesses"]) if "witnesses" in arrays else None,

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import shutil
-from collections import defaultdict, deque
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -131,7 +130,7 @@ def _evidence(certificate: Certificate, people: Population) -> dict[str, tuple[s
         "counterpart": points.counterpart,
         "cost": points.cost,
         "value": points.value,
-        "mass": _masses(certificate),
+        "mass": certificate.mixture.masses(question.weights, len(points.owner)),
     }
     arrays = {
         "network": network_arrays(question.network),
@@ -154,22 +153,6 @@ def _evidence(certificate: Certificate, people: Population) -> dict[str, tuple[s
         "schema_text": ("schema.toml", people.schema.to_toml()),
     }
     return files | {name: (file, text.encode()) for name, (file, text) in texts.items()}
-
-
-def _masses(certificate: Certificate) -> FloatArray:
-    """How much of the worst case stands on each point."""
-    points, worst = certificate.points, certificate.worst_case
-    places: dict[tuple[int, float, float, bytes], deque[int]] = defaultdict(deque)
-    for i in range(len(points.owner)):
-        places[_key(points, i)].append(i)
-    masses = np.zeros(len(points.owner))
-    for i, mass in enumerate(worst.masses):
-        masses[places[_key(worst.points, i)].popleft()] = mass
-    return masses
-
-
-def _key(points: Any, i: int) -> tuple[int, float, float, bytes]:
-    return int(points.owner[i]), float(points.cost[i]), float(points.value[i]), points.person[i].tobytes()
 
 
 def packed(arrays: Arrays) -> bytes:

@@ -1,8 +1,7 @@
 """What a service serves: a network with everything that its certificate says.
 
-**Soundness.** Of a certificate that was read from files, the upper bound is computed again from the profiles (or, for
-an audit larger than memory, from the sums that its curve is made of), and claims that contradict it or one another are
-refused. That each profile bounds its individual is taken from the files: ``isonomy verify`` asks that.
+**Soundness.** Of a certificate that was read from files, the upper bound is computed again from the profiles, and
+claims that contradict it or one another are refused. That each profile bounds its individual is taken from the files: ``isonomy verify`` asks that.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.certificates.certificate import Certificate, Verdict, judge
-from isonomy.certificates.dual import Dual
 from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.question import Question
 from isonomy.errors import DataError, FileError
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Feature, Population, Schema
-from isonomy.records import LargeRecord, Record, is_large, read, read_large
+from isonomy.records import Record, read
 from isonomy.records.reading import readable
 from isonomy.similarity.metric import Metric
 
@@ -68,8 +66,8 @@ class Served:
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
-        """Read what an audit wrote, of any size: ``certificate.json``, or the directory that holds it."""
-        return cls.of_large(read_large(Path(path))) if is_large(path) else cls.of_record(read(Path(path)))
+        """Read what an audit wrote: ``certificate.json``, or the directory that holds it."""
+        return cls.of_record(read(Path(path)))
 
     @classmethod
     def of_certificate(cls, certificate: Certificate, people: Population, identity: str = "") -> Served:
@@ -106,7 +104,7 @@ class Served:
     def of_record(cls, record: Record) -> Served:
         """Serve a certificate that was read from its files; without an epsilon, it promises what it proved."""
         with readable(record.path):
-            dual = Dual(record.profiles.cells(record.weights), record.order)
+            dual = record.dual
             upper = _checked(record, dual.bound(record.gamma).upper)
             served = cls(
                 **_read_from(record, upper, len(record.weights)),
@@ -114,19 +112,6 @@ class Served:
                 confidence=record.confidence,
                 arithmetic="float32" if record.document["remarks"]["arithmetic"] == "float32" else "float64",
                 largest=record.profiles.largest,
-            )
-            return _stated(served)
-
-    @classmethod
-    def of_large(cls, record: LargeRecord) -> Served:
-        """Serve the certificate of an audit larger than memory; its parts are not needed."""
-        with readable(record.path):
-            upper = _checked(record, record.envelope.upper(record.gamma))
-            served = cls(
-                **_read_from(record, upper, record.individuals),
-                curve=record.envelope.curve,
-                largest=record.largest,
-                everybody=record.everybody,
             )
             return _stated(served)
 
@@ -175,7 +160,7 @@ class Served:
         )
 
 
-def _checked(record: Record | LargeRecord, proved: float) -> float:
+def _checked(record: Record, proved: float) -> float:
     """The upper bound to promise, at least what the evidence gives; claims that contradict one another are refused."""
     upper, lower, epsilon = record.upper, record.lower, record.epsilon
     if not 0 <= lower <= upper:
@@ -194,8 +179,8 @@ def _checked(record: Record | LargeRecord, proved: float) -> float:
     return max(upper, proved)
 
 
-def _read_from(record: Record | LargeRecord, upper: float, individuals: int) -> dict[str, Any]:
-    """What both kinds of certificates have."""
+def _read_from(record: Record, upper: float, individuals: int) -> dict[str, Any]:
+    """What a certificate has."""
     names = ("network", "metric", "schema", "domain", "delta", "gamma", "order", "ground", "lower", "people")
     found = f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."
     return {name: getattr(record, name) for name in names} | {
