@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from isonomy.audit.tables import CSV, Dialect, is_catalogue, opened
+from isonomy.audit.tables import is_catalogue
 from isonomy.errors import DataError, FileError, SchemaError
-from isonomy.population import Feature, Schema, Split
-from isonomy.population.files import MISSING_WORDS
+from isonomy.population import Dialect, Feature, Schema, Split
+from isonomy.population.tables import CSV, MISSING_WORDS, PARQUET, open_text
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 """Cells that stand for a missing number where all other cells of the column are numbers."""
@@ -44,7 +44,7 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
         )
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file.")
-    if name.endswith((".parquet", ".pq")):
+    if name.endswith(PARQUET):
         try:
             return pd.read_parquet(path), Dialect(), {}
         except (OSError, ValueError) as error:
@@ -53,7 +53,7 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
         raise FileError(f"Table {path} cannot be read: its name must end in .parquet, .pq, {', '.join(CSV)}.")
     dialect = _dialect(path)
     try:
-        with opened(path, dialect.encoding) as file:
+        with open_text(path, dialect.encoding) as file:
             texts = pd.read_csv(
                 file, sep=dialect.separator, dtype=str, keep_default_na=False, index_col=False
             )  # fmt: skip
@@ -106,13 +106,13 @@ def guess_schema(
 def _dialect(path: Path) -> Dialect:
     encoding = "utf-8"
     try:
-        with opened(path, encoding) as file:
+        with open_text(path, encoding) as file:
             header = file.readline()
             while file.read(1 << 20):
                 pass
     except UnicodeDecodeError:
         encoding = "latin-1"
-        with opened(path, encoding) as file:
+        with open_text(path, encoding) as file:
             header = file.readline()
     except OSError as error:
         raise FileError(f"Table {path} cannot be read: {error.strerror or error}.") from error

@@ -12,9 +12,8 @@ import numpy as np
 
 from isonomy.audit.guess_model import Reading, guess_reading
 from isonomy.audit.guess_table import Guess, guess_schema, read_unknown
-from isonomy.audit.tables import Dialect
 from isonomy.errors import FileError
-from isonomy.population import Population
+from isonomy.population import Dialect, Population
 from isonomy.population.toml import write_key, write_value
 
 

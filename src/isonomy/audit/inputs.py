@@ -14,11 +14,11 @@ import numpy as np
 
 from isonomy.audit.bundled import train_small
 from isonomy.audit.plan import Plan
-from isonomy.audit.tables import Dialect, file_hash, is_catalogue, people_hash, read_people
+from isonomy.audit.tables import file_hash, is_catalogue, read_people
 from isonomy.errors import ParameterError, template
 from isonomy.networks import Network, simplify
 from isonomy.networks.load import open_network
-from isonomy.population import Population, Schema
+from isonomy.population import Dialect, Population, Schema, open_people
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
@@ -39,7 +39,7 @@ class Inputs:
         options = {key: value for key, value in asdict(plan).items() if key not in ("name", "out", "epsilon", "key")}
         versions = (version("isonomy"), np.__version__, platform.machine())
         words = f"{sorted(options.items())} {sorted(self.sources.items())} {versions} {self.network.hash()}"
-        return hashlib.sha256(f"{words} {people_hash(self.people)}".encode()).hexdigest()
+        return hashlib.sha256(f"{words} {open_people(self.people).fingerprint()}".encode()).hexdigest()
 
 
 def read_inputs(plan: Plan) -> Inputs:
@@ -57,7 +57,7 @@ def read_inputs(plan: Plan) -> Inputs:
     else:
         network = read_network(plan, whole.schema)
     if is_catalogue(plan.data):
-        sources[plan.data] = people_hash(whole)
+        sources[plan.data] = open_people(whole).fingerprint()
     metric = Counterparts.of(whole.schema) if plan.metric is None else load_metric(plan.metric)
     ground = read_ground(plan.ground, metric)
     others = tuple((_stem(source), read_table(plan, source, whole.schema)) for source in plan.against)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from isonomy.audit.large import LargeFindings
 from isonomy.certificates.forms import Arrays
-from isonomy.engines.source import Source
 from isonomy.errors import FileError
+from isonomy.population import open_people
 
 SAMPLE = 4096
 """People kept, at most; a look of the monitor compares some hundred at a time."""
@@ -28,14 +28,14 @@ def sample(findings: LargeFindings, counted: Sequence[int]) -> Arrays:
     Only the chunks that somebody was chosen from are read again, one at a time.
     """
     asked, chunk = findings.asked, findings.chunk
-    options: dict[str, Any] = {"unknown": findings.unknown, "split": asked.split}
-    source = Source.open(findings.data, asked.schema, chunk=chunk, work=findings.work.resolve(), **options)
+    options: dict[str, Any] = {"unknown": findings.unknown, "split": asked.split, "labels": False}
+    source = open_people(findings.data, asked.schema, work=findings.work, **options)
     if source.files != findings.certificate.sources:
         raise FileError(f"Table {findings.data} was changed during the run: start it again.")
     found: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]] = []
-    for block, places in zip(source.blocks(chunk), chosen(counted), strict=True):
+    for key, places in zip(source.keys(chunk), chosen(counted), strict=True):
         if len(places):
-            people = source.read(block)
+            people = source.read(key)
             some = np.flatnonzero(people.weights > 0)[places]
             found.append((people.x[some], people.weights[some], people.rows[some]))
     x, weights, rows = (np.concatenate(column) for column in zip(*found, strict=True))

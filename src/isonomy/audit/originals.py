@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from isonomy.audit.tables import Dialect, file_hash, read_people
+from isonomy.audit.tables import file_hash, read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
 from isonomy.networks import Network, simplify
 from isonomy.networks.affine import Affine
 from isonomy.networks.load import open_network
+from isonomy.population import Dialect
 from isonomy.records import Record
 
 Claim = tuple[str, str, str]

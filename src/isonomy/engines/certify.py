@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from isonomy.certificates.distributional import DistributionalCertificate
 from isonomy.certificates.distributional import certify as certify_in_memory
-from isonomy.engines.dataset import LargeCertificate, certify_dataset
+from isonomy.engines.dataset import LargeCertificate, SourceLike, certify_dataset
 from isonomy.errors import ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Population, Schema
@@ -21,7 +21,7 @@ Engine = Literal["local", "dask"]
 
 @overload
 def certify(
-    network: Network, people: str | PathLike[str], metric: Metric, delta: float, gamma: float, **options: Any
+    network: Network, people: SourceLike, metric: Metric, delta: float, gamma: float, **options: Any
 ) -> LargeCertificate: ...
 
 
@@ -33,7 +33,7 @@ def certify(
 
 def certify(
     network: Network,
-    people: Population | npt.ArrayLike | str | PathLike[str],
+    people: Population | npt.ArrayLike | SourceLike,
     metric: Metric,
     delta: float,
     gamma: float,
@@ -47,14 +47,15 @@ def certify(
     """Bound the mean violation of every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``people`` in memory: the ``options`` of :func:`isonomy.certificates.distributional.certify`. The path of a dataset
-    (Parquet, CSV): those of :func:`isonomy.engines.certify_dataset`, with its ``schema``, a folder ``work`` that keeps
-    finished parts, and an ``engine``, ``"local"`` or ``"dask"`` (at the address of a ``scheduler``, if given).
+    (Parquet, CSV), a Dask data frame or a source of people: those of :func:`isonomy.engines.certify_dataset`, with its
+    ``schema``, a folder ``work`` that keeps finished parts, and an ``engine``, ``"local"`` or ``"dask"`` (at the
+    address of a ``scheduler``, if given).
     """
-    if isinstance(people, str | PathLike):
+    if isinstance(people, SourceLike):
         if schema is None or work is None:
             raise ParameterError("A dataset needs its 'schema', and 'work', a folder that keeps finished parts.")
         where: dict[str, Any] = {"engine": engine or "local", "scheduler": scheduler, "work": Path(work)}
-        return certify_dataset(Path(people), schema, network, metric, delta, gamma, **where, **options)
+        return certify_dataset(people, schema, network, metric, delta, gamma, **where, **options)
     if engine is not None:
         raise ParameterError(template("people", "the path of a dataset when 'engine' is given", type(people).__name__))
     return certify_in_memory(network, people, metric, delta, gamma, **options)

@@ -37,19 +37,22 @@ from isonomy.engines.files import read_json, sweep, write_json
 from isonomy.engines.job import Job, Receipt, finish, tally
 from isonomy.engines.parts import Part
 from isonomy.engines.runners import Embedded, EngineName, Runner, check_engine, runner
-from isonomy.engines.source import Block, Source
 from isonomy.engines.tallies import At, Tally
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks.network import Network
-from isonomy.population import Domain, DomainKind, Schema
+from isonomy.population import ChunkKey, Domain, DomainKind, PeopleSource, Schema, open_people
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
+from isonomy.population.stored import DaskFrame
 from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify.arithmetic import TINY, nearest, power_down
+
+SourceLike = str | PathLike | DaskFrame | PeopleSource  # type: ignore[type-arg]
+"""Datasets that need not be in memory."""
 
 CHUNK = 16_384
 """Rows of a chunk."""
@@ -145,7 +148,7 @@ class LargeCertificate:
 
 
 def certify_dataset(
-    source: Path | str,
+    source: SourceLike,
     schema: Schema,
     network: Network,
     metric: Metric,
@@ -174,7 +177,8 @@ def certify_dataset(
 ) -> LargeCertificate:
     """Bound the mean violation of every population within Wasserstein distance ``gamma`` of a dataset's individuals.
 
-    ``source`` is a Parquet file, a folder of them, or a CSV file. ``work`` is a folder that keeps the parts; the same
+    ``source`` is a Parquet file, a folder of them, a CSV file, a Dask data frame, or what
+    :func:`isonomy.population.open_people` opened. ``work`` is a folder that keeps the parts; the same
     call with the same folder goes on where a killed one stopped. ``engine="dask"`` works on the cluster at
     ``scheduler``, on the current Dask client, or on a local cluster; its workers must see ``source`` and ``work``
     under the same paths. ``chunk`` rows are worked on at a time, by one thread: memory grows with it, not with the
@@ -184,8 +188,8 @@ def certify_dataset(
     instance("schema", schema, Schema, "a Schema")
     checked_asked(network, metric)
     delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
-    for name, value in (("source", source), ("work", work)):
-        instance(name, value, str | PathLike, "a path")
+    instance("source", source, SourceLike, "a path, a Dask data frame or a source of people")
+    instance("work", work, str | PathLike, "a path")
     for name, value, choices in (
         ("unknown", unknown, Unknown), ("split", split, SplitName), ("arithmetic", arithmetic, Arithmetic),
     ):  # fmt: skip
@@ -195,8 +199,8 @@ def certify_dataset(
     _check(tier, order, gamma, epsilon, chunk, accuracy)
     check_engine(engine, scheduler)
     folder = Path(work).resolve()
-    opened = Source.open(Path(source), schema, chunk=chunk, work=folder, unknown=unknown, split=split)
-    blocks = opened.blocks(chunk)
+    opened = open_people(source, schema, work=folder, unknown=unknown, split=split, labels=False)
+    blocks = opened.keys(chunk)
     space = domain if isinstance(domain, Domain) else schema.domain(domain or "realizable")
     job = Job(
         opened, chunk, on_all_coordinates(network, schema), metric, space,
@@ -215,13 +219,13 @@ def certify_dataset(
     dual = replace(known, measure=_Measure(job, receipts, Embedded()))
     found = dual.uppers([job.gamma])[0]
     individuals = sum(receipt.rows for receipt in receipts)
-    excluded = opened.excluded + sum(receipt.excluded for receipt in receipts)
+    excluded = sum(receipt.excluded for receipt in receipts)
     with told(job.evidence):
         certificate = LargeCertificate(
             job.gamma, job.order, job.delta, epsilon, tier, found.upper, dual.lowers([job.gamma])[0], found.multiplier,
             found.tolerance, dual.grid_error(job.gamma), individuals, excluded, nearest(weight),
             tuple(job.path(block) for block in blocks), sum(receipt.computed for receipt in receipts), dual, radii,
-            job.identity, opened.files, Selection(individuals, individuals, opened.dataset_rows, excluded, split),
+            job.identity, opened.files, opened.selection(individuals, excluded),
         )  # fmt: skip
     write_json(folder / "result.json", {"identity": job.identity, **certificate.summary()})
     sweep(folder)
@@ -245,13 +249,13 @@ class _Measure:
         return sums
 
 
-def _finish(job: Job, blocks: Sequence[Block], where: Runner, tick: Progress) -> list[Receipt]:
+def _finish(job: Job, blocks: Sequence[ChunkKey], where: Runner, tick: Progress) -> list[Receipt]:
     """The parts of all blocks, in their order."""
-    receipts, done = [], 0
+    receipts, done, total = [], 0, sum(map(len, blocks))
     for receipt in where.run(finish, job, blocks):
         receipts.append(receipt)
-        done += receipt.block.stop - receipt.block.start
-        tick(done, job.source.rows)
+        done += len(receipt.block)
+        tick(done, total)
     return sorted(receipts, key=lambda receipt: receipt.block.index)
 
 
@@ -281,7 +285,7 @@ def _multipliers(job: Job, radii: Sequence[float], largest: float) -> tuple[floa
     return tuple(sorted({0.0, steepest, *(value for value in some if 0 < value < steepest)}))
 
 
-def _plan(job: Job, blocks: Sequence[Block]) -> Plan:
+def _plan(job: Job, blocks: Sequence[ChunkKey]) -> Plan:
     """The plan of an earlier run of the same job, else a new one."""
     path = job.work / "plan.json"
     kept = read_json(path)

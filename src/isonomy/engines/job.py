@@ -26,11 +26,10 @@ from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Plan, make_plan, profiles
 from isonomy.certificates.worst_case import search
 from isonomy.engines.parts import LAYOUT, Part, read_part, write_part
-from isonomy.engines.source import Block, People, Source
 from isonomy.engines.tallies import At, Tally, tallies
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError
 from isonomy.networks.network import Network
-from isonomy.population import Domain
+from isonomy.population import Chunk, ChunkKey, Domain, PeopleSource
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import exact_sum
@@ -47,7 +46,7 @@ PILOT_BLOCKS = 16
 class Receipt:
     """What the rest of the run needs to know of a part."""
 
-    block: Block
+    block: ChunkKey
     rows: int
     excluded: int
     weight: int  # an exact sum
@@ -60,7 +59,7 @@ class Receipt:
 class Job:
     """A question about a dataset; ``network`` reads all coordinates of the schema."""
 
-    source: Source
+    source: PeopleSource
     chunk: int
     network: Network
     metric: Metric
@@ -88,25 +87,23 @@ class Job:
             self.network.hash(),
             metric_to_text(self.metric),
             metric_to_text(self.ground),
-            self.source.schema.hash(),
-            *(f"{table.sha256} {table.rows}" for table in self.source.tables),
-            repr((self.source.unknown, self.source.split, self.source.copied, self.chunk)),
+            f"{self.source.fingerprint()} {self.chunk}",
             repr((self.delta, self.gamma, self.order, self.tier, self.attack, self.effort, self.rounds)),
             repr((self.arithmetic, self.output_range, self.max_branches)),
             *(repr(np.asarray(getattr(self.domain, part.name)).tolist()) for part in fields(self.domain)),
         ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
-    def key(self, block: Block) -> str:
+    def key(self, block: ChunkKey) -> str:
         """The hash of all that a part depends on."""
         text = f"{self.identity} {self.plan!r} {block.index} {block.start} {block.stop}"
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def path(self, block: Block) -> Path:
+    def path(self, block: ChunkKey) -> Path:
         """Where the part of a block is kept."""
         return self.work / "parts" / f"{block.index:08d}.parquet"
 
-    def part(self, block: Block) -> Part:
+    def part(self, block: ChunkKey) -> Part:
         """The finished part of a block, checked."""
         part = read_part(self.path(block), self.key(block))
         if part is None:
@@ -116,7 +113,7 @@ class Job:
             )
         return part
 
-    def compute(self, people: People) -> Part:
+    def compute(self, people: Chunk) -> Part:
         """Profiles and finds of some individuals."""
         n = len(people.x)
         if not n:
@@ -150,7 +147,7 @@ class Job:
         profiles = part.radii, part.profile.T, part.largest
         compare_points(owner, part.cost.ravel(), part.value.ravel(), profiles, evidence)
 
-    def planned(self, blocks: Sequence[Block]) -> Plan:
+    def planned(self, blocks: Sequence[ChunkKey]) -> Plan:
         """A plan from a pilot group that row numbers alone decide."""
         some = _spread(len(blocks), PILOT_BLOCKS)
         each, chosen = math.ceil(PILOT / len(some)), []
@@ -204,7 +201,7 @@ def _spread(n: int, count: int) -> list[int]:
     return [i * n // count for i in range(count)]
 
 
-def finish(job: Job, block: Block) -> Receipt:
+def finish(job: Job, block: ChunkKey) -> Receipt:
     """The part of a block: the one that is there if it is right, else computed and written."""
     key, path = job.key(block), job.path(block)
     part = read_part(path, key)
@@ -216,7 +213,7 @@ def finish(job: Job, block: Block) -> Receipt:
                 part = replace(job.compute(people), key=key)
                 job.compare(part, people.x)
         except DataError as error:
-            raise DataError(f"File {block.table.path.name}, rows {block.start} to {block.stop}: {error}") from None
+            raise DataError(f"{block.place}, rows {block.start} to {block.stop}: {error}") from None
         write_part(part, path)
     else:
         with told(job.evidence, part.rows):
@@ -225,7 +222,7 @@ def finish(job: Job, block: Block) -> Receipt:
     return Receipt(block, len(part), part.excluded, exact_sum(part.weights), radii, part.largest, computed)
 
 
-def tally(job: Job, task: tuple[Block, Sequence[At]]) -> dict[At, Tally]:
+def tally(job: Job, task: tuple[ChunkKey, Sequence[At]]) -> dict[At, Tally]:
     """What a finished part adds to the sums."""
     block, places = task
     return tallies(job.part(block), job.order, places)

@@ -2,19 +2,25 @@
 
 A :class:`Schema` says which columns make an individual and fixes the coordinates in which individuals are
 compared; a :class:`Domain` which vectors stand for a possible individual; a :class:`Population` holds a
-table's individuals; :func:`stream` reads a file that is larger than memory as a sequence of populations.
+table's individuals; :func:`open_people` cuts tables of any kind and size into chunks of them, and :func:`stream` reads
+a file that is larger than memory as a sequence of populations.
 """
 
+from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature, FeatureKind
 from isonomy.population.label import Label, Split
 from isonomy.population.population import Population
 from isonomy.population.schema import Encoded, Schema
 from isonomy.population.selection import Selection
-from isonomy.population.streaming import stream
+from isonomy.population.sources import open_people, stream
+from isonomy.population.tables import Dialect
 
 __all__ = [
     "BoolArray",
+    "Chunk",
+    "ChunkKey",
+    "Dialect",
     "Domain",
     "DomainKind",
     "Encoded",
@@ -22,9 +28,11 @@ __all__ = [
     "FeatureKind",
     "FloatArray",
     "Label",
+    "PeopleSource",
     "Population",
     "Schema",
     "Selection",
     "Split",
+    "open_people",
     "stream",
 ]

@@ -15,10 +15,9 @@ from isonomy.given import whole
 from isonomy.population.cells import encode_table, find_column, text_of
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature
-from isonomy.population.files import read_file
-from isonomy.population.frames import read_frame
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
+from isonomy.population.tables import USUAL, Dialect, read_file, read_frame
 
 IntArray = NDArray[np.int64]
 
@@ -74,9 +73,10 @@ class Population:
         *,
         domain: DomainKind = "realizable",
         unknown: Unknown = "error",
+        dialect: Dialect = USUAL,
     ) -> Population:
         """Read the schema's columns of a Parquet or CSV file at once; :func:`stream` reads it piece by piece."""
-        return cls.from_frame(read_file(path, schema), schema, domain=domain, unknown=unknown)
+        return cls.from_frame(read_file(path, schema, dialect), schema, domain=domain, unknown=unknown)
 
     @classmethod
     def from_piece(
@@ -169,6 +169,17 @@ class Population:
         """The rows held out from training; see ``train``."""
         return self._part("test")
 
+    def side(self, name: SplitName) -> BoolArray:
+        """``(n,)``: who is on a side of the split; see ``train``."""
+        if name in ("all", self.split):
+            return np.ones(len(self), dtype=bool)
+        split = self.schema.split
+        if split is None:
+            mask: BoolArray = in_train(self.rows) == (name == "train")
+            return mask
+        column = find_column(self.frame, split.column)
+        return column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
+
     def with_domain(self, kind: DomainKind) -> Population:
         """The same individuals in another domain."""
         return replace(self, domain=self.schema.domain(kind))
@@ -221,12 +232,7 @@ class Population:
             return self
         if self.split != "all":
             raise ParameterError(f"This population is the {self.split} part and has no {name} part: ask the whole one.")
-        split = self.schema.split
-        if split is None:
-            mask = in_train(self.rows) == (name == "train")
-        else:
-            column = find_column(self.frame, split.column)
-            mask = column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
+        mask = self.side(name)
         if not mask.any():
             raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
         some = self[mask]

@@ -1,0 +1,243 @@
+"""Tables as pandas frames: in memory of any kind, Parquet and CSV files, whole or in pieces of bounded size.
+
+Of a file only the columns that a schema names are read. A Parquet file brings its own types. A CSV file, of whatever
+:class:`Dialect`, has none, so the schema says which columns are numbers; everything else is text, and a cell that no
+number can be made of stays text, so that the error can show it. In a CSV file an empty cell and the usual words for
+"missing" (NA, NaN, null …) count as missing unless the schema knows them as a category, and ``3.0`` is the category
+``3``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from isonomy.errors import DataError, FileError, ParameterError
+from isonomy.population.feature import Feature
+
+if TYPE_CHECKING:
+    from isonomy.population.schema import Schema
+
+Meanings = dict[str, Feature | None]
+
+PARQUET = (".parquet", ".pq")
+CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "-nan", "-NaN", "n/a")
+_WHOLE = 1 << 62  # more rows than any file has
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written; a comma stands for the tab in files whose name ends in ``.tsv``."""
+
+    separator: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+
+USUAL = Dialect()
+
+
+def read_frame(frame: Any) -> pd.DataFrame:
+    """A copy of a pandas, Polars or Arrow table as a frame with unique text column names and at least one row."""
+    table = frame.copy() if isinstance(frame, pd.DataFrame) else _to_pandas(frame)
+    table.columns = pd.Index([str(column) for column in table.columns])
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"The table has two columns called {twice!r}; names must differ.")
+    if len(table) == 0:
+        raise DataError(f"The table is empty: it has {table.shape[1]} columns and no row.")
+    return table
+
+
+def read_file(path: str | os.PathLike[str], schema: Schema, dialect: Dialect = USUAL) -> pd.DataFrame:
+    """The schema's columns of a whole file."""
+    return next(frame for _, frame in read_pieces(path, schema, _WHOLE, dialect))
+
+
+def read_pieces(
+    path: str | os.PathLike[str], schema: Schema, rows: int, dialect: Dialect = USUAL
+) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Pieces of ``rows`` rows (the last one may be shorter), each with the number of its first row as its index."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileError(f"Table {file} cannot be read: there is no such file.")
+    name, kind = file.name.lower(), "Parquet"
+    meanings = column_meanings(schema)
+    try:
+        if name.endswith(PARQUET):
+            yield from _pieces(_parquet_batches(file, meanings, schema, rows), rows, file, {}, dialect)
+        elif name.endswith(CSV):
+            kind = "CSV" if _codec(dialect) == "utf-8" else f"CSV in {dialect.encoding}"
+            yield from _pieces(_csv_batches(file, meanings, schema, dialect), rows, file, meanings, dialect)
+        else:
+            raise FileError(f"Table {file} cannot be read: its name must end in one of {', '.join((*PARQUET, *CSV))}.")
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise FileError(f"Table {file} cannot be read as {kind}: {reason}.") from error
+
+
+def open_text(path: Path, encoding: str) -> TextIO:
+    """A CSV file as text, unpacked where it is packed."""
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding=encoding, newline="")
+    return path.open(encoding=encoding, newline="")
+
+
+def column_meanings(schema: Schema) -> Meanings:
+    """What each column that is read means; None for the split column, which is plain text."""
+    meanings: Meanings = {feature.name: feature for feature in schema.features}
+    if schema.label is not None:
+        meanings[schema.label.column] = schema.label.as_feature()
+    if schema.weight is not None:
+        meanings[schema.weight] = Feature(schema.weight)
+    if schema.split is not None:
+        meanings[schema.split.column] = None
+    return meanings
+
+
+def present_columns(names: Iterable[str], meanings: Meanings, schema: Schema, file: object) -> list[str]:
+    """The columns to read: all of the schema but for a label or split column that the table lacks."""
+    there = list(names)
+    twice = next((name for name in meanings if there.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"Table {file} has two columns called {twice!r}; names must differ.")
+    optional = {schema.label.column if schema.label else None, schema.split.column if schema.split else None}
+    for name in meanings:
+        if name not in there and name not in optional:
+            raise DataError(f"Table {file} has no column {name!r}; it has {', '.join(map(repr, there))}.")
+    return [name for name in meanings if name in there]
+
+
+def _codec(dialect: Dialect) -> str:
+    try:
+        return codecs.lookup(dialect.encoding).name
+    except LookupError:
+        raise ParameterError(
+            f"'encoding' must be one that Python knows, such as latin-1. Got {dialect.encoding!r}."
+        ) from None
+
+
+def _to_pandas(frame: Any) -> pd.DataFrame:
+    try:
+        table = nw.from_native(frame)
+    except TypeError as error:
+        raise DataError(f"A table must be a pandas, Polars or Arrow table. Got {type(frame).__name__}.") from error
+    eager = table.collect() if isinstance(table, nw.LazyFrame) else table
+    return eager.to_pandas()
+
+
+def _parquet_batches(file: Path, meanings: Meanings, schema: Schema, rows: int) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(file) as table:
+        columns = present_columns(table.schema_arrow.names, meanings, schema, file)
+        yield from table.iter_batches(batch_size=min(rows, 1 << 16), columns=columns)
+
+
+def _csv_batches(file: Path, meanings: Meanings, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    with _open_csv(file, dialect, None) as reader:
+        columns = present_columns(reader.schema.names, meanings, schema, file)
+    with _open_csv(file, dialect, columns) as reader:
+        yield from reader
+
+
+def _open_csv(file: Path, dialect: Dialect, columns: list[str] | None) -> Any:
+    """All cells as text: what they mean is decided by the schema, not by the first block of the file."""
+    tabs = file.name.lower().removesuffix(".gz").endswith(".tsv") and dialect.separator == ","
+    parse = pcsv.ParseOptions(delimiter="\t" if tabs else dialect.separator, newlines_in_values=True)
+    convert = pcsv.ConvertOptions(
+        include_columns=columns,
+        column_types=dict.fromkeys(columns or (), pa.string()),
+        strings_can_be_null=False,
+    )
+    # Without threads a faulty row is named by its number.
+    return pcsv.open_csv(file, pcsv.ReadOptions(use_threads=False, encoding=dialect.encoding), parse, convert)
+
+
+def _pieces(
+    batches: Iterator[pa.RecordBatch], rows: int, file: Path, meanings: Meanings, dialect: Dialect
+) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Batches regrouped to pieces of ``rows`` rows."""
+    waiting: list[pa.RecordBatch] = []
+    count, first_row = 0, 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= rows:
+            whole = pa.Table.from_batches(waiting)
+            yield first_row, _frame(whole.slice(0, rows), first_row, meanings, dialect)
+            first_row, count = first_row + rows, count - rows
+            waiting = whole.slice(rows).to_batches() if count else []
+    if not (count or first_row):
+        raise DataError(f"Table {file} is empty: it has no row.")
+    if count:
+        yield first_row, _frame(pa.Table.from_batches(waiting), first_row, meanings, dialect)
+
+
+def _frame(table: pa.Table, first_row: int, meanings: Meanings, dialect: Dialect) -> pd.DataFrame:
+    """Cells of a Parquet file as they are, those of a CSV file by their ``meanings``."""
+    columns = {
+        name: _from_text(table[name], meanings[name], dialect) if name in meanings else table[name].to_pandas()
+        for name in table.column_names
+    }
+    return pd.DataFrame(columns).set_axis(pd.RangeIndex(first_row, first_row + table.num_rows))
+
+
+def _from_text(column: pa.ChunkedArray, meaning: Feature | None, dialect: Dialect) -> pd.Series:
+    """The cells of a CSV column by what the schema says of it."""
+    number = meaning is not None and meaning.kind in ("numeric", "integer")
+    if number and dialect.decimal == ",":
+        column = pc.replace_substring(column, ",", ".")
+    if number and meaning is not None and not meaning.missing_values:
+        return _numbers(column)
+    coded = pc.dictionary_encode(column.combine_chunks())
+    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+    known = set() if meaning is None else {*meaning.levels, *meaning.missing_values}
+    texts = [_category(text, known) for text in coded.dictionary.to_pylist()]
+    distinct = list(dict.fromkeys(text for text in texts if text is not None))
+    place = {text: i for i, text in enumerate(distinct)} | {None: -1}
+    codes = np.array([*(place[text] for text in texts), -1])[coded.indices.to_numpy(zero_copy_only=False)]
+    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(distinct, dtype="object")))
+
+
+def _category(text: str, known: set[str]) -> str | None:
+    """The category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
+    if text in known:
+        return text
+    bare = text.strip()
+    if bare in known:
+        return bare
+    if bare in MISSING_WORDS:
+        return None
+    try:
+        number = float(bare)
+    except ValueError:
+        return text
+    whole = str(int(number)) if number.is_integer() else bare
+    return whole if whole in known else text
+
+
+def _numbers(column: pa.ChunkedArray) -> pd.Series:
+    """Floats, or, where a cell is no number, floats and that cell's text."""
+    bare = pc.utf8_trim_whitespace(column)
+    bare = pc.if_else(pc.is_in(bare, pa.array(MISSING_WORDS)), None, bare)
+    try:
+        numbers = pc.cast(bare, pa.float64())
+    except pa.ArrowInvalid:
+        texts = bare.to_pandas().astype("object")
+        parsed = pd.to_numeric(texts, errors="coerce")
+        mixed: pd.Series = parsed.astype("object").where(parsed.notna() | texts.isna(), texts)
+        return mixed
+    return pd.Series(numbers.to_numpy())
