@@ -41,8 +41,8 @@ from isonomy.engines.dataset import ACCURACY, _known
 from isonomy.engines.job import Job, finish
 from isonomy.engines.parts import Part, write_part
 from isonomy.engines.runners import Embedded
-from isonomy.engines.source import Block, Table
 from isonomy.parallel import set_workers
+from isonomy.population import ChunkKey
 
 sys.path.insert(0, str(Path(__file__).parent))
 from distributional import DELTA, GAMMA, population, train
@@ -226,11 +226,11 @@ class Repeated:
     gamma: float = GAMMA
     plan: None = None
 
-    def key(self, block: Block) -> str:
+    def key(self, block: ChunkKey) -> str:
         """Of the part."""
         return str(block.index % PARTS)
 
-    def path(self, block: Block) -> Path:
+    def path(self, block: ChunkKey) -> Path:
         """Where it is."""
         return self.folder / f"{block.index % PARTS:08d}.parquet"
 
@@ -266,9 +266,8 @@ def dual_child(folder: Path, rows: int) -> None:
     set_workers(1)
     begin, start = _peak(), time.process_time()
     job, where = Repeated(folder), Counted()
-    table = Table(Path("invented"), "", 0, 0, rows, 0)
     cuts = enumerate(range(0, rows, PART_ROWS))
-    blocks = [Block(i, table, first, first + PART_ROWS) for i, first in cuts]
+    blocks = [ChunkKey(i, "invented", first, first + PART_ROWS) for i, first in cuts]
     receipts = list(where.run(finish, job, blocks))
     weight = sum(receipt.weight for receipt in receipts)
     dual = _known(job, receipts[0].radii, receipts[0].largest, weight, receipts, where, ACCURACY)

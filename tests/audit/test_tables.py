@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from isonomy.audit.guess_table import guess_schema, read_unknown
-from isonomy.audit.tables import Dialect, read_people
+from isonomy.audit.tables import read_people
 from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
-from isonomy.population import Population, Schema
+from isonomy.population import Dialect, Population, Schema
 
 SCHEMA = Schema.from_toml(
     """

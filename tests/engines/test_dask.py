@@ -18,8 +18,9 @@ import pytest
 
 from isonomy.engines import runners
 from isonomy.errors import DataError, MissingPackageError, ParameterError
+from isonomy.population import open_people
 
-from .people import ask, stamps, table
+from .people import SCHEMA, ask, stamps, table
 
 if importlib.util.find_spec("distributed") is None:
     pytest.skip("Dask distributed is not installed: pip install 'isonomy[dask]'", allow_module_level=True)
@@ -100,6 +101,21 @@ def test_the_current_client_is_used(cluster: Any, source: Path, tmp_path: Path) 
         found = ask(source, tmp_path / "spread", engine="dask", **options)
         assert found.computed == PARTS and client.status == "running"
     assert found.summary() == ask(source, tmp_path / "alone", **options).summary() and found.lower > 0
+
+
+def test_a_dask_frame_gives_the_bits_of_its_partitions_as_files(cluster: Any, tmp_path: Path) -> None:
+    frames, people = pytest.importorskip("dask.dataframe"), table(90)
+    (tmp_path / "data").mkdir()
+    for i in range(3):
+        people[30 * i : 30 * i + 30].to_parquet(tmp_path / "data" / f"{i}.parquet")
+    expected = ask(tmp_path / "data", tmp_path / "files", chunk=20)
+    collection = frames.from_pandas(people, npartitions=3, sort=False)
+    options = {"engine": "dask", "scheduler": cluster.scheduler_address}
+    for found in (
+        ask(collection, tmp_path / "here", chunk=20),
+        ask(open_people(collection, SCHEMA, labels=False), tmp_path / "there", chunk=20, **options),
+    ):
+        assert found.summary() == expected.summary() and found.selection == expected.selection
 
 
 def test_no_dask(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

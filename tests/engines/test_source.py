@@ -8,20 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.engines import source as module
-from isonomy.engines.source import Source
 from isonomy.errors import DataError, FileError
-from isonomy.population import Population
+from isonomy.population import PeopleSource, Population, open_people
+from isonomy.population import stored as module
 
 from .people import SCHEMA, table
 
 
-def everybody(source: Source, chunk: int, backwards: bool = True) -> tuple[np.ndarray, ...]:
+def everybody(source: PeopleSource, chunk: int, backwards: bool = True) -> tuple[np.ndarray, ...]:
     """All blocks, read last first."""
-    blocks = source.blocks(chunk)
+    blocks = source.keys(chunk)
     read = [source.read(block) for block in (reversed(blocks) if backwards else blocks)]
     read = read[::-1] if backwards else read
-    excluded = source.excluded + sum(people.excluded for people in read)
+    excluded = sum(people.excluded for people in read)
     arrays = [np.concatenate([getattr(people, name) for people in read]) for name in ("x", "weights", "rows")]
     return (*arrays, np.array(excluded))
 
@@ -33,11 +32,11 @@ def test_parquet_blocks(tmp_path: Path, chunk: int, group: int, split: str) -> N
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=group)
     people = Population.from_frame(frame, SCHEMA)
     people = people if split == "all" else people.test
-    found = Source.open(tmp_path / "t.parquet", SCHEMA, chunk=chunk, work=tmp_path, split=split)
+    found = open_people(tmp_path / "t.parquet", SCHEMA, work=tmp_path, split=split)
     x, weights, rows, excluded = everybody(found, chunk)
     assert np.array_equal(x, people.x) and np.array_equal(weights, people.weights) and excluded == 0
     assert np.array_equal(rows, people.rows)
-    assert all(block.stop - block.start <= chunk for block in found.blocks(chunk))
+    assert all(block.stop - block.start <= chunk for block in found.keys(chunk))
 
 
 @pytest.mark.parametrize("split", ["all", "test"])
@@ -63,12 +62,12 @@ def test_every_way_in_gives_the_same_people(
         frame.to_parquet(source)
     work = tmp_path / "work"
     for _ in range(2):  # the second time from the copy
-        found = Source.open(source, SCHEMA, chunk=10, work=work, unknown="exclude", split=split)
+        found = open_people(source, SCHEMA, work=work, unknown="exclude", split=split)
         x, weights, rows, excluded = everybody(found, 10)
         side = people if split == "all" else people.test
         assert np.array_equal(x, side.x) and np.array_equal(rows, side.rows) and np.array_equal(weights, side.weights)
         assert excluded == 13
-    assert found.copied == (way != "folder")
+    assert isinstance(found, module.Copied) == (way != "folder")
     assert not list(tmp_path.rglob("*.partial"))
 
 
@@ -76,37 +75,37 @@ def test_the_content_is_what_counts(tmp_path: Path) -> None:
     table(20).to_parquet(tmp_path / "a.parquet")
     table(20).to_parquet(tmp_path / "b.parquet")
     table(20, seed=1).to_parquet(tmp_path / "c.parquet")
-    a, b, c = (Source.open(tmp_path / f"{name}.parquet", SCHEMA, chunk=9, work=tmp_path).tables[0] for name in "abc")
-    assert a.sha256 == b.sha256 != c.sha256
+    a, b, c = (open_people(tmp_path / f"{name}.parquet", SCHEMA, work=tmp_path).fingerprint() for name in "abc")
+    assert a == b != c
 
 
 def test_errors_name_file_row_and_column(tmp_path: Path) -> None:
     frame = table(50)
     frame.loc[33, "sex"] = "?"
     frame.to_parquet(tmp_path / "t.parquet")
-    found = Source.open(tmp_path / "t.parquet", SCHEMA, chunk=20, work=tmp_path)
+    found = open_people(tmp_path / "t.parquet", SCHEMA, work=tmp_path)
     with pytest.raises(DataError, match=r"File t\.parquet: Column 'sex', row 33"):
-        found.read(found.blocks(20)[1])
+        found.read(found.keys(20)[1])
     frame.drop(columns="debt").to_parquet(tmp_path / "u.parquet")
-    found = Source.open(tmp_path / "u.parquet", SCHEMA, chunk=20, work=tmp_path)
+    found = open_people(tmp_path / "u.parquet", SCHEMA, work=tmp_path)
     with pytest.raises(DataError, match="has no column 'debt'; it has 'pay'"):
-        found.read(found.blocks(20)[0])
+        found.read(found.keys(20)[0])
     with pytest.raises(FileError, match="no such file or folder"):
-        Source.open(tmp_path / "nothing.parquet", SCHEMA, chunk=20, work=tmp_path)
+        open_people(tmp_path / "nothing.parquet", SCHEMA, work=tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match="has no Parquet file"):
-        Source.open(tmp_path / "empty", SCHEMA, chunk=20, work=tmp_path)
+        open_people(tmp_path / "empty", SCHEMA, work=tmp_path)
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 but not really")
     with pytest.raises(FileError, match="cannot be read as Parquet"):
-        Source.open(tmp_path / "bad.parquet", SCHEMA, chunk=20, work=tmp_path)
+        open_people(tmp_path / "bad.parquet", SCHEMA, work=tmp_path)
     pd.DataFrame(frame[:0]).to_parquet(tmp_path / "none.parquet")
     with pytest.raises(DataError, match="is empty"):
-        Source.open(tmp_path / "none.parquet", SCHEMA, chunk=20, work=tmp_path)
+        open_people(tmp_path / "none.parquet", SCHEMA, work=tmp_path)
 
 
 def test_a_file_that_changes_during_the_run_is_an_error(tmp_path: Path) -> None:
     table(50).to_parquet(tmp_path / "t.parquet")
-    found = Source.open(tmp_path / "t.parquet", SCHEMA, chunk=20, work=tmp_path)
+    found = open_people(tmp_path / "t.parquet", SCHEMA, work=tmp_path)
     table(50, seed=1).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(FileError, match="was changed during the run"):
-        found.read(found.blocks(20)[1])
+        found.read(found.keys(20)[1])

@@ -20,7 +20,7 @@ from isonomy.population.domain import DomainKind
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.stored import Copied, ParquetTable, Reading, Tables, has_middle, partitions, sha256
+from isonomy.population.stored import Copied, DaskFrame, ParquetTable, Reading, Tables, has_middle, partitions, sha256
 from isonomy.population.tables import PARQUET, USUAL, Dialect, read_pieces
 
 COPY_ROWS = 2**14
@@ -52,7 +52,7 @@ def open_people(
     if schema is None:
         raise ParameterError("'schema' must be given for people who are not a Population.")
     reading = Reading(schema, unknown, split, labels, dialect)
-    if hasattr(people, "npartitions"):
+    if isinstance(people, DaskFrame):
         return _not_empty(Tables(reading, partitions(people, reading)), "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
         return _in_memory(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -274,6 +274,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+@runtime_checkable
+class DaskFrame(Protocol):
+    """What is asked of a Dask data frame."""
+
+    columns: Any
+    npartitions: int
+
+    def get_partition(self, n: int) -> Any: ...  # noqa: D102
+
+
 @dataclass(frozen=True)
 class Partition:
     """A partition of a Dask data frame, computed by whoever reads it."""
@@ -303,8 +313,10 @@ def partitions(collection: Any, reading: Reading) -> tuple[Partition, ...]:
 
     collection = collection[list(reading.present(map(str, collection.columns), "(a Dask data frame)"))]
     parts = [collection.get_partition(i) for i in range(collection.npartitions)]
-    contents = dask.compute(*(dask.delayed(_content)(part) for part in parts))  # type: ignore[attr-defined]
-    return tuple(Partition(f"Partition {i}", *contents[i], part) for i, part in enumerate(parts))
+    compute: Any = dask.compute  # type: ignore[attr-defined]
+    contents = compute(*(dask.delayed(_content)(part) for part in parts))  # type: ignore[attr-defined]
+    each = enumerate(zip(contents, parts, strict=True))
+    return tuple(Partition(f"Partition {i}", rows, digest, part) for i, ((rows, digest), part) in each)
 
 
 def _content(frame: pd.DataFrame) -> tuple[int, str]:

@@ -1,0 +1,1 @@
+"""What every member of a family must keep: a new one inherits the suite of its contract."""
