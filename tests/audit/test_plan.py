@@ -10,6 +10,7 @@ import pytest
 
 from isonomy.audit import Plan
 from isonomy.cli.app import app
+from isonomy.cli.console import Answer
 from isonomy.errors import FileError, IsonomyError, ParameterError
 
 
@@ -78,7 +79,7 @@ def test_the_command_gives_the_plan_again(monkeypatch: pytest.MonkeyPatch) -> No
         tier="interval", split="test", held_out=True, limit=7, against=("x.csv", "y.csv"), separator=";", redact=True,
     )  # fmt: skip
     seen: list[Plan] = []
-    monkeypatch.setattr(command, "_run", lambda plan, json: seen.append(plan) or 0)
+    monkeypatch.setattr(command, "_run", lambda plan: seen.append(plan) or Answer({}, ""))
     app(shlex.split(plan.command())[1:], standalone_mode=False)
     assert seen == [plan]
 

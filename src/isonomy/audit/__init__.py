@@ -1,12 +1,24 @@
 """The main job: people and a network in, what was proved and what was found out.
 
 :class:`Plan` says what to audit (from options or an ``audit.toml``), :func:`run` does it, :func:`write` puts the
-report, the certificate and the files for machines into one directory.
+report, the certificate and the files for machines into one directory. Names are imported when they are first used: the
+command line reads the options of a plan for its help, and help has to be immediate.
 """
 
-from isonomy.audit.job import run
-from isonomy.audit.output import write
-from isonomy.audit.plan import Plan
-from isonomy.audit.stages import Stages
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isonomy.audit.job import run
+    from isonomy.audit.output import write
+    from isonomy.audit.plan import Plan
+    from isonomy.audit.stages import Stages
 
 __all__ = ["Plan", "Stages", "run", "write"]
+_WHERE = {"Plan": "plan", "Stages": "stages", "run": "job", "write": "output"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"isonomy.audit.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'isonomy.audit' has no attribute {name!r}")

@@ -42,7 +42,7 @@ def estimate(plan: Plan, inputs: Inputs) -> Cost:
         some, began = people.sample(size, plan.seed), time.perf_counter()
         found = certify(
             inputs.network, some, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
-            tier=plan.tier, decide=True, progress=None,  # type: ignore[arg-type]
+            tier=plan.tier, decide=True, progress=None,
         )  # fmt: skip
         times.append(time.perf_counter() - began)
     slope = times[-1] / sizes[-1]

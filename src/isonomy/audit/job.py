@@ -35,7 +35,7 @@ def run(
     stages.open(inputs.fingerprint(plan))
     certificate = certify(
         inputs.network, inputs.people, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
-        epsilon=plan.epsilon, confidence=plan.confidence, tier=plan.tier, seed=plan.seed,  # type: ignore[arg-type]
+        epsilon=plan.epsilon, confidence=plan.confidence, tier=plan.tier, seed=plan.seed,
         decide=True, progress=progress, keep=stages.keep,
     )  # fmt: skip
     stages.announce("beside", False)

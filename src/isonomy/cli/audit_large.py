@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from isonomy.cli.bars import bars
-from isonomy.cli.talk import answer, console, fail, remark
+from isonomy.cli.console import Answer, StoppedError, bar, console, remark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from isonomy.audit.large import LargeFindings
 
 
-def run_engine(plan: Plan, json: bool) -> int:
+def run_engine(plan: Plan) -> Answer:
     """Audit, write, tell; the exit status is the verdict's."""
     from isonomy.audit.large import open_work, parts_in, read_asked, run_large, work_of
     from isonomy.audit.large_output import write_large
@@ -28,24 +27,24 @@ def run_engine(plan: Plan, json: bool) -> int:
         remark(f"- {asked.network.remark}")
     out = check_target(out_of(plan, asked.schema.name))
     try:
-        with bars() as shown, told(out.parent):
+        with bar() as shown, told(out.parent):
             before = parts_in(open_work(out))
-            findings = run_large(plan, out, shown.tick, asked=asked, announce=shown.stage)
+            findings = run_large(plan, out, shown, asked=asked, announce=shown.stage)
             shown.stage("write")
             facts = write_large(findings, out)
     except KeyboardInterrupt:
-        return fail(_resume(work_of(out)), code="stopped", status=130, machine=False)
+        raise StoppedError(_resume(work_of(out))) from None
     found = findings.certificate
-    if json:
-        more: dict[str, Any] = {"parts": len(found.parts), "computed": found.computed, "out": str(out)}
-        answer(facts | more)
-    else:
+
+    def people() -> None:
         _show(findings, facts)
         kept = len(found.parts) - found.computed
         print(f"\n{len(found.parts):,} parts, {kept:,} of them kept from an earlier run." if before else "")
         names = "report.html, certificate.json, evidence/, individuals/, summary.md, junit.xml"
         print(f"Written to {out}: {names}{'' if findings.redacted else ', parts/'}.")
-    return STATUS[facts["verdict"]]
+
+    more: dict[str, Any] = {"parts": len(found.parts), "computed": found.computed, "out": str(out)}
+    return Answer(facts | more, people, STATUS[facts["verdict"]])
 
 
 def _show(findings: LargeFindings, facts: dict[str, Any]) -> None:

@@ -8,37 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isonomy.cli import options as o
-from isonomy.cli.talk import answer, console, remark
+from isonomy.audit.plan import Plan
+from isonomy.cli.audit import File
+from isonomy.cli.console import Answer, console, remark
+from isonomy.cli.learning import TABLE
+from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
     from isonomy.certificates import LocalCertificate
     from isonomy.population import Population
 
+_NAMES = ("data", "schema", "model", "metric", "delta", "domain", *TABLE, "head", "output", "activation", "reads")
 
+
+@with_options(given=select(Plan, *_NAMES))
 def explain(
-    file: o.File = None,
+    given: Given,
+    file: File = None,
     row: Annotated[
         int,
         typer.Option(help="The person's row in the table; 0 is the first row after the header.", show_default=False),
     ] = 0,
-    data: o.Data = None,
-    schema: o.SchemaFile = None,
-    model: o.Model = None,
-    metric: o.MetricFile = None,
-    delta: o.Delta = None,
-    domain: o.DomainName = None,
-    seed: o.Seed = None,
-    unknown: o.UnknownRows = None,
-    separator: o.Separator = None,
-    encoding: o.Encoding = None,
-    decimal: o.Decimal = None,
-    head: o.HeadName = None,
-    output: o.Output = None,
-    activation: o.Activation = None,
-    reads: o.ReadsName = None,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Explain one person: the prediction, how much it can change for somebody similar, and who that is.
 
     Examples:
@@ -47,8 +38,6 @@ def explain(
 
     isonomy explain audit.toml --row 17
     """
-    said = o.given(dict(locals()), "file", "row", "json")
-    from isonomy.audit import Plan
     from isonomy.audit.inputs import read_inputs
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
@@ -58,7 +47,7 @@ def explain(
             f"'isonomy explain' needs the table, which {file} does not name: give the audit.toml instead, or --data, "
             "--schema, --model and --metric of the audit, and --row."
         )
-    plan = Plan.of(said, file)
+    plan = Plan.of(given, file)
     if Path(plan.data).is_dir():
         raise ParameterError(
             f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give as --data the file "
@@ -75,7 +64,7 @@ def explain(
     person = everybody[place]
     found = certify_local(inputs.network, person, inputs.metric, plan.delta, progress=None)
     facts = _facts(found, person, row)
-    answer(facts) if json else _show(facts)
+    return Answer(facts, lambda: _show(facts))
 
 
 def _facts(found: LocalCertificate, person: Population, row: int) -> dict[str, Any]:

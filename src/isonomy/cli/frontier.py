@@ -9,33 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from isonomy.cli import learning
-from isonomy.cli import options as o
-from isonomy.cli.bars import bars
-from isonomy.cli.talk import answer, console
+from isonomy.cli.console import Answer, bar, console
+from isonomy.cli.learning import Training
+from isonomy.options import Given, select, with_options
 
 
+@with_options(given=learning.PLAN, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
 def frontier(
-    data: o.Data = None,
-    schema: o.SchemaFile = None,
+    given: Given,
+    training: Given,
     out: Annotated[Path, typer.Option(help="The folder to write the models and frontier.csv to.")] = Path("frontier"),
     alphas: Annotated[str, typer.Option(help="Weights of unfairness against error.")] = "0,0.1,0.3,1,3",
     epsilon: Annotated[float | None, typer.Option(help="Name the most accurate model certified at this.")] = None,
-    method: learning.MethodName = learning.Method.udif,
-    metric: o.MetricFile = None,
-    delta: learning.TrainDelta = 0.05,
-    gamma: learning.TrainGamma = 0.1,
-    hidden: learning.Hidden = "256,256",
-    epochs: learning.Epochs = None,
-    learning_rate: learning.Rate = 1e-3,
-    order: o.Order = None,
-    ground: o.Ground = None,
-    seed: o.Seed = None,
-    unknown: o.UnknownRows = None,
-    separator: o.Separator = None,
-    encoding: o.Encoding = None,
-    decimal: o.Decimal = None,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Train along alpha: what does fairness cost in accuracy?
 
     Example:
@@ -46,29 +32,25 @@ def frontier(
     Models that have collapsed (no better than giving everybody one class) are marked and never named. The exit status
     is 3 when all have, or, with --epsilon, no other model is certified.
     """
-    said = o.given(dict(locals()), "alphas", "epsilon", *learning.APART)
-    plan, people = learning.read_people(said)
-    weights = learning.numbers("alphas", alphas)
+    plan, people = learning.read_people(given)
+    weights = learning.numbers("alphas", alphas, float)
+    options = learning.estimator_options(plan, Training(**training))
     from isonomy.cli.files import whole
     from isonomy.errors import ParameterError
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as trained
     from isonomy.training.frontier import mean_local
 
-    model = FairClassifier(
-        method=method.value, delta=delta, gamma=gamma, hidden=learning.widths(hidden), epochs=epochs,
-        learning_rate=learning_rate, order=plan.order, random_state=plan.seed, progress=None, **learning.similar(plan),
-    )  # fmt: skip
-    with bars() as shown, learning.quiet():
+    with bar() as shown, learning.quiet():
         shown.stage("Training along alpha")
         done = []
 
         def measured(one: FairClassifier, judged: Any) -> float:
             done.append(one)
-            shown.tick(len(done), len(weights))
+            shown(len(done), len(weights))
             return mean_local(one, judged)
 
-        found = trained(people, weights, model=model, measure=measured)
+        found = trained(people, weights, model=FairClassifier(**options), measure=measured)
     table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
     with whole(out / "frontier.csv") as part:
         table.to_csv(part, index=False)
@@ -82,16 +64,17 @@ def frontier(
         best = None if epsilon is None else str(table["model"].iloc[place])
     except ParameterError as error:
         why = str(error)
-    if json:
-        answer({"folder": str(out), "models": table.to_dict("records"), "best": best, "reason": why})
-    else:
+
+    def people_read() -> None:
         _show_frontier(table)
         print(f"Written: {out / 'frontier.csv'} and {len(found.models)} models.")
         if epsilon is not None:
             print(f"Most accurate at epsilon {epsilon:g}: {best or 'none'}.")
         if why:
             print(f"Failed: {why}")
-    raise typer.Exit(3 if why else 0)
+
+    facts = {"folder": str(out), "models": table.to_dict("records"), "best": best, "reason": why}
+    return Answer(facts, people_read, 3 if why else 0)
 
 
 def _show_frontier(table: Any) -> None:

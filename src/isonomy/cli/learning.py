@@ -5,69 +5,56 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
-from isonomy.cli import options as o
+from isonomy.audit.plan import Plan
+from isonomy.options import Given, check_options, option, select, whole
 
 if TYPE_CHECKING:
-    from isonomy.audit import Plan
     from isonomy.population import Population
 
-_TRAINING = "Training"
+_PANEL = "Training"
+TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
+"""Options by which every command reads a table."""
+PLAN = select(
+    Plan, "data", "schema", "metric", "delta", "gamma", "order", "ground", *TABLE, data=None, delta=0.05
+)  # fmt: skip
+"""Options of a plan that say what to train on, and who is similar."""
 
 
-class Method(StrEnum):
+@dataclass(frozen=True)
+class Training:
     """How a network is trained."""
 
-    udif = "u-dif"
-    ldif = "l-dif"
-    fibp = "f-ibp"
-    sensr = "sensr"
-    ftu = "ftu"
-    sgd = "sgd"
+    method: Literal["u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = option(
+        "u-dif", "u-dif: fair under every shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; "
+        "ftu: protected columns are not read; sgd: plain.", panel=_PANEL,
+    )  # fmt: skip
+    alpha: float = option(1.0, "The weight of unfairness against error.", panel=_PANEL)
+    hidden: str = option("256,256", "The widths of the hidden layers.", panel=_PANEL)
+    epochs: int | None = option(
+        None, "Passes over the table. Default: 10, more on a small one.", whole(1), panel=_PANEL
+    )
+    learning_rate: float = option(1e-3, "Of the steps of training.", panel=_PANEL)
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
-MethodName = Annotated[
-    Method,
-    typer.Option(
-        help="u-dif: fair under every shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; ftu: "
-        "protected columns are not read; sgd: plain.",
-        rich_help_panel=_TRAINING,
-    ),
-]
-Alpha = Annotated[float, typer.Option(help="The weight of unfairness against error.", rich_help_panel=_TRAINING)]
-Hidden = Annotated[str, typer.Option(help="The widths of the hidden layers.", rich_help_panel=_TRAINING)]
-Epochs = Annotated[
-    int | None,
-    typer.Option(help="Passes over the table. Default: 10, more on a small one.", rich_help_panel=_TRAINING),
-]
-Rate = Annotated[float, typer.Option(help="Of the steps of training.", rich_help_panel=_TRAINING)]
-TrainDelta = Annotated[float, typer.Option(help="Similar is who is at most this far apart.", rich_help_panel=_TRAINING)]
-TrainGamma = Annotated[float, typer.Option(help="How far the population may shift.", rich_help_panel=_TRAINING)]
-
-APART = (
-    "out", "method", "delta", "gamma", "alpha", "hidden", "epochs", "learning_rate", "json",
-)  # fmt: skip
-"""Options that are not those of a plan."""
-
-
-def read_people(said: dict[str, Any]) -> tuple[Plan, Population]:
+def read_people(given: Given) -> tuple[Plan, Population]:
     """The table to learn from, and the plan that its options make."""
-    from isonomy.audit import Plan
     from isonomy.audit.inputs import read_table
     from isonomy.errors import ParameterError
     from isonomy.population import Schema
 
-    if "data" not in said:
+    if "data" not in given:
         raise ParameterError(
             "'data' must be given: the table to learn from, or a name of the catalogue such as german."
         )
-    plan = Plan.of(said)
-    schema = None if plan.schema is None else Schema.from_toml(o.path(plan.schema))
+    plan = Plan.of(given)
+    schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
     return plan, read_table(plan, plan.data, schema)
 
 
@@ -80,24 +67,24 @@ def similar(plan: Plan) -> dict[str, Any]:
     return {"metric": metric, "ground": read_ground(plan.ground, metric)}
 
 
-def numbers(name: str, text: str) -> tuple[float, ...]:
-    """Numbers with commas between them."""
+def estimator_options(plan: Plan, training: Training) -> dict[str, Any]:
+    """The arguments of a fair estimator."""
+    return {
+        "method": training.method, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order,
+        "hidden": numbers("hidden", training.hidden, int), "epochs": training.epochs,
+        "learning_rate": training.learning_rate, "random_state": plan.seed, "progress": None, **similar(plan),
+    }  # fmt: skip
+
+
+def numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, ...]:
+    """Numbers of a kind with commas between them."""
     from isonomy.errors import ParameterError, template
 
     try:
-        return tuple(float(part) for part in text.split(","))
+        return tuple(kind(part) for part in text.split(",") if part.strip() or kind is float)
     except ValueError:
-        raise ParameterError(template(name, "numbers with commas between them", text)) from None
-
-
-def widths(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them."""
-    from isonomy.errors import ParameterError, template
-
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ParameterError(template("hidden", "whole numbers with commas between them", text)) from None
+        right = "whole numbers" if kind is int else "numbers"
+        raise ParameterError(template(name, f"{right} with commas between them", text)) from None
 
 
 def check_writable(out: Path) -> None:

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from isonomy.cli import learning
-from isonomy.cli import options as o
-from isonomy.cli.bars import Bars, bars
-from isonomy.cli.talk import answer, fail
-
-if TYPE_CHECKING:
-    from isonomy.audit import Plan
+from isonomy.cli.console import Answer, StoppedError, bar
+from isonomy.cli.learning import Training
+from isonomy.options import Given, select, with_options
+from isonomy.progress import Bar
 
 
+@with_options(given=learning.PLAN, training=select(Training))
 def train(
-    data: o.Data = None,
-    schema: o.SchemaFile = None,
+    given: Given,
+    training: Given,
     out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx"),
-    method: learning.MethodName = learning.Method.udif,
-    metric: o.MetricFile = None,
-    delta: learning.TrainDelta = 0.05,
-    gamma: learning.TrainGamma = 0.1,
-    alpha: learning.Alpha = 1.0,
-    hidden: learning.Hidden = "256,256",
-    epochs: learning.Epochs = None,
-    learning_rate: learning.Rate = 1e-3,
-    order: o.Order = None,
-    ground: o.Ground = None,
-    seed: o.Seed = None,
-    unknown: o.UnknownRows = None,
-    separator: o.Separator = None,
-    encoding: o.Encoding = None,
-    decimal: o.Decimal = None,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Train a network on the training rows of a table, with a bound on unfairness in its loss.
 
     Example:
@@ -48,70 +32,53 @@ def train(
     Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed:
     it gives everybody one class, or is no better than that.
     """
-    said = o.given(dict(locals()), *learning.APART)
-    plan, people = learning.read_people(said)
+    plan, people = learning.read_people(given)
+    how = Training(**training)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
-    options = {
-        "method": method.value, "delta": delta, "gamma": gamma, "alpha": alpha, "hidden": learning.widths(hidden),
-        "epochs": epochs, "learning_rate": learning_rate, "order": plan.order, "random_state": plan.seed,
-        "checkpoint": checkpoint, "progress": None, **learning.similar(plan),
-    }  # fmt: skip
+    options = learning.estimator_options(plan, how)
     from isonomy.training import FairClassifier, FairRegressor
 
     regression = people.schema.label is not None and people.schema.label.regression
-    model: Any = (FairRegressor if regression else FairClassifier)(**options)
+    model: Any = (FairRegressor if regression else FairClassifier)(**options, alpha=how.alpha, checkpoint=checkpoint)
     learning.check_writable(out)
     try:
-        with bars() as shown, learning.quiet():
+        with bar() as shown, learning.quiet():
             shown.stage("Training")
             model.fit(people.train, on_epoch=lambda record: _epoch(shown, record))
     except KeyboardInterrupt:
-        kept = (
-            f"; the last epoch is kept in {checkpoint}. The same command goes on from it" if checkpoint.exists() else ""
-        )
-        raise typer.Exit(fail(f"Stopped{kept}.", code="stopped", status=130, machine=False)) from None
-    metric_file = None if plan.metric else out.with_suffix(".metric.toml")
-    if metric_file is not None:
-        model.metric_.save(metric_file)
+        kept = f"; the last epoch is kept in {checkpoint}. The same command goes on from it"
+        raise StoppedError(f"Stopped{kept if checkpoint.exists() else ''}.") from None
+    metric = out.with_suffix(".metric.toml") if plan.metric is None else None
+    if metric is not None:
+        model.metric_.save(metric)
     model.to_onnx(out)
     checkpoint.unlink(missing_ok=True)
     lost = learning.collapse_of(model, people)
-    last = model.history_[-1]
-    again = _audit_command(plan, out, plan.metric or metric_file, delta, gamma)
-    if json:
-        facts: dict[str, Any] = {"model": str(out), "metric": None if metric_file is None else str(metric_file)}
-        facts |= {"collapsed": bool(lost), "reason": lost and f"{out} {lost}"}
-        answer(
-            facts | {"history": model.history_, "scores": learning.test_scores(model.network_, people), "audit": again}
-        )
-        raise typer.Exit(3 if lost else 0)
+    asked = replace(plan, model=str(out), metric=plan.metric or str(metric), split="test", reads="coordinates")
+    facts = {
+        "model": str(out), "metric": metric and str(metric), "collapsed": bool(lost),
+        "reason": lost and f"{out} {lost}", "history": model.history_,
+        "scores": learning.test_scores(model.network_, people), "audit": asked.command(),
+    }  # fmt: skip
+    return Answer(facts, _words(facts), 3 if lost else 0)
+
+
+def _words(facts: dict[str, Any]) -> str:
+    last = facts["history"][-1]
     told = [f"epoch {last['epoch']:.0f}: error {last['error']:.4f}"]
     told += [f"accuracy {last['accuracy']:.3f}"] if "accuracy" in last else []
     told += [f"bound on the violation {last['penalty']:.4f}"] if "penalty" in last else []
-    print(", ".join(told) + " (training rows)")
-    for name, value in learning.test_scores(model.network_, people).items():
-        print(f"test {name.replace('_', ' ')}: {value:.3f}")
-    print(f"Written: {out}" + ("" if metric_file is None else f", {metric_file}"))
-    if lost:
-        print(
-            f"Failed: {out} {lost}. It would be fair because it decides nothing: train with a smaller alpha, or more "
-            "epochs."
-        )
-        raise typer.Exit(3)
-    print(f"Prove it: {again}")
+    lines = [", ".join(told) + " (training rows)"]
+    lines += [f"test {name.replace('_', ' ')}: {value:.3f}" for name, value in facts["scores"].items()]
+    lines.append(f"Written: {facts['model']}" + (f", {facts['metric']}" if facts["metric"] else ""))
+    advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
+    return "\n".join(
+        [*lines, f"Failed: {facts['reason']}. {advice}" if facts["reason"] else f"Prove it: {facts['audit']}"]
+    )
 
 
-def _epoch(shown: Bars, record: dict[str, float]) -> None:
-    shown.tick(int(record["epoch"]), int(record.get("epochs", record["epoch"])))
+def _epoch(shown: Bar, record: dict[str, float]) -> None:
+    shown(int(record["epoch"]), int(record.get("epochs", record["epoch"])))
     parts = [f"accuracy {record['accuracy']:.3f}" if "accuracy" in record else f"error {record['error']:.4f}"]
     parts += [f"violation ≤ {record['penalty']:.4f}"] if "penalty" in record else []
     shown.note(", ".join(parts))
-
-
-def _audit_command(plan: Plan, model: Path, metric: Any, delta: float, gamma: float) -> str:
-    from dataclasses import replace
-
-    asked = replace(
-        plan, model=str(model), metric=str(metric), delta=delta, gamma=gamma, split="test", reads="coordinates"
-    )
-    return asked.command()
