@@ -192,7 +192,7 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
 def test_a_training_that_was_stopped_goes_on_to_the_same_network(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import isonomy.cli.train as command
+    import isonomy.cli.training as command
 
     real = command._epoch
     words = ("train", "--data", "moons", "--hidden", "8", "--epochs", "4", "--learning-rate", "0.1", "--method", "sgd")

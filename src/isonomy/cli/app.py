@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, datasets, explain, extras, frontier, init, records, repair, shift, train
+from isonomy.cli import audit, datasets, explain, extras, init, records, shift, training
 from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
@@ -25,8 +25,8 @@ app = typer.Typer(
 )
 
 _COMMANDS = (
-    audit.audit, init.init, explain.explain, records.verify, records.compare, shift.shift, train.train,
-    frontier.frontier, repair.repair,
+    audit.audit, init.init, explain.explain, records.verify, records.compare, shift.shift, training.train,
+    training.frontier, training.repair,
 )  # fmt: skip
 for command in _COMMANDS:
     app.command(command.__name__)(answering(command))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from isonomy.audit.plan import RESULTS, Plan
-from isonomy.cli.console import Answer, StoppedError, bar, console, remark
+from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
     from isonomy.audit import Stages
+    from isonomy.report.findings import Findings
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
+TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
+"""Options by which every command reads a table."""
 _MANY = 2000  # individuals from which on a remark says how to see the cost
 
 
@@ -81,7 +85,7 @@ def _estimate(plan: Plan) -> Answer:
             inputs = read_inputs(plan)
             shown.stage("Timing a sample")
             cost = estimate(plan, inputs)
-    return Answer(asdict(cost), str(cost))
+    return Answer(asdict(cost), [str(cost)])
 
 
 def _run(plan: Plan) -> Answer:
@@ -90,7 +94,6 @@ def _run(plan: Plan) -> Answer:
     from isonomy.audit.output import check_target
     from isonomy.audit.summary import STATUS, document, verdict
     from isonomy.certificates.consistency import told
-    from isonomy.cli.terminal import show
 
     stages = Stages()
     try:
@@ -110,14 +113,16 @@ def _run(plan: Plan) -> Answer:
             stages.close()
     except KeyboardInterrupt:
         raise StoppedError(_resume(stages, plan)) from None
-
-    def people() -> None:
-        show(findings, console())
-        print(f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml.")
-        print(f"Check it independently: isonomy verify {target / 'certificate.json'}")
-
     facts = document(findings) | {"out": str(target), "resumed": stages.found}
-    return Answer(facts, people, STATUS[verdict(findings)])
+    return Answer(facts, _page(findings, target), STATUS[verdict(findings)])
+
+
+def _page(findings: Findings, target: Path) -> Iterator[Any]:
+    from isonomy.cli.terminal import page
+
+    yield from page(findings)
+    yield f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
+    yield f"Check it independently: isonomy verify {target / 'certificate.json'}"
 
 
 def _resume(stages: Stages, plan: Plan) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from isonomy.cli.console import Answer, StoppedError, bar, console, remark
+from isonomy.cli.console import Answer, StoppedError, bar, remark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,30 +36,22 @@ def run_engine(plan: Plan) -> Answer:
     except KeyboardInterrupt:
         raise StoppedError(_resume(work_of(out))) from None
     found = findings.certificate
-
-    def people() -> None:
-        _show(findings, facts)
-        kept = len(found.parts) - found.computed
-        print(f"\n{len(found.parts):,} parts, {kept:,} of them kept from an earlier run." if before else "")
-        names = "report.html, certificate.json, evidence/, individuals/, summary.md, junit.xml"
-        print(f"Written to {out}: {names}{'' if findings.redacted else ', parts/'}.")
-
     more: dict[str, Any] = {"parts": len(found.parts), "computed": found.computed, "out": str(out)}
-    return Answer(facts | more, people, STATUS[facts["verdict"]])
+    return Answer(facts | more, _page(findings, facts, out, before), STATUS[facts["verdict"]])
 
 
-def _show(findings: LargeFindings, facts: dict[str, Any]) -> None:
+def _page(findings: LargeFindings, facts: dict[str, Any], out: Path, before: int) -> Iterator[Any]:
     from rich.table import Table
+    from rich.text import Text
 
     from isonomy.arithmetic import at_least, at_most
     from isonomy.audit.large_summary import rows
 
-    page = console()
-    page.print(f"{facts['title']}: {facts['selection']['words']}.", style="bold")
-    page.print()
-    page.print(facts["sentence"], style="bold")
+    yield Text(f"{facts['title']}: {facts['selection']['words']}.", style="bold")
+    yield ""
+    yield Text(facts["sentence"], style="bold")
     if facts["verdict"] is not None:
-        page.print(f"{facts['verdict'].upper()} against ε = {facts['epsilon']:g}.")
+        yield f"{facts['verdict'].upper()} against ε = {facts['epsilon']:g}."
     curve = Table("shift γ", "proved, at most", "found, at least", title="Mean violation of populations within γ")
     for gamma, upper, lower in findings.curve:
         curve.add_row(f"{gamma:g}", at_most(upper), at_least(lower))
@@ -66,8 +59,12 @@ def _show(findings: LargeFindings, facts: dict[str, Any]) -> None:
     for name, value in rows(findings, facts):
         numbers.add_row(name, value)
     for table in (curve, numbers):
-        page.print()
-        page.print(table)
+        yield ""
+        yield table
+    parts, computed = len(findings.certificate.parts), findings.certificate.computed
+    yield f"\n{parts:,} parts, {parts - computed:,} of them kept from an earlier run." if before else ""
+    names = "report.html, certificate.json, evidence/, individuals/, summary.md, junit.xml"
+    yield f"Written to {out}: {names}{'' if findings.redacted else ', parts/'}."
 
 
 def _resume(work: Path) -> str:

@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ from isonomy.options import signed
 from isonomy.progress import Bar
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
 
@@ -40,10 +40,14 @@ class StoppedError(IsonomyError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: a document for machines, the same for people (a text, or what prints it), the status."""
+    """What a command found: a document for machines, the same for people, the exit status.
+
+    For people it is lines that are printed as they are, and texts and tables of rich, fitted to the terminal's width;
+    with ``--json`` nobody iterates over them.
+    """
 
     document: Any
-    people: str | Callable[[], None]
+    people: Iterable[str | RenderableType]
     status: int = 0
 
 
@@ -55,10 +59,8 @@ def answering(run: Callable[..., Answer]) -> Callable[..., None]:
         found = run(**values)
         if json:
             answer(found.document)
-        elif isinstance(found.people, str):
-            print(found.people)
-        else:
-            found.people()
+        for each in () if json else found.people:
+            print(each) if isinstance(each, str) else console().print(each)
         raise typer.Exit(found.status)
 
     own = inspect.signature(run, eval_str=True).parameters.values()

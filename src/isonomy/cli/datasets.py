@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli.console import Answer, answering, console
+from isonomy.cli.console import Answer, answering
 
 app = typer.Typer(help="Tables to start with: what there is, and how to have it as files.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def listed() -> Answer:
         here = ", ".join(one.here[:3]) + (f", … ({len(one.here)})" if len(one.here) > 3 else "")
         table.add_row(one.name, one.size, ", ".join(one.protected), here or "to be downloaded")
     facts = [{"name": one.name, "size": one.size, "protected": one.protected, "here": one.here} for one in found]
-    return Answer(facts, lambda: console().print(table))
+    return Answer(facts, [table])
 
 
 @app.command()
@@ -49,7 +49,7 @@ def show(name: Annotated[str, typer.Argument(help="A name of the catalogue.")]) 
     from isonomy.datasets import describe
 
     found = describe(name)
-    return Answer(asdict(found), str(found))
+    return Answer(asdict(found), [str(found)])
 
 
 @app.command()
@@ -66,15 +66,15 @@ def fetch(
 
     isonomy datasets fetch acs-income --state CA --state TX --out data
     """
-    from isonomy.cli.files import whole
+    from isonomy.cli.files import whole_file
     from isonomy.datasets import load_population
 
     people = load_population(name, states=state or None, years=year or None)
     stem = "-".join([name, *map(str, state or ()), *map(str, year or ())])
     table, schema = out / f"{stem}.parquet", out / f"{stem}.toml"
-    with whole(table) as part:
+    with whole_file(table) as part:
         people.frame.to_parquet(part, index=False)
-    with whole(schema) as part:
+    with whole_file(schema) as part:
         part.write_text(people.schema.to_toml(), encoding="utf-8")
     facts = {"table": str(table), "schema": str(schema), "people": len(people)}
-    return Answer(facts, f"Written: {table} ({len(people):,} people), {schema}")
+    return Answer(facts, [f"Written: {table} ({len(people):,} people), {schema}"])

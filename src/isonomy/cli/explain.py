@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isonomy.audit.plan import Plan
-from isonomy.cli.audit import File
-from isonomy.cli.console import Answer, console, remark
-from isonomy.cli.learning import TABLE
+from isonomy.cli.audit import TABLE, File
+from isonomy.cli.console import Answer, remark
 from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from isonomy.population import Population
 
 _NAMES = ("data", "schema", "model", "metric", "delta", "domain", *TABLE, "head", "output", "activation", "reads")
+
+_DECISIONS = {
+    "certified": "No similar person can get another decision.",
+    "flippable": "A similar person with another decision was found.",
+    "undecided": "Whether a similar person can get another decision is not decided.",
+}
 
 
 @with_options(given=select(Plan, *_NAMES))
@@ -64,7 +70,7 @@ def explain(
     person = everybody[place]
     found = certify_local(inputs.network, person, inputs.metric, plan.delta, progress=None)
     facts = _facts(found, person, row)
-    return Answer(facts, lambda: _show(facts))
+    return Answer(facts, _show(facts))
 
 
 def _facts(found: LocalCertificate, person: Population, row: int) -> dict[str, Any]:
@@ -93,37 +99,31 @@ def _cell(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show(facts: dict[str, Any]) -> Iterator[Any]:
     from rich.table import Table
+    from rich.text import Text
 
     from isonomy.arithmetic import at_least, at_most
 
-    page = console()
     given = ", ".join(f"{name} {value:.4f}" for name, value in facts["prediction"].items())
-    page.print(f"Row {facts['row']}: {given}", style="bold")
-    whole = facts["selection"]
-    page.print(f"One of {whole['pool']:,} people, chosen with --row: what is proved here is about this person alone.")
-    page.print(
-        f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); a counterpart was found "
-        f"for whom it changes by {at_least(facts['lower'])}."
-        if facts["lower"] > 0
-        else f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); no change was found."
+    yield Text(f"Row {facts['row']}: {given}", style="bold")
+    people = facts["selection"]["pool"]
+    yield Text(f"One of {people:,} people, chosen with --row: what is proved here is about this person alone.")
+    reached = f"a counterpart was found for whom it changes by {at_least(facts['lower'])}"
+    yield Text(
+        f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); "
+        f"{reached if facts['lower'] > 0 else 'no change was found'}."
     )
-    words = {
-        "certified": "No similar person can get another decision.",
-        "flippable": "A similar person with another decision was found.",
-        "undecided": "Whether a similar person can get another decision is not decided.",
-    }
-    page.print(words.get(facts["decision"], ""))
+    yield _DECISIONS.get(facts["decision"], "")
     if facts["lower"] > 0:
         theirs = ", ".join(f"{name} {value:.4f}" for name, value in facts["counterpart_prediction"].items())
-        page.print(f"The worst counterpart found: {theirs}; differs in {', '.join(facts['differs'])}.")
+        yield Text(f"The worst counterpart found: {theirs}; differs in {', '.join(facts['differs'])}.")
     table = Table("feature", "individual", "counterpart", "")
     for name, value in facts["individual"].items():
         other = facts["counterpart"][name]
         differs = name in facts["differs"]
         table.add_row(name, _text(value), _text(other), "differs" if differs else "", style="bold" if differs else None)
-    page.print(table)
+    yield table
 
 
 def _text(value: Any) -> str:

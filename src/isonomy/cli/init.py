@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -51,12 +52,12 @@ def init(
         split=split_column, ignore=ignore or (),
     )  # fmt: skip
     schema, audit = save(found, out, force=force)
-
-    def people() -> None:
-        print(f"Written: {schema}, {audit}")
-        for note in found.notes:
-            remark(f"- {note}")
-        print(f"Read and correct both, then: isonomy audit {audit}")
-
     facts = {"schema": str(schema), "audit": str(audit), "ready": found.ready, "notes": list(found.notes)}
-    return Answer(facts, people)
+    return Answer(facts, _words(found.notes, schema, audit))
+
+
+def _words(notes: Iterable[str], schema: Path, audit: Path) -> Iterator[str]:
+    yield f"Written: {schema}, {audit}"
+    for note in notes:
+        remark(f"- {note}")
+    yield f"Read and correct both, then: isonomy audit {audit}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from isonomy.cli.console import Answer, console
+from isonomy.cli.console import Answer
 
 
 def verify(
@@ -46,18 +47,18 @@ def verify(
         "accepted": accepted,
         "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in claims],
     }
-    return Answer(facts, lambda: _show(claims, accepted), 0 if accepted else 1)
+    return Answer(facts, _show(claims, accepted), 0 if accepted else 1)
 
 
-def _show(claims: list[tuple[str, ...]], accepted: bool) -> None:
+def _show(claims: list[tuple[str, ...]], accepted: bool) -> Iterator[Any]:
     from rich.table import Table
 
     table = Table("claim", "", "detail")
     colours = {"proved again": "green", "recomputed": "green", "trusted": "yellow", "rejected": "bold red"}
     for name, status, detail in claims:
         table.add_row(name, status, detail, style=colours.get(status))
-    console().print(table)
-    print("Accepted." if accepted else "Not accepted.")
+    yield table
+    yield "Accepted." if accepted else "Not accepted."
 
 
 def _refuse_large(file: Path) -> None:
@@ -106,4 +107,4 @@ def compare(
     from isonomy.audit.comparison import compared, facts_of, markdown
 
     found = compared(facts_of(old), facts_of(new))
-    return Answer(found, markdown(found))
+    return Answer(found, [markdown(found)])

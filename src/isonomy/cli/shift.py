@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isonomy.audit.plan import Plan
+from isonomy.cli.audit import TABLE
 from isonomy.cli.console import Answer
-from isonomy.cli.learning import TABLE
 from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def shift(
         f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.",
         f"Suggested gamma: {suggested:g}, {reach(found)}.",
     ]
-    return Answer(facts, "\n".join(lines))
+    return Answer(facts, lines)
 
 
 def reach(found: Distance) -> str:
