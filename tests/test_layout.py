@@ -19,6 +19,7 @@ ORDER = [
     "errors",
     "brief",
     "given",
+    "options",
     "progress",
     "parallel",
     "arithmetic",

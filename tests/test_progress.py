@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from isonomy import progress
-from isonomy.progress import shown
+from isonomy.errors import ParameterError
+from isonomy.progress import Bar, shown
 
 
 class Terminal(io.StringIO):
@@ -43,3 +44,20 @@ def test_nothing_where_nobody_looks(monkeypatch: pytest.MonkeyPatch, choice: str
     with shown("Certifying", choice) as tick:
         tick(1, 1)
     assert pipe.getvalue() == ""
+
+
+def test_a_bar_tells_its_stages_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Bar("Reading", words={"local": "Certifying"}) as bar:
+        bar.stage("local-2", kept=True)
+        bar(1, 2)
+        bar.note("half of it")
+        bar.shown.refresh()
+    for words in ("Reading", "Certifying (kept from the earlier run)", "half of it"):
+        assert words in terminal.getvalue()
+
+
+def test_what_is_no_progress_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'progress' must be"), shown("Certifying", "always"):  # type: ignore[arg-type]
+        pass

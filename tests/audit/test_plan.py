@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from isonomy.audit import Plan
 from isonomy.cli.app import app
+from isonomy.cli.console import Answer
 from isonomy.errors import FileError, IsonomyError, ParameterError
+from isonomy.options import options_of
 
 
 def test_nothing_is_the_bundled_audit() -> None:
@@ -78,7 +81,7 @@ def test_the_command_gives_the_plan_again(monkeypatch: pytest.MonkeyPatch) -> No
         tier="interval", split="test", held_out=True, limit=7, against=("x.csv", "y.csv"), separator=";", redact=True,
     )  # fmt: skip
     seen: list[Plan] = []
-    monkeypatch.setattr(command, "_run", lambda plan, json: seen.append(plan) or 0)
+    monkeypatch.setattr(command, "_run", lambda plan: seen.append(plan) or Answer({}, ()))
     app(shlex.split(plan.command())[1:], standalone_mode=False)
     assert seen == [plan]
 
@@ -89,3 +92,36 @@ def test_every_key_is_an_option_and_the_other_way_round() -> None:
     command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
     options = {each.name for each in command.params} - {"file", "estimate", "json"}
     assert options == {item.name for item in fields(Plan)}
+
+
+def test_choices_are_those_of_the_library() -> None:
+    """A plan names them itself, so that help imports nothing heavy."""
+    from isonomy.certificates.distributional import DistributionalTier
+    from isonomy.cli.training import Training
+    from isonomy.engines.runners import EngineName
+    from isonomy.networks.adapter import Reads
+    from isonomy.networks.graph import Head
+    from isonomy.population import DomainKind
+    from isonomy.population.schema import Unknown
+    from isonomy.population.selection import SplitName
+    from isonomy.training.penalties import Method
+
+    known = {
+        "tier": DistributionalTier, "engine": EngineName, "reads": Reads, "domain": DomainKind, "unknown": Unknown,
+    }  # fmt: skip
+    for name, kind in known.items():
+        assert set(options_of(Plan)[name].choices) == set(get_args(kind)), name
+    for name, kind in {"head": Head, "split": SplitName}.items():
+        assert set(options_of(Plan)[name].choices) == {"auto", *get_args(kind)}, name
+    assert set(options_of(Training)["method"].choices) == set(get_args(Method))
+
+
+def test_a_switch_of_a_file_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import isonomy.cli.audit as command
+
+    file = tmp_path / "audit.toml"
+    file.write_text("redact = true\nheld_out = true\n")
+    seen: list[Plan] = []
+    monkeypatch.setattr(command, "_run", lambda plan: seen.append(plan) or Answer({}, ()))
+    app(["audit", str(file), "--no-redact"], standalone_mode=False)
+    assert (seen[0].redact, seen[0].held_out) == (False, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -15,16 +16,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.cli import main, pages
+from isonomy.cli import main
 from isonomy.cli.shift import rounded_up
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = ["audit", "compare", "datasets", "explain", "frontier", "init", "repair", "serve", "shift"]
 COMMANDS += ["train", "verify"]
 
 
 def test_the_page_in_the_docs_is_that_of_the_commands() -> None:
-    assert PAGE.read_text(encoding="utf-8") == pages.pages(), "python -m isonomy.cli.pages > docs/cli.md"
+    page = runpy.run_path(str(DOCS / "command_line.py"))["page"]()
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == page, "python docs/command_line.py > docs/cli.md"
 
 
 def test_every_command_is_there_with_help(run: Callable[..., Any]) -> None:
@@ -139,7 +141,7 @@ def test_bad_input_is_one_sentence_and_status_2(files: Path, bad: Path, run: Cal
 
 
 def test_parts_that_are_not_installed_are_named(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isonomy.cli.others.find_spec", lambda name: None)
+    monkeypatch.setattr("isonomy.cli.extras.find_spec", lambda name: None)
     for command, extra in (("serve", "serve"),):
         status, _, err = run(command, "--anything", "1")
         assert status == 2 and f"pip install isonomy[{extra}]" in err
@@ -190,7 +192,7 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
 def test_a_training_that_was_stopped_goes_on_to_the_same_network(
     run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import isonomy.cli.train as command
+    import isonomy.cli.training as command
 
     real = command._epoch
     words = ("train", "--data", "moons", "--hidden", "8", "--epochs", "4", "--learning-rate", "0.1", "--method", "sgd")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from isonomy.audit import Plan
 from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
@@ -28,6 +30,8 @@ def test_a_whole_pipeline(
     status, out, _ = run("init", files / "people.csv", files / model, "--label", "approved", "--protected", "sex")
     assert status == 0 and "isonomy audit audit.toml" in out
     assert "guess" in Path("schema.toml").read_text() and "guess" not in Path("audit.toml").read_text()
+    plan = Plan(data=os.path.relpath(files / "people.csv"), schema="schema.toml", model=os.path.relpath(files / model))
+    assert Plan.of({}, "audit.toml") == replace(plan, name="people"), "every other option is written with its default"
     schema = Schema.from_toml(Path("schema.toml"))
     people = Population.from_file(files / "people.csv", schema)
     given = load_network(files / model, schema)(people.x)

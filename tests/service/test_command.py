@@ -46,6 +46,7 @@ def test_files_of_keys_that_cannot_be_used(tmp_path: Path, text: str) -> None:
     [
         ("max_batch", 0), ("max_body", 10), ("threads", True), ("timeout", float("nan")), ("budget_ms", -1.0),
         ("retention_days", 0.0), ("webhook", "ftp://x"), ("window", 2), ("sample", 1.5),
+        ("guarantee", "none"), ("confidence", 1.0), ("store_features", 1),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_used(name: str, value: Any) -> None:

@@ -1,11 +1,23 @@
 """The main job: people and a network in, what was proved and what was found out.
 
 :class:`Plan` says what to audit (from options or an ``audit.toml``), :func:`run` does it, :func:`write` puts the
-report, the certificate and the files for machines into one directory.
+report, the certificate and the files for machines into one directory. Names are imported when they are first used: the
+command line reads the options of a plan for its help, and help has to be immediate.
 """
 
-from isonomy.audit.job import run
-from isonomy.audit.output import write
-from isonomy.audit.plan import Plan
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isonomy.audit.job import run
+    from isonomy.audit.output import write
+    from isonomy.audit.plan import Plan
 
 __all__ = ["Plan", "run", "write"]
+_WHERE = {"Plan": "plan", "run": "job", "write": "output"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(import_module(f"isonomy.audit.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'isonomy.audit' has no attribute {name!r}")

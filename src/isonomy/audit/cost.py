@@ -6,9 +6,13 @@ import sys
 import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from isonomy.audit.inputs import Inputs
 from isonomy.audit.plan import Plan
-from isonomy.certificates.certify import certify
+from isonomy.certificates.certify import CHUNK, certify
+from isonomy.certificates.question import on_all_coordinates
+from isonomy.errors import DataError
 
 SAMPLES = (24, 64)
 """Individuals timed; two sizes tell what is spent once from what is spent on each."""
@@ -35,23 +39,30 @@ class Cost:
 
 def estimate(plan: Plan, inputs: Inputs) -> Cost:
     """Audit two small samples and extend their times to everybody."""
-    people = inputs.people
-    n, times = len(people), []
-    sizes = sorted({min(n, size) for size in SAMPLES})
+    if inputs.people is None:
+        source = inputs.opened(plan, None)
+        keys = source.keys(SAMPLES[-1])
+        n, x = sum(map(len, keys)), next((chunk.x for key in keys if len(chunk := source.read(key))), np.zeros((0, 0)))
+    else:
+        n, x = len(inputs.people), inputs.people.sample(SAMPLES[-1], plan.seed).x
+    if not len(x):
+        raise DataError("There are no individuals: no row of the table is left.")
+    network, domain = on_all_coordinates(inputs.network, inputs.schema), inputs.schema.domain(plan.domain)
+    sizes, times = sorted({min(len(x), size) for size in SAMPLES}), []
     for size in sizes:
-        some, began = people.sample(size, plan.seed), time.perf_counter()
+        began = time.perf_counter()
         found = certify(
-            inputs.network, some, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
-            tier=plan.tier, decide=True, progress=None,  # type: ignore[arg-type]
+            network, x[:size], inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
+            domain=domain, tier=plan.tier, attack=not plan.no_search, decide=True, progress=None,
         )  # fmt: skip
         times.append(time.perf_counter() - began)
     slope = times[-1] / sizes[-1]
     if len(sizes) == 2:
         slope = max((times[1] - times[0]) / (sizes[1] - sizes[0]), 0.2 * slope)
     seconds = max(times[-1] + slope * (n - sizes[-1]), 0.0)
-    points, width = found.points, people.x.shape[1]
-    per_person = 8 * (2 * points.person.size / sizes[-1] + found.profiles.values.shape[1] + 6 * width)
-    return Cost(n, width, seconds, _peak() + n * per_person / 2**20, sizes[-1], times[-1])
+    width, held = x.shape[1], n if inputs.people is not None else min(n, plan.chunk or CHUNK)
+    per_person = 8 * (2 * found.points.person.size / sizes[-1] + 2 * len(found.profiles.value) / sizes[-1] + 6 * width)
+    return Cost(n, width, seconds, _peak() + held * per_person / 2**20, sizes[-1], times[-1])
 
 
 def spoken(seconds: float) -> str:

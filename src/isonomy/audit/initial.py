@@ -6,13 +6,17 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from isonomy.audit.guess_model import Reading, guess_reading
 from isonomy.audit.guess_table import Guess, guess_schema, read_unknown
+from isonomy.audit.plan import LARGE, PANELS, READING, Plan
 from isonomy.errors import FileError
+from isonomy.options import options_of
 from isonomy.population import Dialect, Population
 from isonomy.population.toml import write_key, write_value
 
@@ -143,39 +147,34 @@ def _schema_text(guess: Guess, reading: Reading) -> str:
 
 
 def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading: Reading, people: Population) -> str:
-    def beside(path: Path) -> str:
-        return write_value(Path(os.path.relpath(str(path), str(folder))).as_posix())
+    """Every option of a plan by its panel, with its words; those of reading and of large tables only where needed."""
 
-    lines = [
-        "# Written by 'isonomy init'; run it with 'isonomy audit audit.toml'. Paths are relative to this file.",
-        f"name = {write_value(people.schema.name)}",
-        f"data = {beside(data)}",
-        'schema = "schema.toml"',
-        f"model = {beside(model)}",
-    ]
+    def beside(path: Path) -> str:
+        return Path(os.path.relpath(str(path), str(folder))).as_posix()
+
+    guesses: dict[str, tuple[Any, str]] = {key: (value, "guess") for key, value in reading.options.items()}
     if dialect.separator != ("\t" if data.name.lower().removesuffix(".gz").endswith(".tsv") else ","):
-        lines.append(f"separator = {write_value(dialect.separator)}  # guess, from the first line")
+        guesses["separator"] = dialect.separator, "guess, from the first line"
     if dialect.encoding != "utf-8":
-        lines.append(f"encoding = {write_value(dialect.encoding)}  # guess: it is not plain UTF-8")
+        guesses["encoding"] = dialect.encoding, "guess: it is not plain UTF-8"
     if dialect.decimal != ".":
-        lines.append(f"decimal = {write_value(dialect.decimal)}  # guess: numbers are written 3,14")
-    lines += [f"{key} = {write_value(value)}  # guess" for key, value in reading.options.items()]
+        guesses["decimal"] = dialect.decimal, "guess: numbers are written 3,14"
     if people.excluded:
-        lines.append(f'unknown = "exclude"  # guess: {people.excluded} rows do not fit the schema and are left out')
+        guesses["unknown"] = "exclude", f"guess: {people.excluded} rows do not fit the schema and are left out"
+    known = {"name": people.schema.name, "data": beside(data), "schema": "schema.toml", "model": beside(model)}
     part = "rows that the schema's split column calls test" if people.schema.split else "all rows"
-    lines += [
-        "",
-        "delta = 1.0       # similar: counterparts with the tolerances of the schema as written",
-        '# metric = "metric.toml"   # another notion of similar',
-        "gamma = 0.1       # how far the population may shift; 'isonomy shift' measures real shifts",
-        "order = 1         # of the Wasserstein distance, 1 to inf",
-        'ground = "l2"     # what a move costs, in the schema\'s coordinates: l1, l2, linf',
-        "# epsilon = 0.1   # the largest mean violation that is acceptable: asks for a verdict",
-        "confidence = 0.95 # of a statement about the population behind the table",
-        f'split = "auto"    # audited: {part}; or "test", "train", "all"',
-        "# held_out = true # nothing was fitted on these rows: allows that statement",
-        "# limit = 1000    # so many individuals, drawn at random; --estimate tells the cost",
-        '# against = ["other.csv"]  # tables whose distance is measured',
-        "",
-    ]
-    return "\n".join(lines)
+    remarks = {
+        "delta": "1: counterparts with the tolerances of the schema as written. ", "split": f"Here auto is: {part}. ",
+    }  # fmt: skip
+    lines = ["# Written by 'isonomy init'; run it with 'isonomy audit audit.toml'. Paths are relative to this file."]
+    options = sorted(options_of(Plan).values(), key=lambda each: PANELS.index(str(each.panel)))
+    for panel, group in groupby(options, key=lambda each: each.panel):
+        block = []
+        for each in group:
+            value, words = guesses.get(each.name, (known.get(each.name, each.default), each.words))
+            shown = value if value not in (None, ()) else each.example
+            if shown is not None and (each.name in guesses or panel not in (READING, LARGE)):
+                mark = "" if value is shown else "# "
+                block.append(f"{mark}{each.name} = {write_value(shown)}  # {remarks.get(each.name, '')}{words}")
+        lines += ["", f"# {panel}", *block] if block else []
+    return "\n".join([*lines, ""])

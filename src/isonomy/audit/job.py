@@ -43,7 +43,7 @@ def run(
         epsilon=plan.epsilon, confidence=plan.confidence, domain=plan.domain, tier=plan.tier,
         attack=not plan.no_search, decide=True, seed=plan.seed, engine=plan.engine or "local",
         scheduler=plan.scheduler, work=work, chunk=plan.chunk or CHUNK, progress=progress,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
     announce("Groups and distances")
     people = certificate.people
     assert people is not None

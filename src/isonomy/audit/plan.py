@@ -17,87 +17,119 @@ Paths in a file are relative to that file. Options on the command line win over 
 from __future__ import annotations
 
 import difflib
-import math
 import os
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal
 
-from isonomy.certificates.certify import DistributionalTier
 from isonomy.errors import FileError, ParameterError, template
-from isonomy.population import DomainKind
+from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, options_of, whole
 
-PATHS = ("data", "schema", "model", "metric", "ground", "against", "out", "key")
-"""Keys that may name files."""
+PANELS = (
+    "Files", "Similar people, close populations", "Verdict and results", "Who is audited", "Reading files",
+    "Larger than memory",
+)  # fmt: skip
+FILES, SIMILAR, RESULTS, WHO, READING, LARGE = PANELS
 
-IN_MEMORY = ("confidence", "held_out", "limit", "seed", "against", "separator", "encoding", "decimal", "key")
+IN_MEMORY = ("held_out", "limit")
 """Keys of audits whose people are all in memory; a stream has no use for them."""
+
+_ORDER = number(lambda value: value >= 1, "a number from 1 to infinity")
+_CHARACTER = Rule(lambda value: isinstance(value, str) and len(value) == 1, "one character")
 
 
 @dataclass(frozen=True)
 class Plan:
     """One audit. Without anything else it is the bundled one: German credit, a small network trained on the spot.
 
-    * ``data``, ``schema``, ``model``, ``metric``: files. A table of the catalogue brings its schema, and may do without
-      a model: then a small one is trained on its training part. Without ``metric``: counterparts of the schema.
-    * ``delta``, ``gamma``, ``order``, ``ground``, ``epsilon``, ``confidence``, ``tier``, ``domain``: those of
-      :func:`isonomy.certify`. ``ground`` may be ``"metric"`` (the fair metric itself) or a metric file.
-    * ``split``: ``"auto"`` audits the test part where the table is known to have one (a split column in the schema, a
-      table of the catalogue), else every row. ``held_out`` says that nothing was fitted on these rows.
-    * ``limit``: so many individuals, drawn by ``seed``.
-    * ``against``: tables whose distance is measured. ``unknown``: what to do with rows that do not fit the schema.
-    * ``separator``, ``encoding``, ``decimal``: how a CSV file is written.
-    * ``head``, ``output``, ``activation``, ``reads``: what a model file does not say itself.
-    * ``out``: the directory to write. ``redact`` keeps people's rows out of it. ``key`` signs the certificate.
-    * ``engine``: for a dataset larger than memory, ``"local"`` streams it through this process and ``"dask"`` spreads
-      it over a cluster, the one at ``scheduler`` or a new one on this machine; ``chunk`` rows are worked on at a time;
-      ``no_search`` leaves ``lower`` at 0 and is several times faster.
+    A table of the catalogue brings its schema, and may do without a model: then a small one is trained on its training
+    part. The fields are all options that there are: those of ``isonomy audit`` and the keys of an ``audit.toml``.
     """
 
-    name: str = ""
-    data: str = "german"
-    schema: str | None = None
-    model: str | None = None
-    metric: str | None = None
-    delta: float = 1.0
-    gamma: float = 0.1
-    order: float = 1.0
-    ground: str = "l2"
-    epsilon: float | None = None
-    confidence: float | None = 0.95
-    tier: str = "tight"
-    domain: str = "realizable"
-    split: str = "auto"
-    held_out: bool = False
-    limit: int | None = None
-    seed: int = 0
-    against: tuple[str, ...] = ()
-    unknown: str = "error"
-    separator: str = ","
-    encoding: str = "utf-8"
-    decimal: str = "."
-    head: str = "auto"
-    output: str | None = None
-    activation: str | None = None
-    reads: str = "auto"
-    out: str | None = None
-    redact: bool = False
-    key: str | None = None
-    engine: str | None = None
-    scheduler: str | None = None
-    chunk: int | None = None
-    no_search: bool = False
+    data: str = option(
+        "german", "The table: .csv, .tsv, .parquet, or a name of the catalogue such as german.", panel=FILES, path=True
+    )
+    schema: str | None = option(
+        None, "What its columns mean; 'isonomy init' writes a first one.", panel=FILES, path=True, example="schema.toml"
+    )
+    model: str | None = option(
+        None, "The network: .onnx, .keras, .h5, .skops, .pt, .pt2 or .nnet; never a pickle.", panel=FILES, path=True,
+        example="model.onnx",
+    )  # fmt: skip
+    metric: str | None = option(
+        None, "Who counts as similar, as a file. Default: counterparts of the schema.", panel=FILES, path=True,
+        example="metric.toml",
+    )  # fmt: skip
+    delta: float = option(1.0, "Similar is who is at most this far apart.", SIZE, panel=SIMILAR)
+    gamma: float = option(
+        0.1, "How far the population may shift; 'isonomy shift' measures real shifts.", SIZE, panel=SIMILAR
+    )
+    order: float = option(1.0, "Of the Wasserstein distance, from 1 to inf.", _ORDER, panel=SIMILAR)
+    ground: str = option(
+        "l2", "What moving somebody costs: l1, l2, linf in the schema's coordinates, metric, or a metric file.",
+        panel=SIMILAR, path=True,
+    )  # fmt: skip
+    domain: Literal["realizable", "relaxed", "unbounded"] = option(
+        "realizable", "realizable: a counterpart is somebody; relaxed: shares of categories; unbounded.", panel=SIMILAR
+    )
+    tier: Literal["interval", "tight"] = option("tight", "tight, or interval: faster and looser.", panel=RESULTS)
+    epsilon: float | None = option(
+        None, "The largest mean violation that is acceptable. Exit status: 0 certified, 1 violated, 3 undecided.", SIZE,
+        panel=RESULTS, example=0.1,
+    )  # fmt: skip
+    confidence: float = option(0.95, "Of the statement about the population behind the table.", SHARE, panel=RESULTS)
+    against: tuple[str, ...] = option(
+        (), "Another table, whose distance is measured; may be repeated.", panel=RESULTS, path=True,
+        example=("other.csv",),
+    )  # fmt: skip
+    split: Literal["auto", "test", "train", "all"] = option(
+        "auto", "auto: the test rows where the schema has a split column or the table is of the catalogue, else all "
+        "rows. test, train: the part that 'isonomy train' leaves out, or takes.", panel=WHO,
+    )  # fmt: skip
+    held_out: bool = option(
+        False, "Nothing was fitted on these rows: allows a statement about the population behind them.", panel=WHO
+    )
+    limit: int | None = option(None, "So many individuals, drawn at random.", whole(1), panel=WHO, example=1000)
+    seed: int = option(0, "For everything drawn at random.", panel=WHO)
+    unknown: Literal["error", "exclude"] = option(
+        "error", "Rows that do not fit the schema: error, or exclude and count them.", panel=WHO
+    )
+    separator: str = option(",", "Between the cells of a CSV file. Default: a comma.", _CHARACTER, panel=READING)
+    encoding: str = option("utf-8", "Of a CSV file, such as latin-1.", panel=READING)
+    decimal: Literal[".", ","] = option(".", "The decimal mark of a CSV file. Default: a point.", panel=READING)
+    head: Literal["auto", "softmax", "sigmoid", "regression"] = option(
+        "auto", "What the outputs are, where the file does not say it; several raw ones are else a softmax.",
+        panel=READING,
+    )  # fmt: skip
+    output: str | None = option(None, "Which of several outputs of an ONNX file.", panel=READING)
+    activation: str | None = option(None, "Of a state dict (.pt), such as relu.", panel=READING)
+    reads: Literal["auto", "raw", "coordinates"] = option(
+        "auto", "A model without column names reads raw columns or the schema's coordinates.", panel=READING
+    )
+    name: str = option("", "Of the audit. Default: the schema's.", panel=RESULTS)
+    out: str | None = option(None, "The directory to write. Default: audit-NAME.", panel=RESULTS, path=True)
+    redact: bool = option(False, "Keep people's rows out of everything written.", panel=RESULTS)
+    key: str | None = option(None, "A private key with which to sign the certificate.", panel=RESULTS, path=True)
+    engine: Literal["local", "dask"] | None = option(
+        None, "For a dataset larger than memory (a Parquet file, a folder of them, or a CSV file). local: stream it "
+        "through this process; dask: spread it over a cluster (pip install isonomy[dask]).", panel=LARGE,
+    )  # fmt: skip
+    scheduler: str | None = option(
+        None, "The address of a Dask scheduler, such as tcp://10.0.0.1:8786. Default: a cluster on this machine.",
+        panel=LARGE,
+    )  # fmt: skip
+    chunk: int | None = option(
+        None, "Rows worked on at a time: memory grows with them. Default: 4096.", whole(1), panel=LARGE
+    )
+    no_search: bool = option(
+        False, "Prove only, and search for no counterparts; several times faster.", panel=LARGE
+    )
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value != item.default:
-                check, right = _RULES[item.name]
-                if not check(value):
-                    raise ParameterError(template(item.name, right, value))
+        check_options(self)
         if self.held_out and self.split == "train":
             raise ParameterError("'held_out' says that nothing was fitted on these rows: 'split' cannot be 'train'.")
         self._check_engine()
@@ -129,15 +161,10 @@ class Plan:
         return " ".join(words)
 
     def _check_engine(self) -> None:
-        """Options of one kind of audit are refused in the other, before anything is read."""
+        """Options that do not go together are refused before anything is read."""
         if self.scheduler is not None and self.engine != "dask":
             raise ParameterError(template("scheduler", "left out unless 'engine' is dask", self.scheduler))
-        if self.engine is None:
-            for name, value in (("chunk", self.chunk), ("no_search", self.no_search or None)):
-                if value is not None:
-                    raise ParameterError(template(name, "left out unless 'engine' is given", value))
-            return
-        for item in fields(self):
+        for item in fields(self) if self.engine is not None else ():
             value = getattr(self, item.name)
             if item.name in IN_MEMORY and value not in (item.default, None):
                 raise ParameterError(
@@ -155,15 +182,16 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise FileError(f"Audit file {path} cannot be read: it is not UTF-8 text.") from error
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"Audit file {path} is not valid TOML: {error}.") from error
+    known = options_of(Plan)
     for key, value in entries.items():
-        if key not in _RULES:
-            near = difflib.get_close_matches(key, _RULES, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(_RULES)}."
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}."
             raise ParameterError(f"Audit file {path} has an unknown key {key!r}; {advice}")
         entries[key] = value = tuple(value) if isinstance(value, list) else value
-        if not _RULES[key][0](value):
-            raise ParameterError(f"Audit file {path}: {template(key, _RULES[key][1], value)}")
-        if key in PATHS:
+        if not known[key].rule.fits(value):
+            raise ParameterError(f"Audit file {path}: {template(key, known[key].rule.right, value)}")
+        if known[key].path:
             entries[key] = _beside(path.parent, value)
     return entries
 
@@ -173,54 +201,3 @@ def _beside(folder: Path, value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_beside(folder, each) for each in value)
     return value if Path(value).suffix == "" and not (folder / value).exists() else os.path.normpath(folder / value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-
-
-def _number(check: Callable[[float], bool], right: str) -> tuple[Callable[[Any], bool], str]:
-    return (lambda value: _is_number(value) and check(value)), right
-
-
-def _whole(least: int) -> tuple[Callable[[Any], bool], str]:
-    right = f"a whole number >= {least}"
-    return (lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least), right
-
-
-def _choice(*names: str) -> tuple[Callable[[Any], bool], str]:
-    return (lambda value: value in names), f"one of {', '.join(names)}"
-
-
-_TEXT: tuple[Callable[[Any], bool], str] = ((lambda value: isinstance(value, str) and value != ""), "a text in quotes")
-_SWITCH: tuple[Callable[[Any], bool], str] = ((lambda value: isinstance(value, bool)), "true or false")
-_SHARE = _number(lambda value: 0 < value < 1, "a number between 0 and 1")
-_SIZE = _number(lambda value: 0 <= value < math.inf, "a finite number >= 0")
-_TEXTS: tuple[Callable[[Any], bool], str] = (
-    (lambda value: isinstance(value, tuple) and all(isinstance(each, str) and each for each in value)),
-    "a list of texts in quotes",
-)
-
-# key -> whether a value will do, and what would be right
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("name", "data", "schema", "model", "metric", "ground", "out", "key"), _TEXT),
-    **dict.fromkeys(("encoding", "output", "activation"), _TEXT),
-    **dict.fromkeys(("held_out", "redact", "no_search"), _SWITCH),
-    **dict.fromkeys(("delta", "gamma", "epsilon"), _SIZE),
-    "order": _number(lambda value: value >= 1, "a number from 1 to infinity"),
-    "confidence": _SHARE,
-    "tier": _choice(*get_args(DistributionalTier)),
-    "domain": _choice(*get_args(DomainKind)),
-    "split": _choice("auto", "test", "train", "all"),
-    "limit": _whole(1),
-    "seed": _whole(0),
-    "against": _TEXTS,
-    "unknown": _choice("error", "exclude"),
-    "separator": ((lambda value: isinstance(value, str) and len(value) == 1), "one character"),
-    "decimal": _choice(".", ","),
-    "head": _choice("auto", "softmax", "sigmoid", "regression"),
-    "reads": _choice("auto", "raw", "coordinates"),
-    "engine": _choice("local", "dask"),
-    "scheduler": _TEXT,
-    "chunk": _whole(1),
-}

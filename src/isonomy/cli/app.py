@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, datasets, explain, frontier, init, others, records, repair, shift, train
-from isonomy.cli.talk import fail
+from isonomy.cli import audit, datasets, explain, extras, init, records, shift, training
+from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
 app = typer.Typer(
@@ -24,18 +24,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command("audit")(audit.audit)
-app.command("init")(init.init)
-app.command("explain")(explain.explain)
-app.command("verify")(records.verify)
-app.command("compare")(records.compare)
-app.command("shift")(shift.shift)
-app.command("train")(train.train)
-app.command("frontier")(frontier.frontier)
-app.command("repair")(repair.repair)
+_COMMANDS = (
+    audit.audit, init.init, explain.explain, records.verify, records.compare, shift.shift, training.train,
+    training.frontier, training.repair,
+)  # fmt: skip
+for command in _COMMANDS:
+    app.command(command.__name__)(answering(command))
 app.add_typer(datasets.app, name="datasets")
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-app.command("serve", context_settings=passed_on)(others.serve)
+app.command("serve", context_settings=passed_on)(extras.serve)
 
 
 def _version(wanted: bool) -> None:

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import options as o
-from isonomy.cli.talk import answer, console
+from isonomy.cli.console import Answer, answering
 
 app = typer.Typer(help="Tables to start with: what there is, and how to have it as files.", no_args_is_help=True)
 
 
 @app.command("list")
-def listed(json: o.Json = False) -> None:
+@answering
+def listed() -> Answer:
     """List the tables of the catalogue.
 
     Example:
@@ -27,18 +27,17 @@ def listed(json: o.Json = False) -> None:
     from isonomy.datasets.catalogue import ENTRIES
 
     found = [describe(name) for name in sorted(ENTRIES)]
-    if json:
-        answer([{"name": one.name, "size": one.size, "protected": one.protected, "here": one.here} for one in found])
-        return
     table = Table("name", "people", "protected", "here")
     for one in found:
         here = ", ".join(one.here[:3]) + (f", … ({len(one.here)})" if len(one.here) > 3 else "")
         table.add_row(one.name, one.size, ", ".join(one.protected), here or "to be downloaded")
-    console().print(table)
+    facts = [{"name": one.name, "size": one.size, "protected": one.protected, "here": one.here} for one in found]
+    return Answer(facts, [table])
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="A name of the catalogue.")], json: o.Json = False) -> None:
+@answering
+def show(name: Annotated[str, typer.Argument(help="A name of the catalogue.")]) -> Answer:
     """Tell everything about one table: source, licence, protected attributes, caveats.
 
     Example:
@@ -50,34 +49,32 @@ def show(name: Annotated[str, typer.Argument(help="A name of the catalogue.")], 
     from isonomy.datasets import describe
 
     found = describe(name)
-    answer(asdict(found)) if json else print(found)
+    return Answer(asdict(found), [str(found)])
 
 
 @app.command()
+@answering
 def fetch(
     name: Annotated[str, typer.Argument(help="A name of the catalogue.")],
     state: Annotated[list[str] | None, typer.Option(help="Of a survey, such as CA; may be repeated.")] = None,
     year: Annotated[list[int] | None, typer.Option(help="Of a survey, such as 2018; may be repeated.")] = None,
     out: Annotated[Path, typer.Option(help="The folder to write NAME.parquet and NAME.toml to.")] = Path(),
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Write a table and its schema as files, downloading it where it is not here.
 
     Example:
 
     isonomy datasets fetch acs-income --state CA --state TX --out data
     """
-    from isonomy.cli.files import whole
+    from isonomy.cli.files import whole_file
     from isonomy.datasets import load_population
 
     people = load_population(name, states=state or None, years=year or None)
     stem = "-".join([name, *map(str, state or ()), *map(str, year or ())])
     table, schema = out / f"{stem}.parquet", out / f"{stem}.toml"
-    with whole(table) as part:
+    with whole_file(table) as part:
         people.frame.to_parquet(part, index=False)
-    with whole(schema) as part:
+    with whole_file(schema) as part:
         part.write_text(people.schema.to_toml(), encoding="utf-8")
-    if json:
-        answer({"table": str(table), "schema": str(schema), "people": len(people)})
-    else:
-        print(f"Written: {table} ({len(people):,} people), {schema}")
+    facts = {"table": str(table), "schema": str(schema), "people": len(people)}
+    return Answer(facts, [f"Written: {table} ({len(people):,} people), {schema}"])

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isonomy.cli import options as o
-from isonomy.cli.talk import answer, console, remark
+from isonomy.audit.plan import Plan
+from isonomy.cli.audit import TABLE, File
+from isonomy.cli.console import Answer, remark
+from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
     from isonomy.certificates import LocalCertificate
     from isonomy.population import Population
 
+_NAMES = ("data", "schema", "model", "metric", "delta", "domain", *TABLE, "head", "output", "activation", "reads")
 
+_DECISIONS = {
+    "certified": "No similar person can get another decision.",
+    "flippable": "A similar person with another decision was found.",
+    "undecided": "Whether a similar person can get another decision is not decided.",
+}
+
+
+@with_options(given=select(Plan, *_NAMES))
 def explain(
-    file: o.File = None,
+    given: Given,
+    file: File = None,
     row: Annotated[
         int,
         typer.Option(help="The person's row in the table; 0 is the first row after the header.", show_default=False),
     ] = 0,
-    data: o.Data = None,
-    schema: o.SchemaFile = None,
-    model: o.Model = None,
-    metric: o.MetricFile = None,
-    delta: o.Delta = None,
-    domain: o.DomainName = None,
-    seed: o.Seed = None,
-    unknown: o.UnknownRows = None,
-    separator: o.Separator = None,
-    encoding: o.Encoding = None,
-    decimal: o.Decimal = None,
-    head: o.HeadName = None,
-    output: o.Output = None,
-    activation: o.Activation = None,
-    reads: o.ReadsName = None,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Explain one person: the prediction, how much it can change for somebody similar, and who that is.
 
     Examples:
@@ -47,8 +44,6 @@ def explain(
 
     isonomy explain audit.toml --row 17
     """
-    said = o.given(dict(locals()), "file", "row", "json")
-    from isonomy.audit import Plan
     from isonomy.audit.inputs import read_inputs
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
@@ -58,7 +53,7 @@ def explain(
             f"'isonomy explain' needs the table, which {file} does not name: give the audit.toml instead, or --data, "
             "--schema, --model and --metric of the audit, and --row."
         )
-    plan = Plan.of(said, file)
+    plan = Plan.of(given, file)
     if Path(plan.data).is_dir():
         raise ParameterError(
             f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give as --data the file "
@@ -75,7 +70,7 @@ def explain(
     person = everybody[place]
     found = certify_local(inputs.network, person, inputs.metric, plan.delta, progress=None)
     facts = _facts(found, person, row)
-    answer(facts) if json else _show(facts)
+    return Answer(facts, _show(facts))
 
 
 def _facts(found: LocalCertificate, person: Population, row: int) -> dict[str, Any]:
@@ -104,37 +99,31 @@ def _cell(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _show(facts: dict[str, Any]) -> Iterator[Any]:
     from rich.table import Table
+    from rich.text import Text
 
     from isonomy.arithmetic import at_least, at_most
 
-    page = console()
     given = ", ".join(f"{name} {value:.4f}" for name, value in facts["prediction"].items())
-    page.print(f"Row {facts['row']}: {given}", style="bold")
-    whole = facts["selection"]
-    page.print(f"One of {whole['pool']:,} people, chosen with --row: what is proved here is about this person alone.")
-    page.print(
-        f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); a counterpart was found "
-        f"for whom it changes by {at_least(facts['lower'])}."
-        if facts["lower"] > 0
-        else f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); no change was found."
+    yield Text(f"Row {facts['row']}: {given}", style="bold")
+    people = facts["selection"]["pool"]
+    yield Text(f"One of {people:,} people, chosen with --row: what is proved here is about this person alone.")
+    reached = f"a counterpart was found for whom it changes by {at_least(facts['lower'])}"
+    yield Text(
+        f"For somebody similar this can change by at most {at_most(facts['upper'])} (proved); "
+        f"{reached if facts['lower'] > 0 else 'no change was found'}."
     )
-    words = {
-        "certified": "No similar person can get another decision.",
-        "flippable": "A similar person with another decision was found.",
-        "undecided": "Whether a similar person can get another decision is not decided.",
-    }
-    page.print(words.get(facts["decision"], ""))
+    yield _DECISIONS.get(facts["decision"], "")
     if facts["lower"] > 0:
         theirs = ", ".join(f"{name} {value:.4f}" for name, value in facts["counterpart_prediction"].items())
-        page.print(f"The worst counterpart found: {theirs}; differs in {', '.join(facts['differs'])}.")
+        yield Text(f"The worst counterpart found: {theirs}; differs in {', '.join(facts['differs'])}.")
     table = Table("feature", "individual", "counterpart", "")
     for name, value in facts["individual"].items():
         other = facts["counterpart"][name]
         differs = name in facts["differs"]
         table.add_row(name, _text(value), _text(other), "differs" if differs else "", style="bold" if differs else None)
-    page.print(table)
+    yield table
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from isonomy.errors import FileError
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def whole_file(path: Path) -> Iterator[Path]:
     """Another name to write to, which becomes ``path`` when the block ends well."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from isonomy.cli import options as o
-from isonomy.cli.talk import answer, remark
+from isonomy.cli.console import Answer, remark
 
 _ROLES = "What columns are"
 
@@ -35,8 +35,7 @@ def init(
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Write a commented schema.toml and audit.toml from a table and a model, every guess marked.
 
     Example:
@@ -53,10 +52,12 @@ def init(
         split=split_column, ignore=ignore or (),
     )  # fmt: skip
     schema, audit = save(found, out, force=force)
-    if json:
-        answer({"schema": str(schema), "audit": str(audit), "ready": found.ready, "notes": list(found.notes)})
-        return
-    print(f"Written: {schema}, {audit}")
-    for note in found.notes:
+    facts = {"schema": str(schema), "audit": str(audit), "ready": found.ready, "notes": list(found.notes)}
+    return Answer(facts, _words(found.notes, schema, audit))
+
+
+def _words(notes: Iterable[str], schema: Path, audit: Path) -> Iterator[str]:
+    yield f"Written: {schema}, {audit}"
+    for note in notes:
         remark(f"- {note}")
-    print(f"Read and correct both, then: isonomy audit {audit}")
+    yield f"Read and correct both, then: isonomy audit {audit}"

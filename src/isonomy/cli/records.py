@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from isonomy.cli import options as o
-from isonomy.cli.talk import answer, console
+from isonomy.cli.console import Answer
 
 
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json, its evidence beside it.")],
     model: Annotated[Path | None, typer.Option(help="The model file: is it the one that was certified?")] = None,
     data: Annotated[Path | None, typer.Option(help="The table: is it the one that was certified?")] = None,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Check a certificate with a small program that needs numpy alone and imports nothing of the library.
 
     Example:
@@ -48,18 +47,18 @@ def verify(
         "accepted": accepted,
         "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in claims],
     }
-    if json:
-        answer(facts)
-    else:
-        from rich.table import Table
+    return Answer(facts, _show(claims, accepted), 0 if accepted else 1)
 
-        table = Table("claim", "", "detail")
-        colours = {"proved again": "green", "recomputed": "green", "trusted": "yellow", "rejected": "bold red"}
-        for name, status, detail in claims:
-            table.add_row(name, status, detail, style=colours.get(status))
-        console().print(table)
-        print("Accepted." if accepted else "Not accepted.")
-    raise typer.Exit(0 if accepted else 1)
+
+def _show(claims: list[tuple[str, ...]], accepted: bool) -> Iterator[Any]:
+    from rich.table import Table
+
+    table = Table("claim", "", "detail")
+    colours = {"proved again": "green", "recomputed": "green", "trusted": "yellow", "rejected": "bold red"}
+    for name, status, detail in claims:
+        table.add_row(name, status, detail, style=colours.get(status))
+    yield table
+    yield "Accepted." if accepted else "Not accepted."
 
 
 def _refuse_large(file: Path) -> None:
@@ -98,8 +97,7 @@ def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[
 def compare(
     old: Annotated[Path, typer.Argument(help="certificate.json, or the directory of an audit.")],
     new: Annotated[Path, typer.Argument(help="The one to compare with it.")],
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Say what changed between two audits, as Markdown for pull requests.
 
     Example:
@@ -109,4 +107,4 @@ def compare(
     from isonomy.audit.comparison import compared, facts_of, markdown
 
     found = compared(facts_of(old), facts_of(new))
-    answer(found) if json else print(markdown(found))
+    return Answer(found, [markdown(found)])

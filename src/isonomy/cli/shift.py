@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isonomy.cli import options as o
-from isonomy.cli.talk import answer
+from isonomy.audit.plan import Plan
+from isonomy.cli.audit import TABLE
+from isonomy.cli.console import Answer
+from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
     from isonomy.shift import Distance
 
 
+@with_options(given=select(Plan, "schema", "order", "ground", *TABLE))
 def shift(
     one: Annotated[str, typer.Argument(help="A table, or a name of the catalogue.")],
     other: Annotated[str, typer.Argument(help="Another table of the same schema.")],
-    schema: o.SchemaFile = None,
-    order: o.Order = None,
-    ground: o.Ground = None,
+    given: Given,
     sample: Annotated[int, typer.Option(help="At most so many individuals of each are compared at a time.")] = 2000,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
-    seed: o.Seed = None,
-    unknown: o.UnknownRows = None,
-    separator: o.Separator = None,
-    encoding: o.Encoding = None,
-    decimal: o.Decimal = None,
-    json: o.Json = False,
-) -> None:
+) -> Answer:
     """Measure the distance between two populations, and suggest a gamma.
 
     Example:
@@ -41,27 +37,26 @@ def shift(
     included: a certificate for everybody of the first table with this gamma speaks about the second. Where samples were
     drawn it is what these are apart, and may fall short of the tables.
     """
-    said = o.given(dict(locals()), "one", "other", "sample", "confidence", "json")
-    from isonomy.audit import Plan
     from isonomy.audit.inputs import read_ground, read_table
     from isonomy.population import Schema
     from isonomy.shift import wasserstein
 
-    plan = Plan.of({"data": one, **said})
-    described = None if plan.schema is None else Schema.from_toml(o.path(plan.schema))
-    tables = [read_table(plan, source, described) for source in (one, other)]
+    plan = Plan.of({"data": one, **given})
+    schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
+    tables = [read_table(plan, source, schema) for source in (one, other)]
     cost = read_ground(plan.ground, None)
     found = wasserstein(
         tables[0], tables[1], order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed
     )
     suggested = rounded_up(found.estimate + 2 * found.spread)
-    if json:
-        answer({"one": one, "other": other, **asdict(found), "suggested_gamma": suggested, "reaches": found.whole})
-        return
-    print(found)
     real = max(found.estimate - found.floor, found.lower, 0.0)
-    print(f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.")
-    print(f"Suggested gamma: {suggested:g}, {reach(found)}.")
+    facts = {"one": one, "other": other, **asdict(found), "suggested_gamma": suggested, "reaches": found.whole}
+    lines = [
+        str(found),
+        f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.",
+        f"Suggested gamma: {suggested:g}, {reach(found)}.",
+    ]
+    return Answer(facts, lines)
 
 
 def reach(found: Distance) -> str:

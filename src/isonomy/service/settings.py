@@ -6,77 +6,62 @@ import math
 from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
-from isonomy.errors import ParameterError, template
 from isonomy.monitor import Guarantee
+from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, whole
 from isonomy.service.keys import Key
 
-MINIMUM = {
-    "max_body": 1024,
-    "max_batch": 1,
-    "max_counterparts": 0,
-    "max_waiting": 1,
-    "threads": 1,
-    "window": 8,
-    "every": 1,
-    "least": 1,
-    "sample": 8,
-    "smallest_group": 1,
-}
+_LOG, _LIMITS, _MONITOR = "Audit log", "Requests", "Monitor"
+_DAYS = number(lambda value: 0 < value < math.inf, "a positive number of days, or None")
+_ADDRESS = Rule(
+    lambda value: isinstance(value, str) and urlsplit(value).scheme in ("http", "https"),
+    "an address that begins with http:// or https://",
+)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one service.
+    """The settings of one service; all but ``keys``, who may ask, are options of ``isonomy serve``.
 
-    * ``database``: where the audit log is: an SQLAlchemy URL; SQLite or PostgreSQL. ``retention_days``: entries older
-      than that are deleted (None: kept for ever). ``store_features``: raw features are written beside each decision.
-    * ``keys``: who may ask; nobody needs a key when there are none.
-    * ``max_body`` bytes, ``max_batch`` individuals, ``max_counterparts`` individuals with their worst counterpart in
-      one request; ``max_waiting`` requests at a time; ``timeout`` seconds for a request, ``threads`` for arithmetic.
-    * ``budget_ms``: how long the tight tier may go on after the interval tier, unless the request says otherwise;
-      ``max_budget_ms`` is the most it may say.
-    * ``window``, ``every``, ``least``, ``confidence``, ``guarantee``, ``sample``: the monitor's, see
-      :class:`isonomy.monitor.Monitor`; ``pause``: seconds between two looks at least. ``smallest_group``: groups of
-      fewer people are not shown.
-    * ``webhook``: told of every change of state, signed with ``webhook_secret`` where there is one.
+    Nobody needs a key when there are none. For the monitor's see :class:`isonomy.monitor.Monitor`.
     """
 
-    database: str = "sqlite:///isonomy.db"
-    retention_days: float | None = None
-    store_features: bool = False
     keys: tuple[Key, ...] = ()
-    max_body: int = 4_000_000
-    max_batch: int = 1000
-    max_counterparts: int = 100
-    max_waiting: int = 64
-    timeout: float = 30.0
-    threads: int = 2
-    budget_ms: float = 50.0
-    max_budget_ms: float = 10_000.0
-    window: int = 1000
-    every: int = 250
-    least: int = 200
-    confidence: float = 0.95
-    guarantee: Guarantee = "all"
-    sample: int = 500
-    pause: float = 10.0
-    smallest_group: int = 10
-    webhook: str | None = None
-    webhook_secret: str | None = None
+    database: str = option(
+        "sqlite:///isonomy.db", "Where the audit log is: sqlite:///FILE or postgresql://...", panel=_LOG,
+        env="ISONOMY_DATABASE",
+    )  # fmt: skip
+    retention_days: float | None = option(None, "Delete log entries older than this.", _DAYS, panel=_LOG)
+    store_features: bool = option(False, "Write raw features into the audit log too.", panel=_LOG)
+    max_batch: int = option(1000, "Individuals in one request, at most.", whole(1), panel=_LIMITS)
+    max_counterparts: int = option(
+        100, "Individuals with their worst counterpart in one request, at most.", whole(0), panel=_LIMITS
+    )
+    max_body: int = option(4_000_000, "Bytes of one request, at most.", whole(1024), panel=_LIMITS)
+    max_waiting: int = option(64, "Requests at a time, at most.", whole(1), panel=_LIMITS)
+    timeout: float = option(30.0, "Seconds for one request, at most.", SIZE, panel=_LIMITS)
+    threads: int = option(2, "Threads for the arithmetic.", whole(1), panel=_LIMITS)
+    budget_ms: float = option(
+        50.0, "Milliseconds in which the tight tier may go on after the interval tier; a request may say otherwise.",
+        SIZE, panel=_LIMITS,
+    )  # fmt: skip
+    max_budget_ms: float = option(10_000.0, "The most that a request may say.", SIZE, panel=_LIMITS)
+    window: int = option(1000, "The monitor looks at the latest so many people.", whole(8), panel=_MONITOR)
+    every: int = option(250, "It looks again after so many arrivals.", whole(1), panel=_MONITOR)
+    least: int = option(200, "It says nothing of fewer people.", whole(1), panel=_MONITOR)
+    confidence: float = option(0.95, "The confidence of what it says.", SHARE, panel=_MONITOR)
+    guarantee: Guarantee = option("all", "all: of everything it ever says; each: of each look.", panel=_MONITOR)
+    sample: int = option(500, "People of each side whose distance it measures, at most.", whole(8), panel=_MONITOR)
+    pause: float = option(10.0, "Seconds between two looks, at least.", SIZE, panel=_MONITOR)
+    smallest_group: int = option(10, "Groups of fewer people are not shown.", whole(1), panel=_MONITOR)
+    webhook: str | None = option(
+        None, "An address told of every change of state.", _ADDRESS, panel=_MONITOR, env="ISONOMY_WEBHOOK"
+    )
+    webhook_secret: str | None = option(
+        None, "Signs what the webhook is told.", panel=_MONITOR, env="ISONOMY_WEBHOOK_SECRET"
+    )
 
     def __post_init__(self) -> None:
-        for name, least in MINIMUM.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ParameterError(template(name, f"a whole number >= {least}", value))
-        for name in ("timeout", "max_budget_ms", "budget_ms", "pause"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ParameterError(template(name, "a finite number >= 0", value))
-        if self.retention_days is not None and not (math.isfinite(self.retention_days) and self.retention_days > 0):
-            raise ParameterError(template("retention_days", "a positive number of days, or None", self.retention_days))
-        if self.webhook is not None and urlsplit(self.webhook).scheme not in ("http", "https"):
-            raise ParameterError(template("webhook", "an address that begins with http:// or https://", self.webhook))
+        check_options(self)
 
     def shown(self) -> dict[str, object]:
         """What may be written to a log: no keys, no secrets, no password of a database."""

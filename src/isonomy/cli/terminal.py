@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.audit.summary import sentence, verdict
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import quantiles
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _MEANING = {
     "certified": "no similar person can get another decision",
@@ -25,34 +23,32 @@ _MEANING = {
 _COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow"}
 
 
-def show(findings: Findings, console: Console) -> None:
-    """The audit as a page of text and tables."""
+def page(findings: Findings) -> Iterator[str | Text | Table]:
+    """The audit as lines and tables."""
     found, people = findings.certificate, findings.people
     accuracy = "" if findings.accuracy is None else f" Accuracy {findings.accuracy:.3f}."
-    console.print(f"{findings.title}: {findings.network!r}", style="bold")
-    console.print(f"Audited: {people.selection.words()}.", style="bold")
-    console.print(f"Similar: {found.question.metric.describe()}; δ = {found.delta:g}.{accuracy}")
-    console.print()
-    console.print(sentence(findings), style="bold")
+    yield Text(f"{findings.title}: {findings.network!r}", style="bold")
+    yield Text(f"Audited: {people.selection.words()}.", style="bold")
+    yield Text(f"Similar: {found.question.metric.describe()}; δ = {found.delta:g}.{accuracy}\n")
+    yield Text(sentence(findings), style="bold")
     kind = verdict(findings)
     if kind is not None:
-        console.print(f"{kind.upper()} against ε = {found.epsilon:g}.", style=_COLOUR[kind])
-        largest = found.largest_gamma(found.epsilon or 0.0)
-        console.print(f"Proved to stay within ε: {_reach(largest)}.")
+        yield Text(f"{kind.upper()} against ε = {found.epsilon:g}.", style=_COLOUR[kind])
+        yield Text(f"Proved to stay within ε: {_reach(found.largest_gamma(found.epsilon or 0.0))}.")
     if found.refusal:
-        console.print(f"Nothing is said of the population behind the table. {found.refusal}")
+        yield Text(f"Nothing is said of the population behind the table. {found.refusal}")
     else:
-        console.print(
+        yield Text(
             f"With confidence {found.confidence:g}, the same holds for the population behind these individuals with "
             f"{at_most(found.population_upper)}."
         )
     for table in (_curve(findings), _violations(findings), _decisions(findings), _movement(findings)):
-        console.print()
-        console.print(table)
+        yield ""
+        yield table
     for shift in findings.shifts:
-        console.print(f"\n{shift.name}: {shift.distance}")
+        yield Text(f"\n{shift.name}: {shift.distance}")
     if not findings.redacted:
-        _pair(findings, console)
+        yield from _pair(findings)
 
 
 def _reach(largest: float | None) -> str:
@@ -105,17 +101,17 @@ def _movement(findings: Findings) -> Table:
     return table
 
 
-def _pair(findings: Findings, console: Console) -> None:
+def _pair(findings: Findings) -> Iterator[Text | Table]:
     local = findings.certificate.local
     worst = int(np.argmax(local.lower))
     if not local.lower[worst] > 0:
         return
     row = findings.people.rows[worst]
-    console.print(f"\nMost unequal pair found (row {row}, difference {at_least(float(local.lower[worst]))}):")
+    yield Text(f"\nMost unequal pair found (row {row}, difference {at_least(float(local.lower[worst]))}):")
     table = Table("feature", "individual", "counterpart")
     pair = local.witnesses.frame(worst)
     for name, cells in pair[pair["differs"] == "*"].iterrows():
         table.add_row(str(name), str(cells["individual"]), str(cells["counterpart"]))
     same = int((pair["differs"] != "*").sum())
-    console.print(table)
-    console.print(f"In the other {same} features both agree. 'isonomy explain' with --row {row} shows them all.")
+    yield table
+    yield Text(f"In the other {same} features both agree. 'isonomy explain' with --row {row} shows them all.")

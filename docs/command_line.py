@@ -1,4 +1,4 @@
-"""The help of every command as one page of Markdown: ``python -m isonomy.cli.pages > docs/cli.md``.
+"""The help of every command as one page of Markdown: ``python docs/command_line.py > docs/cli.md``.
 
 The page is made from the commands themselves, so it says what they do; a test compares it with ``docs/cli.md``.
 """
@@ -12,11 +12,12 @@ from typing import Any
 import typer
 
 from isonomy.cli.app import app
+from isonomy.service.command import serve
 
 INTRO = """\
 # Command line
 
-<!-- Made by `python -m isonomy.cli.pages > docs/cli.md`; do not edit. -->
+<!-- Made by `python docs/command_line.py > docs/cli.md`; do not edit. -->
 
 Results go to standard output, remarks, progress and errors to standard error; with `--json` standard output is one JSON
 document. A bad option, file, column or value gives one sentence and exit status 2.
@@ -49,9 +50,13 @@ An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; it
 """
 
 
-def pages() -> str:
-    """The whole page."""
-    return "\n".join([INTRO, *_sections(typer.main.get_command(app), "isonomy")])
+def page() -> str:
+    """The whole page; 'isonomy serve' hands its words on to a command of its own."""
+    commands: Any = typer.main.get_command(app)
+    service = typer.Typer(add_completion=False)
+    service.command()(serve)
+    commands.commands["serve"] = typer.main.get_command(service)
+    return "\n".join([INTRO, *_sections(commands, "isonomy")])
 
 
 def _sections(command: Any, name: str) -> Iterator[str]:
@@ -86,7 +91,7 @@ def _words(text: str, name: str) -> str:
 
 
 def _cell(param: Any) -> str:
-    words = str(getattr(param, "help", None) or "")
+    words = str(getattr(param, "help", None) or "").replace(r"\[", "[")
     default = param.default
     plain = isinstance(default, int | float | str) and not isinstance(default, bool) and "efault" not in words
     shown = getattr(param, "show_default", True) and plain and str(default) != ""
@@ -95,4 +100,4 @@ def _cell(param: Any) -> str:
 
 
 if __name__ == "__main__":
-    print(pages(), end="")
+    print(page(), end="")

@@ -1,0 +1,113 @@
+"""How commands talk: results on standard output, remarks on standard error, one JSON document for machines."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isonomy.errors import IsonomyError
+from isonomy.options import signed
+from isonomy.progress import Bar
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
+
+_STAGES = {
+    "local": "Certifying each individual",
+    "profiles": "Bounding what shifts can do",
+    "points": "Searching for the worst population",
+    "beside": "Comparing groups and populations",
+    "write": "Writing",
+}
+
+
+class StoppedError(IsonomyError):
+    """Somebody pressed Ctrl-C; what was kept, in a sentence."""
+
+    code = "stopped"
+    exit_status = 130
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found: a document for machines, the same for people, the exit status.
+
+    For people it is lines that are printed as they are, and texts and tables of rich, fitted to the terminal's width;
+    with ``--json`` nobody iterates over them.
+    """
+
+    document: Any
+    people: Iterable[str | RenderableType]
+    status: int = 0
+
+
+def answering(run: Callable[..., Answer]) -> Callable[..., None]:
+    """The command of a function that answers, with the option ``--json``; it ends with the status of the answer."""
+
+    @wraps(run)
+    def command(*, json: bool, **values: Any) -> None:
+        found = run(**values)
+        if json:
+            answer(found.document)
+        for each in () if json else found.people:
+            print(each) if isinstance(each, str) else console().print(each)
+        raise typer.Exit(found.status)
+
+    own = inspect.signature(run, eval_str=True).parameters.values()
+    last = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+    return signed(command, [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), last])
+
+
+def bar() -> Bar:
+    """A bar that is there while the block runs."""
+    return Bar("Reading", words=_STAGES)
+
+
+def console() -> Console:
+    """A console that is plain text when nobody looks; text is never taken for markup or wrapped when piped."""
+    from rich.console import Console
+
+    piped = not sys.stdout.isatty()
+    return Console(highlight=False, markup=False, emoji=False, width=160 if piped else None, soft_wrap=piped)
+
+
+def remark(text: str) -> None:
+    """A line on standard error."""
+    print(text, file=sys.stderr)
+
+
+def answer(document: Any) -> None:
+    """The one JSON document on standard output; numbers that JSON has no word for become texts."""
+    print(json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def fail(message: str, *, code: str, status: int, machine: bool) -> int:
+    """Say what went wrong in one line, and give the exit status; a stop is no error."""
+    sentence = " ".join(message.split())
+    sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
+    if machine and status != 130:
+        answer({"error": {"code": code, "message": sentence}})
+    remark(f"Error: {sentence}" if status != 130 else sentence)
+    return status
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
