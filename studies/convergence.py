@@ -25,6 +25,7 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
+from isonomy_verify.dual import gains, heights
 from studies import Result, Setting, Store, paper, style
 from studies.methods import Way
 from studies.models import Case, Size, cases
@@ -142,7 +143,7 @@ def answers(bound: Callable[[float], FloatArray], grid: Grid) -> dict[str, Any]:
     even = [grid.spacing * k for k in range(grid.radii)]
     known_at = {radius: bound(radius) for radius in even}
     for _ in range(ROUNDS):
-        added = between(Dual(Cells.from_profiles(*_profiles(known_at), 1.0), 1.0))
+        added = between(Dual.of(Cells.from_profiles(*_profiles(known_at), 1.0), 1.0))
         known_at |= {radius: bound(radius) for radius in added[: 4 * grid.radii - len(known_at)]}
     radii, values = _profiles(known_at)
     profile, n = interpolated(radii, values), len(values)
@@ -153,7 +154,7 @@ def answers(bound: Callable[[float], FloatArray], grid: Grid) -> dict[str, Any]:
     return {
         "local": float(values[:, 0].mean()),
         "optimum": knapsack_even(values[:, np.searchsorted(radii, even)], grid.spacing, GAMMA).value,
-        "dual": Dual(Cells.from_profiles(radii, values, 1.0), 1.0).bound(GAMMA).upper,
+        "dual": Dual.of(Cells.from_profiles(radii, values, 1.0), 1.0).bound(GAMMA).upper,
         "ascents": {name: found.value for name, found in ascents.items()},
         "histories": {name: _thinned(found.history) for name, found in ascents.items()},
     }
@@ -165,8 +166,9 @@ def between(dual: Dual) -> list[float]:
     lost = dual.grid_error(GAMMA)
     if lost < TOLERANCE:
         return []
-    active = dual.active(GAMMA, lost)
-    ends = np.unique(np.stack([dual.cells.near[active], dual.cells.far[active]], axis=1), axis=0)
+    cells, question = dual.blocks[0], (1.0, GAMMA, dual.multiplier(GAMMA))
+    active = gains(cells, *question) >= heights(cells, *question)[cells.owner] - lost
+    ends = np.unique(np.stack([cells.near[active], cells.far[active]], axis=1), axis=0)
     # What a cell costs at most is what its profile gains across it, so wide ones come first.
     ends = ends[np.isfinite(ends[:, 1]) & (ends[:, 1] > ends[:, 0])]
     ends = ends[np.argsort(ends[:, 0] - ends[:, 1], kind="stable")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -20,11 +20,11 @@ PATIENCE = 2.0
 class Bar:
     """One bar on the terminal's error stream that disappears when it is done; without a terminal it does nothing.
 
-    It appears when it is told of something and ``patience`` seconds have passed. ``words`` are those of stages.
+    It appears when it is told of something and ``patience`` seconds have passed.
     """
 
-    def __init__(self, what: str, patience: float = 0.0, words: Mapping[str, str] | None = None) -> None:
-        self.what, self.words, self.due = what, words or {}, time.monotonic() + patience
+    def __init__(self, what: str, patience: float = 0.0) -> None:
+        self.what, self.due = what, time.monotonic() + patience
         self.shown: Any = None
         self.task: Any = None
 
@@ -44,14 +44,12 @@ class Bar:
         """Words beside the bar."""
         self._update(note=text)
 
-    def stage(self, name: str, kept: bool = False) -> None:
-        """A stage begins, or goes on."""
-        words = self.words.get(name.split("-")[0], name) + (" (kept from the earlier run)" if kept else "")
-        if words != self.what:
-            self.what = words
-            if self.shown is not None:
-                self.shown.remove_task(self.task)
-                self.task = self.shown.add_task(words, total=None, note="")
+    def stage(self, words: str) -> None:
+        """Something else begins."""
+        self.what = words
+        if self.shown is not None:
+            self.shown.remove_task(self.task)
+            self.task = self.shown.add_task(words, total=None, note="")
 
     def _update(self, **changes: Any) -> None:
         if self.shown is None and sys.stderr.isatty() and time.monotonic() >= self.due:

@@ -1,8 +1,4 @@
-"""Two audits side by side: what changed in the question, and what changed in the answer.
-
-Audits larger than memory are compared by their numbers only, with one another or with one in memory: of single
-individuals nothing is said, and whether the people are the same is known of two audits of one kind only.
-"""
+"""Two audits side by side: what changed in the question, and what changed in the answer."""
 
 from __future__ import annotations
 
@@ -21,14 +17,12 @@ HASHES = ("network", "people", "metric_text", "schema_text")
 
 def facts_of(path: Path) -> dict[str, Any]:
     """What a comparison needs of an audit: its certificate, and the individuals where they lie beside it."""
-    from isonomy.records import is_large, read
+    from isonomy.records import read
 
     folder = path if path.is_dir() else path.parent
     file = path / "certificate.json" if path.is_dir() else path
     if not file.is_file():
         raise FileError(f"There is no certificate {file}.")
-    if is_large(file):
-        return _large_facts(file)
     record = read(file)
     asked, remarks = record.document["question"], record.document["remarks"]
     table = folder / "individuals.parquet"
@@ -41,39 +35,17 @@ def facts_of(path: Path) -> dict[str, Any]:
         "verdict": record.verdict,
         "hashes": {name: record.document["evidence"][name]["sha256"] for name in HASHES},
         "people": pd.read_parquet(table) if table.is_file() else None,
-        "large": False,
-    }
-
-
-def _large_facts(file: Path) -> dict[str, Any]:
-    from isonomy.records import read_large
-
-    record = read_large(file)
-    evidence = record.document["evidence"]
-    return {
-        **{name: record.document[name] for name in QUESTION},
-        "upper": record.upper,
-        "lower": record.lower,
-        "verdict": record.verdict,
-        "hashes": {name: evidence[name]["sha256"] for name in HASHES if name != "people"}
-        | {"people": record.document["people"]},
-        "people": None,
-        "large": True,
     }
 
 
 def compared(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """What changed, for machines."""
-    same: dict[str, bool | None] = {
-        name.removesuffix("_text"): old["hashes"][name] == new["hashes"][name] for name in HASHES
-    }
-    if old["large"] != new["large"]:  # one names files of people, the other has the people
-        same["people"] = None
+    same = {name.removesuffix("_text"): old["hashes"][name] == new["hashes"][name] for name in HASHES}
     question = {name: [old[name], new[name]] for name in QUESTION if old[name] != new[name]}
     alike = bool(same["metric"] and same["schema"]) and not set(question) - {"epsilon", "tier", "individuals"}
     found: dict[str, Any] = {
         "comparable": alike,
-        "changed": {name: None if value is None else not value for name, value in same.items()},
+        "changed": {name: not value for name, value in same.items()},
         "question": question,
         "upper": [old["upper"], new["upper"]],
         "lower": [old["lower"], new["lower"]],
@@ -98,10 +70,8 @@ def markdown(found: dict[str, Any]) -> str:
         lines.append(f"| verdict | {' | '.join(value or 'none' for value in found['verdict'])} |")
     lines += [f"| {name} | {before} | {after} |" for name, (before, after) in found["question"].items()]
     changed = [name for name, value in found["changed"].items() if value]
-    same = [name for name, value in found["changed"].items() if value is False]
-    told = f"Changed: {', '.join(changed)}." if changed else f"{_listed(same).capitalize()} are the same."
-    unknown = " Whether the people are the same is not known: one of the audits was larger than memory."
-    lines += ["", told + unknown * (found["changed"]["people"] is None)]
+    same = [name for name, value in found["changed"].items() if not value]
+    lines += ["", f"Changed: {', '.join(changed)}." if changed else f"{_listed(same).capitalize()} are the same."]
     if "individuals" in found:
         people = found["individuals"]
         lines.append(

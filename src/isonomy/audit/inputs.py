@@ -14,6 +14,7 @@ from isonomy.errors import ParameterError, template
 from isonomy.networks import Network, simplify
 from isonomy.networks.load import open_network
 from isonomy.population import Dialect, PeopleSource, Population, Schema, open_people
+from isonomy.population.selection import SplitName
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
@@ -103,7 +104,7 @@ def read_ground(name: str, metric: Metric | None) -> Ground:
     return load_metric(name)
 
 
-def part_of(plan: Plan, known: bool) -> str:
+def part_of(plan: Plan, known: bool) -> SplitName:
     """Which part of the table is audited: ``known`` says whether the table has a test part of its own."""
     return ("test" if known and not plan.held_out else "all") if plan.split == "auto" else plan.split
 

@@ -124,9 +124,7 @@ class Plan:
     chunk: int | None = option(
         None, "Rows worked on at a time: memory grows with them. Default: 4096.", whole(1), panel=LARGE
     )
-    no_search: bool = option(
-        False, "Prove only, and search for no counterparts; several times faster.", panel=LARGE
-    )
+    no_search: bool = option(False, "Prove only, and search for no counterparts; several times faster.", panel=LARGE)
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
 
-_STAGES = {
-    "local": "Certifying each individual",
-    "profiles": "Bounding what shifts can do",
-    "points": "Searching for the worst population",
-    "beside": "Comparing groups and populations",
-    "write": "Writing",
-}
-
 
 class StoppedError(IsonomyError):
     """Somebody pressed Ctrl-C; what was kept, in a sentence."""
@@ -70,7 +62,7 @@ def answering(run: Callable[..., Answer]) -> Callable[..., None]:
 
 def bar() -> Bar:
     """A bar that is there while the block runs."""
-    return Bar("Reading", words=_STAGES)
+    return Bar("Reading")
 
 
 def console() -> Console:

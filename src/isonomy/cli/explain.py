@@ -43,32 +43,42 @@ def explain(
     isonomy explain --row 17
 
     isonomy explain audit.toml --row 17
+
+    isonomy explain audit-german --row 17
+
+    The last one takes the person, the network and the metric from what an audit wrote.
     """
+    import numpy as np
+
     from isonomy.audit.inputs import read_inputs
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
+    from isonomy.records import read
 
     if file is not None and (file.is_dir() or file.suffix == ".json"):
-        raise ParameterError(
-            f"'isonomy explain' needs the table, which {file} does not name: give the audit.toml instead, or --data, "
-            "--schema, --model and --metric of the audit, and --row."
-        )
-    plan = Plan.of(given, file)
-    if Path(plan.data).is_dir():
-        raise ParameterError(
-            f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give as --data the file "
-            "in it that holds the person, and --row counted within that file."
-        )
-    inputs = read_inputs(replace(plan, split="all", limit=None, held_out=False, against=()))
-    if inputs.network.remark:
-        remark(f"- {inputs.network.remark}")
-    everybody = inputs.people
-    place = [i for i, number in enumerate(everybody.rows.tolist()) if number == row]
-    if not place:
+        record = read(file)
+        if record.people is None:
+            raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
+        everybody, network, metric, delta = record.people, record.network, record.metric, record.delta
+    else:
+        plan = Plan.of(given, file)
+        if Path(plan.data).is_dir():
+            raise ParameterError(
+                f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give the directory of "
+                "its audit, or as --data the file in it that holds the person, and --row counted within that file."
+            )
+        rest: Any = {"split": "all", "limit": None, "held_out": False, "against": (), "engine": None, "scheduler": None}
+        inputs = read_inputs(replace(plan, **rest))
+        assert inputs.people is not None
+        everybody, network, metric, delta = inputs.people, inputs.network, inputs.metric, plan.delta
+    if network.remark:
+        remark(f"- {network.remark}")
+    place = np.flatnonzero(everybody.rows == row)[:1]
+    if not len(place):
         right = f"a row of the table, {everybody.rows.min()} to {everybody.rows.max()}"
         raise ParameterError(template("row", f"{right}, that fits the schema", row))
     person = everybody[place]
-    found = certify_local(inputs.network, person, inputs.metric, plan.delta, progress=None)
+    found = certify_local(network, person, metric, delta, progress=None)
     facts = _facts(found, person, row)
     return Answer(facts, _show(facts))
 

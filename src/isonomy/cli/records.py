@@ -32,7 +32,6 @@ def verify(
     file = certificate / "certificate.json" if certificate.is_dir() else certificate
     if not file.is_file():
         raise FileError(f"There is no certificate {file}.")
-    _refuse_large(file)
     checker = import_module("isonomy_verify")
     evidence = {name: str(each) for name, each in (("model", model), ("data", data)) if _is_evidence(each)}
     try:
@@ -59,18 +58,6 @@ def _show(claims: list[tuple[str, ...]], accepted: bool) -> Iterator[Any]:
         table.add_row(name, status, detail, style=colours.get(status))
     yield table
     yield "Accepted." if accepted else "Not accepted."
-
-
-def _refuse_large(file: Path) -> None:
-    from isonomy.errors import FileError
-    from isonomy.records import is_large
-
-    if is_large(file):
-        raise FileError(
-            f"'isonomy verify' cannot check {file}, of an audit larger than memory whose profiles lie in parts: run "
-            "the same 'isonomy audit' again with the same --out, which compares every part with its checksum and makes "
-            "all sums anew, or audit some of the rows in memory and verify that."
-        )
 
 
 def _is_evidence(file: Path | None) -> bool:

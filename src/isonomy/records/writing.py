@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_arrays
 from isonomy.errors import DataError, FileError

@@ -1,7 +1,8 @@
 """What a service serves: a network with everything that its certificate says.
 
 **Soundness.** Of a certificate that was read from files, the upper bound is computed again from the profiles, and
-claims that contradict it or one another are refused. That each profile bounds its individual is taken from the files: ``isonomy verify`` asks that.
+claims that contradict it or one another are refused. That each profile bounds its individual is taken from the files:
+``isonomy verify`` asks that.
 """
 
 from __future__ import annotations
