@@ -46,7 +46,8 @@ An audit in parts: finished stages are kept in `OUT.partial` under a fingerprint
 the same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since
 stages hold people's rows.
 
-An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file.
+An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file. Options
+on the command line win over the file, also `--no-redact` over `redact = true`.
 """
 
 
@@ -71,7 +72,7 @@ def _sections(command: Any, name: str) -> Iterator[str]:
     yield f"## {name}\n\n```\n{usage}\n```\n\n{_words(command.help or '', name)}"
     if arguments or options:
         rows = [(f"`{_argument(each)}`", each) for each in arguments]
-        rows += [(", ".join(f"`{word}`" for word in each.opts), each) for each in options]
+        rows += [(", ".join(f"`{word}`" for word in (*each.opts, *each.secondary_opts)), each) for each in options]
         lines = [f"| {names} | {_cell(each)} |" for names, each in rows]
         yield "\n".join(["| | |", "|---|---|", *lines]) + "\n"
 

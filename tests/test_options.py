@@ -18,7 +18,7 @@ class Oven:
     heat: float = option(180.0, "In degrees.", SIZE, panel="Baking")
     rack: Literal["top", "middle"] = option("middle", "Where.", panel="Baking")
     trays: int = option(0, "How many.", whole(0))
-    fan: bool = option(False, "Moving air, as in [1].")
+    fan: bool = option(False, "Moving air, see isonomy[fan].")
     names: tuple[str, ...] = option((), "Of cakes; may be repeated.")
     note: str | None = option(None, "For people.", env="OVEN_NOTE")
     own: int = 3
@@ -87,6 +87,6 @@ def test_help_has_words_defaults_choices_and_panels() -> None:
     assert "In degrees. Default: 180." in lines["--heat"] and "Baking" in found.output
     assert "<top|middle>" in lines["--rack"] and "Where. Default: middle." in lines["--rack"]
     assert "Default: 0." in lines["--trays"] and "--no-fan" in lines["--fan"]
-    assert "as in [1]." in lines["--fan"], "brackets are no markup"
+    assert "see isonomy[fan]." in lines["--fan"], "brackets are no markup"
     assert "Default" not in lines["--note"] and "OVEN_NOTE" in lines["--note"]
     assert "Default: 90." in ask("--help", heat=90.0)[1].output

@@ -171,16 +171,15 @@ def with_options(**groups: Iterable[Option]) -> Callable[[Callable[..., T]], Cal
 
         parameters: list[inspect.Parameter] = []
         for name, own in inspect.signature(run, eval_str=True).parameters.items():
-            known = [each.parameter() for each in groups[name]] if name in groups else [own]
-            parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in known]
+            parameters += [each.parameter() for each in groups[name]] if name in groups else [own]
         return signed(command, parameters)
 
     return decorate
 
 
 def signed(command: Callable[..., T], parameters: Iterable[inspect.Parameter]) -> Callable[..., T]:
-    """The same function, which shows other parameters to whoever looks at its signature."""
-    parameters = list(parameters)
+    """The same function, which shows these parameters, by keyword, to whoever looks at its signature."""
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command

@@ -55,9 +55,8 @@ def answering(run: Callable[..., Answer]) -> Callable[..., None]:
             print(each) if isinstance(each, str) else console().print(each)
         raise typer.Exit(found.status)
 
-    own = inspect.signature(run, eval_str=True).parameters.values()
-    last = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    return signed(command, [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), last])
+    machine = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+    return signed(command, [*inspect.signature(run, eval_str=True).parameters.values(), machine])
 
 
 def bar() -> Bar:
