@@ -37,7 +37,7 @@ from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import FINITE, number, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population
-from isonomy.population.cells import find_column
+from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.progress import Progress, shown
 from isonomy.similarity.files import metric_to_text
