@@ -16,7 +16,8 @@ import pandas as pd
 from isonomy.audit.tables import is_catalogue
 from isonomy.errors import DataError, FileError, SchemaError
 from isonomy.population import Dialect, Feature, Schema, Split
-from isonomy.population.tables import CSV, MISSING_WORDS, PARQUET, open_text
+from isonomy.population.encoding import MISSING_WORDS
+from isonomy.population.tables import CSV, PARQUET, open_text
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 """Cells that stand for a missing number where all other cells of the column are numbers."""

@@ -37,8 +37,8 @@ from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks.network import Network
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, DomainKind, Population, Schema
-from isonomy.population.cells import find_column
 from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
+from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName

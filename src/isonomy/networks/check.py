@@ -14,7 +14,7 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.networks.network import Network
-from isonomy.population.cells import text_of
+from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
 

@@ -19,7 +19,7 @@ import pandas as pd
 
 from isonomy.errors import NetworkError
 from isonomy.networks.lines import ZERO, Line, exact, weighted
-from isonomy.population.cells import text_of
+from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.errors import SchemaError
-from isonomy.population.cells import text_of
+from isonomy.population.encoding import text_of
 from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature
 from isonomy.population.label import Label
 

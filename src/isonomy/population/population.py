@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import whole
-from isonomy.population.cells import encode_table, find_column, text_of
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
+from isonomy.population.encoding import encode_table, find_column, text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName

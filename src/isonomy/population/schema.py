@@ -22,9 +22,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from isonomy.errors import ParameterError, SchemaError, template
-from isonomy.population.cells import encode_table, find_column
 from isonomy.population.decoding import decode_column
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
+from isonomy.population.encoding import encode_table, find_column
 from isonomy.population.feature import Feature, FeatureKind
 from isonomy.population.inference import infer_features, infer_label
 from isonomy.population.label import Label, Split

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isonomy.errors import FileError, SchemaError
-from isonomy.population.cells import text_of
+from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.label import Label, Split
 from isonomy.population.toml import write_key, write_table

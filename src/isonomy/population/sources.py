@@ -14,9 +14,9 @@ from typing import Any
 
 from isonomy.errors import DataError, FileError, ParameterError
 from isonomy.given import whole
-from isonomy.population.cells import NoRowFitsError
 from isonomy.population.chunks import Chunk, ChunkKey, Named, PeopleSource, cut
 from isonomy.population.domain import DomainKind
+from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName

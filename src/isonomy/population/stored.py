@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isonomy.errors import DataError, FileError
-from isonomy.population.cells import NoRowFitsError
 from isonomy.population.chunks import Chunk, ChunkKey, Named, cut
+from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import narwhals as nw
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from isonomy.errors import DataError, FileError, ParameterError
+from isonomy.population.encoding import from_text
 from isonomy.population.feature import Feature
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ Meanings = dict[str, Feature | None]
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "-nan", "-NaN", "n/a")
 _WHOLE = 1 << 62  # more rows than any file has
 
 
@@ -189,55 +187,7 @@ def _pieces(
 def _frame(table: pa.Table, first_row: int, meanings: Meanings, dialect: Dialect) -> pd.DataFrame:
     """Cells of a Parquet file as they are, those of a CSV file by their ``meanings``."""
     columns = {
-        name: _from_text(table[name], meanings[name], dialect) if name in meanings else table[name].to_pandas()
+        name: from_text(table[name], meanings[name], dialect.decimal) if name in meanings else table[name].to_pandas()
         for name in table.column_names
     }
     return pd.DataFrame(columns).set_axis(pd.RangeIndex(first_row, first_row + table.num_rows))
-
-
-def _from_text(column: pa.ChunkedArray, meaning: Feature | None, dialect: Dialect) -> pd.Series:
-    """The cells of a CSV column by what the schema says of it."""
-    number = meaning is not None and meaning.kind in ("numeric", "integer")
-    if number and dialect.decimal == ",":
-        column = pc.replace_substring(column, ",", ".")
-    if number and meaning is not None and not meaning.missing_values:
-        return _numbers(column)
-    coded = pc.dictionary_encode(column.combine_chunks())
-    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    known = set() if meaning is None else {*meaning.levels, *meaning.missing_values}
-    texts = [_category(text, known) for text in coded.dictionary.to_pylist()]
-    distinct = list(dict.fromkeys(text for text in texts if text is not None))
-    place = {text: i for i, text in enumerate(distinct)} | {None: -1}
-    codes = np.array([*(place[text] for text in texts), -1])[coded.indices.to_numpy(zero_copy_only=False)]
-    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(distinct, dtype="object")))
-
-
-def _category(text: str, known: set[str]) -> str | None:
-    """The category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
-    if text in known:
-        return text
-    bare = text.strip()
-    if bare in known:
-        return bare
-    if bare in MISSING_WORDS:
-        return None
-    try:
-        number = float(bare)
-    except ValueError:
-        return text
-    whole = str(int(number)) if number.is_integer() else bare
-    return whole if whole in known else text
-
-
-def _numbers(column: pa.ChunkedArray) -> pd.Series:
-    """Floats, or, where a cell is no number, floats and that cell's text."""
-    bare = pc.utf8_trim_whitespace(column)
-    bare = pc.if_else(pc.is_in(bare, pa.array(MISSING_WORDS)), None, bare)
-    try:
-        numbers = pc.cast(bare, pa.float64())
-    except pa.ArrowInvalid:
-        texts = bare.to_pandas().astype("object")
-        parsed = pd.to_numeric(texts, errors="coerce")
-        mixed: pd.Series = parsed.astype("object").where(parsed.notna() | texts.isna(), texts)
-        return mixed
-    return pd.Series(numbers.to_numpy())

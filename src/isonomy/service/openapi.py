@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from isonomy.population import Feature, Schema
-from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE
-from isonomy.service.reading import is_code
+from isonomy.population.encoding import UNKNOWN, Coding
 from isonomy.service.served import typical
 from isonomy.service.settings import Settings
 
@@ -54,22 +53,13 @@ def individual_schema(schema: Schema) -> Json:
 def feature_schema(feature: Feature) -> Json:
     """What one column may hold."""
     described: Json = {"description": feature.description} if feature.description else {}
-    if feature.kind in ("categorical", "ordinal"):
-        missing = feature.flagged or feature.missing == "category"
-        names = dict.fromkeys((*feature.levels, *((*feature.missing_values, feature.missing_label) if missing else ())))
-        # A code may be written as the number that it is.
-        numbers = [int(name) for name in names if is_code(name)]
-        truths = [name == "True" for name in names if name in ("True", "False")]
-        return {"enum": [*names, *numbers, *truths, *([None] if missing else [])], **described}
-    whole = feature.kind == "integer"
-    largest = LARGEST_WHOLE if whole else LARGEST_NUMBER
-    low, high = max(feature.low, -largest), min(feature.high, largest)
-    number: Json = {"type": "integer" if whole else "number", "minimum": low, "maximum": high}
-    if not feature.flagged:
-        return {**number, **described}
-    codes = [int(code) for code in feature.missing_values if is_code(code)]
-    others: Json = {"enum": [None, *feature.missing_values, *codes]}
-    return {"anyOf": [number, others], **described}
+    coding = Coding(feature)
+    names, null = [*coding.ranks, *coding.codes], [] if coding.absent == UNKNOWN else [None]  # a code is also a number
+    if not coding.numeric:
+        truths = [name == "True" for name in coding.ranks if name in ("True", "False")]
+        return {"enum": [*names, *truths, *null], **described}
+    number: Json = {"type": "integer" if coding.whole else "number", "minimum": coding.low, "maximum": coding.high}
+    return {**({"anyOf": [number, {"enum": [*null, *names]}]} if null else number), **described}
 
 
 def answer_schema() -> Json:

@@ -2,8 +2,8 @@
 
 Cells are read as JSON writes them, more strictly than a table from a file: a number is a number and not a text that
 looks like one, a missing value is ``null``. What is accepted becomes the same coordinates as
-:meth:`isonomy.Schema.encode` gives, bit for bit: the expressions are the same. Whole columns are checked at once; only
-when something is wrong is every cell looked at, to name the column.
+:meth:`isonomy.Schema.encode` gives, bit for bit, by the same :class:`~isonomy.population.encoding.Coding`. Whole
+columns are checked at once; only when something is wrong is every cell looked at, to name the column.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
 from isonomy.population import Feature, Schema
-from isonomy.population.cells import text_of
-from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE
+from isonomy.population.encoding import UNKNOWN, Coding, text_of
 
 SHOWN = 20
 """Complaints listed in one answer."""
 
 NUMBERS = frozenset({int, float})
-PLAIN = frozenset({str, int, float, bool})
+PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class BadRequestError(DataError):
@@ -75,6 +74,13 @@ def parse(body: bytes) -> Any:
         return json.loads(body, parse_int=lambda digits: int(digits) if len(digits) < 400 else float(digits))
 
 
+class _Unfit(Exception):  # noqa: N818  no error of anybody: the way to the slow path
+    """Some cell of a column cannot be read."""
+
+
+_REFUSED = (_Unfit, KeyError, TypeError, ValueError, OverflowError)
+
+
 class Reader:
     """Reads the individuals of one schema."""
 
@@ -108,7 +114,7 @@ class Reader:
                 raise _Unfit
             columns = zip(*map(self._pick, rows), strict=True)
             parts = [column.read(cells) for column, cells in zip(self._columns, columns, strict=True)]
-        except (_Unfit, KeyError, TypeError, ValueError, OverflowError):
+        except _REFUSED:
             raise BadRequestError(self._complaints(rows, single), self._refused(rows)) from None
         return np.concatenate(parts, axis=1)
 
@@ -135,7 +141,7 @@ class Reader:
         for column in self._columns:
             try:
                 column.read([row[column.name] for row in people])
-            except (_Unfit, TypeError, ValueError, OverflowError):
+            except _REFUSED:
                 refused.update(place for place, row in enumerate(people) if column.wrong(row) is not None)
         return len(refused)
 
@@ -161,32 +167,15 @@ class Reader:
         return found[:SHOWN]
 
 
-class _Unfit(Exception):  # noqa: N818  no error of anybody: the way to the slow path
-    """Some cell of a column cannot be read."""
-
-
 class _Column:
-    """How the cells of one feature are read."""
+    """How the cells of one feature are read from JSON: its coding, and which types a cell may have."""
 
     def __init__(self, feature: Feature) -> None:
-        self.feature, self.name = feature, feature.name
-        self.levels: dict[str, int] = {level: rank for rank, level in enumerate(feature.levels)}
-        self.absent = -1  # the rank of null: refused, or the missing category, or filled in
-        if feature.kind in ("categorical", "ordinal"):
-            if feature.flagged or feature.missing == "category":
-                self.absent = -2 if feature.flagged else self.levels[feature.missing_label]
-                self.levels |= dict.fromkeys((*feature.missing_values, feature.missing_label), self.absent)
-        elif feature.flagged:
-            self.absent = -2
-        # Codes written as numbers are looked up as numbers: a text for each cell would cost more than the rest.
-        self.codes = {int(name): rank for name, rank in self.levels.items() if is_code(name)}
-        self.eye = np.eye(feature.width)
-        largest = LARGEST_WHOLE if feature.kind == "integer" else LARGEST_NUMBER
-        self.low, self.high = max(feature.low, -largest), min(feature.high, largest)
+        self.feature, self.name, self.coding = feature, feature.name, Coding(feature)
 
     def read(self, cells: Sequence[Any]) -> FloatArray:
         """The coordinates (n, width) of a column."""
-        return self._numbers(cells) if self.feature.kind in ("numeric", "integer") else self._ranks(cells)
+        return self._numbers(cells) if self.coding.numeric else self._ranks(cells)
 
     def wrong(self, row: dict[str, Any]) -> str | None:
         """What is wrong with an individual's cell, or None."""
@@ -195,67 +184,46 @@ class _Column:
         cell = row[self.name]
         try:
             self.read([cell])
-        except (_Unfit, TypeError, ValueError, OverflowError):
+        except _REFUSED:
             return f"Column '{self.name}': {_shown(cell)} is not {self._right()}."
         return None
 
     def _numbers(self, cells: Sequence[Any]) -> FloatArray:
-        feature = self.feature
+        coding, fill = self.coding, self.feature.fill_value
         missing = np.zeros(len(cells), dtype=bool)
         if not NUMBERS.issuperset(map(type, cells)):
-            if not feature.flagged:
+            if not self.feature.flagged:
                 raise _Unfit
-            missing = np.array([self._stands_for_missing(cell) for cell in cells])
-            cells = [feature.fill_value if gone else cell for cell, gone in zip(cells, missing, strict=True)]
+            missing = np.array([cell is None or (isinstance(cell, str) and cell in coding.ranks) for cell in cells])
+            cells = [fill if gone else cell for cell, gone in zip(cells, missing, strict=True)]
             if not NUMBERS.issuperset(map(type, cells)):
                 raise _Unfit
         values = np.array(cells, dtype=np.float64)
-        if feature.missing_values:  # codes such as -9, also where they are written as numbers
-            coded = np.array([text_of(cell) in feature.missing_values for cell in cells])
-            values, missing = np.where(coded, feature.fill_value, values), missing | coded
-        if not ((values >= self.low) & (values <= self.high)).all():
+        if coding.ranks:  # codes such as -9, also where they are written as numbers
+            coded = np.array([text_of(cell) in coding.ranks for cell in cells])
+            values, missing = np.where(coded, fill, values), missing | coded
+        if not coding.fits(values).all():
             raise _Unfit
-        if feature.kind == "integer" and not (values == np.rint(values)).all():
-            raise _Unfit
-        return self._scaled(values, missing)
+        return coding.of_numbers(values, missing)
 
     def _ranks(self, cells: Sequence[Any]) -> FloatArray:
-        kinds = set(map(type, cells))
+        coding, kinds = self.coding, set(map(type, cells))
         if kinds == {str}:
-            found = [self.levels.get(cell, -1) for cell in cells]
-        elif kinds == {int}:
-            found = [self.codes.get(cell, -1) for cell in cells]
-        elif kinds <= PLAIN | {type(None)}:
-            found = [self.absent if cell is None else self.levels.get(_text(cell), -1) for cell in cells]
+            ranks = [coding.ranks[cell] for cell in cells]
+        elif kinds == {int}:  # a text for each cell would cost more than the rest
+            ranks = [coding.codes[cell] for cell in cells]
+        elif kinds <= PLAIN and not (coding.absent == UNKNOWN and type(None) in kinds):
+            ranks = [coding.absent if cell is None else coding.ranks[_text(cell)] for cell in cells]
         else:
             raise _Unfit
-        ranks = np.array(found)
-        if (ranks == -1).any():
-            raise _Unfit
-        if self.feature.kind == "categorical":
-            return np.take(self.eye, ranks, axis=0)
-        missing = ranks == -2
-        return self._scaled(np.where(missing, self.feature.fill_value, ranks), missing)
-
-    def _scaled(self, values: FloatArray, missing: Any) -> FloatArray:
-        coordinate = (values - self.feature.origin) / self.feature.unit
-        return np.stack([coordinate, missing], axis=1) if self.feature.flagged else coordinate[:, None]
-
-    def _stands_for_missing(self, cell: Any) -> bool:
-        return cell is None or (isinstance(cell, str) and cell in self.feature.missing_values)
+        return coding.of_ranks(np.array(ranks))
 
     def _right(self) -> str:
-        null = " or null" if self.absent != -1 else ""
-        if self.feature.kind in ("numeric", "integer"):
-            kind = "whole" if self.feature.kind == "integer" else "finite"
-            return f"a {kind} number from {self.low:.15g} to {self.high:.15g}{null}"
+        null = " or null" if self.coding.absent != UNKNOWN else ""
+        if self.coding.numeric:
+            return self.coding.number_words + null
         some = ", ".join(repr(level) for level in self.feature.levels[:12])
         return f"one of {some}{', …' * (len(self.feature.levels) > 12)}{null}"
-
-
-def is_code(name: str) -> bool:
-    """Is a category the text of a whole number, so that it may also be written as that number?"""
-    return name.isascii() and name.removeprefix("-").isdecimal() and str(int(name)) == name
 
 
 def _text(cell: Any) -> str:

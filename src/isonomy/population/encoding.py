@@ -1,0 +1,265 @@
+"""From cells to coordinates: one :class:`Coding` for each feature, whatever its cells were read from.
+
+Columns of pandas frames are encoded here, those of CSV files become such columns first, and the service reads JSON by
+the same codings. :func:`encode_column` never raises on a bad cell: it marks the row and remembers why, so that the
+schema can name the first one, or exclude and count such rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from isonomy.errors import DataError, ParameterError, template
+from isonomy.population.domain import BoolArray, FloatArray
+from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature
+
+UNKNOWN, ABSENT = -1, -2
+"""In place of a rank: a cell that the schema does not know, and a missing value that is filled in beside a flag."""
+
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "-nan", "-NaN", "n/a")
+"""Texts that stand for a missing value in CSV files, unless the schema knows them."""
+
+_SHOWN = 12  # categories listed in an error
+_BLOCK = 1 << 16  # rows encoded at a time: what is needed meanwhile stays small beside the result
+
+
+class NoRowFitsError(DataError):
+    """Rows that do not fit were to be left out, and none was left."""
+
+
+class Coding:
+    """How the values of one feature become coordinates.
+
+    ``ranks`` gives the rank of every text that is known: levels, and what stands for a missing value. ``absent`` is the
+    rank of a cell without a value. Numbers lie between ``low`` and ``high``.
+    """
+
+    def __init__(self, feature: Feature) -> None:
+        self.feature, self.whole = feature, feature.kind == "integer"
+        self.numeric = feature.kind in ("numeric", "integer")
+        self.ranks = {level: rank for rank, level in enumerate(feature.levels)}
+        self.absent = UNKNOWN
+        if feature.flagged or feature.missing == "category":
+            self.absent = ABSENT if feature.flagged else self.ranks[feature.missing_label]
+            names = feature.missing_values if self.numeric else (*feature.missing_values, feature.missing_label)
+            self.ranks |= dict.fromkeys(names, self.absent)
+        largest = LARGEST_WHOLE if self.whole else LARGEST_NUMBER
+        self.low, self.high = max(feature.low, -largest), min(feature.high, largest)
+
+    @cached_property
+    def codes(self) -> dict[int, int]:
+        """The ranks of texts that are whole numbers, by those numbers."""
+        return {int(name): rank for name, rank in self.ranks.items() if _is_code(name)}
+
+    @property
+    def number_words(self) -> str:
+        """Which numbers are right."""
+        return f"a {'whole' if self.whole else 'finite'} number from {self.low:.15g} to {self.high:.15g}"
+
+    def fits(self, values: FloatArray) -> BoolArray:
+        """Which numbers the feature can have."""
+        inside: BoolArray = (values >= self.low) & (values <= self.high)
+        return inside & (values == np.rint(values)) if self.whole else inside
+
+    def of_numbers(self, values: FloatArray, missing: BoolArray) -> FloatArray:
+        """The coordinate ``(n, width)`` of each number, followed by the flag of a feature that has one."""
+        coordinate = (values - self.feature.origin) / self.feature.unit
+        return np.stack([coordinate, missing], axis=1) if self.feature.flagged else coordinate[:, None]
+
+    def of_ranks(self, ranks: NDArray[np.intp]) -> FloatArray:
+        """The coordinates ``(n, width)`` of levels and missing values, none of which is unknown."""
+        if self.feature.kind == "categorical":
+            return np.take(self._one_hot, ranks, axis=0)
+        missing = ranks == ABSENT
+        return self.of_numbers(np.where(missing, self.feature.fill_value, ranks), missing)
+
+    @cached_property
+    def _one_hot(self) -> FloatArray:
+        return np.eye(self.feature.width)
+
+
+@dataclass(frozen=True)
+class EncodedColumn:
+    """The coordinates ``(n, width)`` of one column, which rows are unusable, and what would be right."""
+
+    coordinates: FloatArray
+    bad: BoolArray
+    column: pd.Series
+    right: str
+    known: tuple[str, ...] = ()
+
+    def complaint(self) -> str:
+        """One sentence about the first unusable cell."""
+        where = int(np.argmax(self.bad))
+        value, row = self.column.iloc[where], self.column.index[where]
+        missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
+        shown = "a missing value" if missing else repr(value.item() if isinstance(value, np.generic) else value)
+        right = self.right
+        if self.known:
+            near = difflib.get_close_matches(text_of(value), self.known, n=1)
+            right += " " + ", ".join(map(repr, self.known[:_SHOWN])) + ", …" * (len(self.known) > _SHOWN)
+            right += f" (did you mean {near[0]!r}?)" if near and not missing else ""
+        others = int(self.bad.sum()) - 1
+        more = f"; {others} more row{'s' * (others > 1)} of this column cannot be read either" if others else ""
+        return f"Column {self.column.name!r}, row {row}: {shown} is not {right}{more}."
+
+
+def encode_column(column: pd.Series, coding: Coding) -> EncodedColumn:
+    """The coordinates of one column of raw values."""
+    return _encode_numbers(column, coding) if coding.numeric else _encode_levels(column, coding)
+
+
+def find_column(table: pd.DataFrame, name: str) -> pd.Series:
+    """One column, or an error that lists those there are."""
+    if name not in table.columns:
+        raise DataError(f"The table has no column {name!r}; it has {', '.join(map(repr, table.columns))}.")
+    return table[name]
+
+
+def encode_table(
+    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str
+) -> tuple[FloatArray, list[FloatArray], BoolArray]:
+    """The coordinates ``(n, m)`` of the features, the one coordinate of each single (label, weight), rows kept.
+
+    With ``unknown="error"`` the first cell that cannot be read is an error; with ``"exclude"`` such rows are left out
+    of all that is returned, and the mask of the rows kept says which. The result is the only array of its size: large
+    tables are encoded block by block into it.
+    """
+    if unknown not in ("error", "exclude"):
+        raise ParameterError(template("unknown", "'error' or 'exclude'", unknown))
+    n, codings = len(table), [Coding(feature) for feature in (*features, *singles)]
+    columns = [find_column(table, coding.feature.name) for coding in codings]
+    stops = np.cumsum([0, *(feature.width for feature in features)]).tolist()
+    x, alone = np.empty((n, stops[-1])), [np.empty(n) for _ in singles]
+    targets = [*(x[:, start:stop] for start, stop in pairwise(stops)), *(a[:, None] for a in alone)]
+    kept, readable = np.ones(n, dtype=bool), np.ones(len(columns), dtype=bool)
+    for start in range(0, n, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        for i, (column, coding) in enumerate(zip(columns, codings, strict=True)):
+            encoded = encode_column(column.iloc[rows], coding)
+            targets[i][rows] = encoded.coordinates
+            kept[rows] &= ~encoded.bad
+            readable[i] &= not encoded.bad.any()
+    if kept.all():
+        return x, alone, kept
+    if unknown == "error" or not kept.any():
+        i = int(np.argmin(readable))
+        first = encode_column(columns[i], codings[i]).complaint()
+        raise DataError(first) if unknown == "error" else NoRowFitsError(f"Not one row fits the schema. {first}")
+    return x[kept], [values[kept] for values in alone], kept
+
+
+def text_of(value: Any) -> str:
+    """The category that a cell names: 3, 3.0 and "3" are one, since a missing cell turns 3 into 3.0."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _is_code(name: str) -> bool:
+    """Is a category the text of a whole number, so that it may also be written as that number?"""
+    return name.isascii() and name.removeprefix("-").isdecimal() and str(int(name)) == name
+
+
+def _encode_numbers(column: pd.Series, coding: Coding) -> EncodedColumn:
+    feature = coding.feature
+    missing = column.isna().to_numpy(dtype=bool)
+    if feature.missing_values:
+        texts = column.map(text_of, na_action="ignore")
+        missing = missing | texts.isin(feature.missing_values).to_numpy(dtype=bool)
+    values = _numbers(column)
+    with np.errstate(invalid="ignore"):
+        bad = ~coding.fits(values)
+    right = coding.number_words
+    if feature.flagged:
+        values, bad = np.where(missing, feature.fill_value, values), bad & ~missing
+    elif missing[bad].any():
+        right += " (declare a 'fill' value if it may be missing)"
+    return EncodedColumn(coding.of_numbers(np.where(bad, 0.0, values), missing), bad, column, right)
+
+
+def _encode_levels(column: pd.Series, coding: Coding) -> EncodedColumn:
+    codes, distinct = pd.factorize(_hashable(column))  # texts are made of the distinct values only
+    known = [*(coding.ranks.get(text_of(value), UNKNOWN) for value in distinct), coding.absent]
+    ranks = np.array(known, dtype=np.intp)[codes]
+    bad = ranks == UNKNOWN
+    right = "one of the categories" if coding.feature.kind == "categorical" else "one of the levels"
+    return EncodedColumn(coding.of_ranks(np.where(bad, 0, ranks)), bad, column, right, coding.feature.levels)
+
+
+def _hashable(column: pd.Series) -> pd.Series:
+    """Mixed cells by their text: lists have no hash, and 1 and True share theirs."""
+    plain = isinstance(column.dtype, np.dtype) and (column.dtype.kind in "iu" or column.dtype == np.float64)
+    if plain or isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    return column.map(text_of, na_action="ignore") if column.dtype == "object" else column.astype("object")
+
+
+def _numbers(column: pd.Series) -> FloatArray:
+    """Cells as floats, NaN where a cell is no number; dates are no numbers."""
+    if column.dtype.kind in "mMc":
+        return np.full(len(column), np.nan)
+    if column.dtype == "object" or column.dtype.kind not in "biuf":
+        column = pd.to_numeric(column.astype("object"), errors="coerce")
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) -> pd.Series:
+    """The cells of a CSV column by what the schema says of it; without a meaning they are texts."""
+    number = meaning is not None and meaning.kind in ("numeric", "integer")
+    if number and decimal == ",":
+        column = pc.replace_substring(column, ",", ".")
+    if number and meaning is not None and not meaning.missing_values:
+        return _text_numbers(column)
+    coded = pc.dictionary_encode(column.combine_chunks())
+    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+    known = set() if meaning is None else {*meaning.levels, *meaning.missing_values}
+    texts = [_category(text, known) for text in coded.dictionary.to_pylist()]
+    distinct = list(dict.fromkeys(text for text in texts if text is not None))
+    place = {text: i for i, text in enumerate(distinct)} | {None: -1}
+    codes = np.array([*(place[text] for text in texts), -1])[coded.indices.to_numpy(zero_copy_only=False)]
+    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(distinct, dtype="object")))
+
+
+def _category(text: str, known: set[str]) -> str | None:
+    """The category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
+    if text in known:
+        return text
+    bare = text.strip()
+    if bare in known:
+        return bare
+    if bare in MISSING_WORDS:
+        return None
+    try:
+        number = float(bare)
+    except ValueError:
+        return text
+    whole = str(int(number)) if number.is_integer() else bare
+    return whole if whole in known else text
+
+
+def _text_numbers(column: pa.ChunkedArray) -> pd.Series:
+    """Floats, or, where a cell is no number, floats and that cell's text."""
+    bare = pc.utf8_trim_whitespace(column)
+    bare = pc.if_else(pc.is_in(bare, pa.array(MISSING_WORDS)), None, bare)
+    try:
+        numbers = pc.cast(bare, pa.float64())
+    except pa.ArrowInvalid:
+        texts = bare.to_pandas().astype("object")
+        parsed = pd.to_numeric(texts, errors="coerce")
+        mixed: pd.Series = parsed.astype("object").where(parsed.notna() | texts.isna(), texts)
+        return mixed
+    return pd.Series(numbers.to_numpy())
