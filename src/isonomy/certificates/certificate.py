@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
@@ -25,7 +26,7 @@ from isonomy.certificates.consistency import compare_means, compare_points, desc
 from isonomy.certificates.dual import Cells, Dual, Mixture, check_radius
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
-from isonomy.certificates.profiles import CellBlocks, Plan, Profiles
+from isonomy.certificates.profiles import CellBlocks, Plan, Profiles, covered
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points, WorstCase
 from isonomy.errors import DataError, ParameterError, template
@@ -168,7 +169,7 @@ class Certificate:
     @property
     def cells(self) -> Cells:
         """The cover of everybody that the dual works on."""
-        return self.profiles.cells(self.question.weights)
+        return covered(self.profiles, self.question.weights, np.arange(len(self)))
 
     @cached_property
     def dual(self) -> Dual:

@@ -275,7 +275,8 @@ def _certificate(
             job.arithmetic, question,
         )  # fmt: skip
         start = np.append(0, np.cumsum(columns["profile_count"]))
-        profiles = Profiles(start, columns["profile_radius"], columns["profile_value"], float(columns["largest"].max()))
+        radius, value, passes = (columns[f"profile_{name}"] for name in ("radius", "value", "source"))
+        profiles = Profiles(start, radius, value, float(columns["largest"].max()), passes)
         owner = np.repeat(np.arange(n), columns["point_count"])
         points = Points(owner, *(columns[f"point_{name}"] for name in ("person", "counterpart", "cost", "value")))
         assert job.plan is not None

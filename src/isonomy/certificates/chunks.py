@@ -139,6 +139,7 @@ class Job:
             "profile_count": np.diff(profile.start).astype(np.int64),
             "profile_radius": profile.radius,
             "profile_value": profile.value,
+            "profile_source": profile.source,
             "largest": np.array([profile.largest]),
             "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
             "point_person": points.person,
@@ -167,7 +168,7 @@ def _nobody(width: int) -> Arrays:
     return {
         "upper": none, "lower": none, "decision": np.zeros(0, dtype=np.uint8), "counterpart": wide,
         "flip_counterpart": wide, "profile_count": counts, "profile_radius": none, "profile_value": none,
-        "largest": np.zeros(1), "point_count": counts, "point_person": wide, "point_counterpart": wide,
+        "profile_source": none, "largest": np.zeros(1), "point_count": counts, "point_person": wide, "point_counterpart": wide,
         "point_cost": none, "point_value": none,
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
+from isonomy_verify import claims
 from isonomy_verify.dual import gains
 
 FINE = 2
@@ -58,37 +59,27 @@ IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Profiles:
-    """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
-    ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
+class Profiles(claims.Profiles):
+    """The kernel's profiles of everybody.
+
+    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the individual alone: a hint to whoever
+    proves it again.
     """
 
-    start: IntArray
-    radius: FloatArray
-    value: FloatArray
-    largest: float
+    source: FloatArray
 
     __repr__ = brief
 
     @classmethod
-    def of(cls, radii: FloatArray, values: FloatArray, largest: float) -> Profiles:
+    def of(cls, radii: FloatArray, values: FloatArray, largest: float, source: FloatArray | None = None) -> Profiles:
         """From a table ``values[i, k]`` for ``radii[k]``: a bound that a larger radius has too says nothing."""
         within = np.minimum.accumulate(np.minimum(values, largest)[:, ::-1], axis=1)[:, ::-1]
         beyond = np.append(within[:, 1:], np.full((len(within), 1), largest), axis=1)
         says = within < beyond
         says[:, 0] = True
-        start = np.append(0, np.cumsum(says.sum(axis=1)))
-        return cls(start, np.broadcast_to(radii, within.shape)[says], within[says], largest)
-
-    @classmethod
-    def joined(cls, several: Sequence[Profiles]) -> Profiles:
-        """Those of several groups of individuals, one after the other."""
-        count = np.concatenate([np.diff(some.start) for some in several])
-        radius, value = (np.concatenate([getattr(some, name) for some in several]) for name in ("radius", "value"))
-        return cls(np.append(0, np.cumsum(count)), radius, value, max(some.largest for some in several))
-
-    def __len__(self) -> int:
-        return len(self.start) - 1
+        start, radius = np.append(0, np.cumsum(says.sum(axis=1))), np.broadcast_to(radii, within.shape)
+        source = radius if source is None else source
+        return cls(start, radius[says], within[says], largest, source[says])
 
     @property
     def radii(self) -> FloatArray:
@@ -102,20 +93,6 @@ class Profiles:
         table = np.full((len(self), len(radii)), np.inf)
         table[np.repeat(np.arange(len(self)), np.diff(self.start)), np.searchsorted(radii, self.radius)] = self.value
         return table
-
-    def cells(self, weights: FloatArray, rows: slice = slice(None)) -> Cells:
-        """The cover of all possible people, seen from some of the individuals, that the dual works on."""
-        first, last, _ = rows.indices(len(self))
-        count = np.diff(self.start[first : last + 1])
-        some = slice(self.start[first], self.start[last])
-        tail = np.cumsum(count + 1) - 1
-        bounded = np.ones(int(count.sum()) + len(count), dtype=bool)
-        bounded[tail] = False
-        far, value = np.full(len(bounded), np.inf), np.full(len(bounded), self.largest)
-        far[bounded], value[bounded] = self.radius[some], self.value[some]
-        near, open_ = np.append(0.0, far[:-1]), np.ones(len(bounded), dtype=bool)
-        near[tail - count], open_[tail - count] = 0.0, False
-        return Cells(np.repeat(np.arange(len(count)), count + 1), near, far, value, open_, weights[rows])
 
 
 class CellBlocks(Sequence[Cells]):
@@ -134,8 +111,14 @@ class CellBlocks(Sequence[Cells]):
         return self._cells(start) if self.only is None else self.only
 
     def _cells(self, start: int) -> Cells:
-        cells = self.profiles.cells(self.weights, slice(start, start + self.rows))
-        return cells if (cells.weights > 0).all() else cells.take(np.flatnonzero(cells.weights > 0))
+        rows = np.arange(start, min(start + self.rows, len(self.profiles)))
+        return covered(self.profiles, self.weights, rows[self.weights[rows] > 0])
+
+
+def covered(profiles: claims.Profiles, weights: FloatArray, rows: IntArray) -> Cells:
+    """The cells of some individuals, for the dual."""
+    cells = profiles.cells(weights, rows)
+    return Cells(*(getattr(cells, part.name) for part in fields(cells)))
 
 
 @dataclass(frozen=True)
@@ -216,7 +199,7 @@ def _climb(known: _Known, anybody: float) -> Plan:
     """The ladder tried on a pilot group."""
     rungs = _try(known, anybody)
     first = min(rungs, key=known.upper) if rungs else None
-    dual = Dual.of(known.profiles().cells(known.moving.question.weights), known.order)
+    dual = Dual(CellBlocks(known.profiles(), known.moving.question.weights), known.order)
     return Plan(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
 
 
@@ -264,7 +247,8 @@ class _Known:
 
     def profiles(self) -> Profiles:
         """Everybody's profile."""
-        return Profiles.of(*self.table(), self.largest)
+        radii, values = self.table()
+        return Profiles.of(radii, values, self.largest, np.stack([self.source[radius] for radius in radii], axis=1))
 
     def upper(self, rung: float) -> float:
         """The dual bound if only this rung had been computed."""
