@@ -46,8 +46,8 @@ An audit in parts: finished stages are kept in `OUT.partial` under a fingerprint
 the same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since
 stages hold people's rows.
 
-An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file. Options
-on the command line win over the file, also `--no-redact` over `redact = true`.
+An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file.
+Options on the command line win over the file, also `--no-redact` over `redact = true`.
 """
 
 
