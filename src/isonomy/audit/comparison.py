@@ -12,7 +12,7 @@ from isonomy.arithmetic import at_least, at_most
 from isonomy.errors import FileError
 
 QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")
-HASHES = ("network", "people", "metric_text", "schema_text")
+HASHES = ("network", "people", "metric", "schema")
 
 
 def facts_of(path: Path) -> dict[str, Any]:
@@ -25,22 +25,28 @@ def facts_of(path: Path) -> dict[str, Any]:
         raise FileError(f"There is no certificate {file}.")
     record = read(file)
     asked, remarks = record.document["question"], record.document["remarks"]
+    hashes = {name: record.hashes[f"evidence/{name}"] for name in ("schema.toml", "metric.toml", "people.x.bin")}
     table = folder / "individuals.parquet"
     return {
-        **{name: asked[name] for name in ("delta", "gamma", "order", "epsilon")},
-        **{name: remarks[name] for name in ("tier", "domain", "ground")},
+        **{name: asked[name] for name in ("delta", "gamma", "order", "epsilon", "tier", "domain")},
+        "ground": remarks["ground"],
         "individuals": len(record.weights),
         "upper": record.upper,
         "lower": record.lower,
         "verdict": record.verdict,
-        "hashes": {name: record.document["evidence"][name]["sha256"] for name in HASHES},
+        "hashes": {
+            "network": record.network.hash(),
+            "people": hashes["people.x.bin"],
+            "metric": hashes["metric.toml"],
+            "schema": hashes["schema.toml"],
+        },
         "people": pd.read_parquet(table) if table.is_file() else None,
     }
 
 
 def compared(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """What changed, for machines."""
-    same = {name.removesuffix("_text"): old["hashes"][name] == new["hashes"][name] for name in HASHES}
+    same = {name: old["hashes"][name] == new["hashes"][name] for name in HASHES}
     question = {name: [old[name], new[name]] for name in QUESTION if old[name] != new[name]}
     alike = bool(same["metric"] and same["schema"]) and not set(question) - {"epsilon", "tier", "individuals"}
     found: dict[str, Any] = {

@@ -22,9 +22,10 @@ from isonomy.report.findings import Findings
 KEPT = ("plan.json", "parts")
 """What of a streamed audit is of use to the next one with the same name."""
 
-OWN = frozenset(
-    {"report.html", "certificate.json", "evidence", "individuals.parquet", "summary.md", "junit.xml", *KEPT}
-)
+BESIDE = ("report.html", "individuals.parquet", "summary.md", "junit.xml")
+"""What is written for people and CI: the certificate names these files by their hash, and no check reads them."""
+
+OWN = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *BESIDE, *KEPT})
 """What an audit writes."""
 
 ROWS = 65_536
@@ -45,14 +46,14 @@ def write(
     staging = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         staging.mkdir(parents=True)
-        write_record(
-            staging, findings.certificate, findings.network, findings.people, sources=findings.sources,
-            created=findings.created, redact=findings.redacted, key=None if key is None else Path(key),
-        )  # fmt: skip
         _write_individuals(findings, staging / "individuals.parquet")
         (staging / "report.html").write_text(render(findings), encoding="utf-8")
         (staging / "summary.md").write_text(markdown(findings), encoding="utf-8")
         (staging / "junit.xml").write_text(junit(findings), encoding="utf-8")
+        write_record(
+            staging, findings.certificate, sources=findings.sources, created=findings.created,
+            redact=findings.redacted, key=None if key is None else Path(key), beside=BESIDE,
+        )  # fmt: skip
         if work is not None:
             for name in KEPT:
                 (work / name).rename(staging / name)
@@ -126,7 +127,7 @@ def _write_individuals(findings: Findings, path: Path) -> None:
 
 def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
     """The directory, if an audit may be written there with this key: asked before a long run, and again after it."""
-    from isonomy.records.signature import read_key
+    from isonomy.records.writing import read_key
 
     if key is not None:
         read_key(Path(key))

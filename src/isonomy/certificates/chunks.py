@@ -168,8 +168,8 @@ def _nobody(width: int) -> Arrays:
     return {
         "upper": none, "lower": none, "decision": np.zeros(0, dtype=np.uint8), "counterpart": wide,
         "flip_counterpart": wide, "profile_count": counts, "profile_radius": none, "profile_value": none,
-        "profile_source": none, "largest": np.zeros(1), "point_count": counts, "point_person": wide, "point_counterpart": wide,
-        "point_cost": none, "point_value": none,
+        "profile_source": none, "largest": np.zeros(1), "point_count": counts, "point_person": wide,
+        "point_counterpart": wide, "point_cost": none, "point_value": none,
     }  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The certificate as files: ``certificate.json`` and the evidence it names by hash; see ``docs/certificate.md``."""
 
 from isonomy.records.reading import Record, read
-from isonomy.records.signature import new_key
-from isonomy.records.writing import write
+from isonomy.records.writing import new_key, write
 
 __all__ = ["Record", "new_key", "read", "write"]

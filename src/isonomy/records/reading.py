@@ -6,10 +6,6 @@ the *claims* are true is not asked here: that is what ``isonomy_verify`` does.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,19 +20,18 @@ from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Dual, check_radius
-from isonomy.certificates.forms import Arrays, domain_of, metric_arrays, network_of
+from isonomy.certificates.forms import Arrays, domain_arrays, domain_of, metric_arrays, network_of
 from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema, Selection
-from isonomy.records import signature
-from isonomy.records.writing import DOCUMENT, EVIDENCE, FORMAT, VERSION
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
+from isonomy_verify import record as files
 
-_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile)
+_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +39,9 @@ class Record:
     """A certificate as it was written: the document, and the evidence as the objects that it was made from."""
 
     path: Path
-    document: dict[str, Any]
+    document: dict[str, Any]  # question, claims, what is known beside them, remarks
+    hashes: dict[str, str]  # SHA-256 of every file
+    signers: tuple[str, ...]  # public keys whose signatures were checked
     network: Network
     metric: Metric
     ground: Metric
@@ -103,7 +100,7 @@ class Record:
     @property
     def signer(self) -> str:
         """The public key whose signature was checked, or nothing."""
-        return str(self.document["signature"]["public"]) if "signature" in self.document else ""
+        return self.signers[0] if self.signers else ""
 
     @cached_property
     def question(self) -> Question:
@@ -142,7 +139,7 @@ def read(path: Path) -> Record:
 
 def document_in(path: Path) -> Path:
     """The file ``certificate.json`` of a directory, or the file that was named."""
-    return Path(path) / DOCUMENT if Path(path).is_dir() else Path(path)
+    return Path(path) / files.DOCUMENT if Path(path).is_dir() else Path(path)
 
 
 @contextmanager
@@ -150,93 +147,66 @@ def readable(path: Path) -> Iterator[None]:
     """Whatever is wrong with the files of a certificate becomes an error of one sentence that names it."""
     try:
         yield
-    except OSError as error:
-        raise FileError(f"The certificate {error.filename or path} cannot be read: {error.strerror}.") from None
-    except IsonomyError as error:
+    except (IsonomyError, files.BadInput) as error:
         raise FileError(f"The certificate {path} cannot be used: {error}") from None
     except _BROKEN as error:
         raise FileError(f"The certificate {path} is damaged: {type(error).__name__}, {error}.") from None
 
 
-def evidence_of(path: Path, document: dict[str, Any]) -> tuple[dict[str, Arrays], dict[str, str]]:
-    """The evidence that a document names, each piece compared with its SHA-256: arrays, and texts."""
-    contents = {name: _content(path, part) for name, part in document["evidence"].items()}
-    arrays = {name: _arrays(content) for name, content in contents.items() if content and not name.endswith("_text")}
-    return arrays, {name: content.decode() for name, content in contents.items() if content and name.endswith("_text")}
-
-
-def selection_of(remarks: dict[str, Any], people: int) -> Selection:
-    """Who was audited; a certificate that does not say it leaves open how they were selected."""
-    if "selection" not in remarks:
-        return Selection(people, part=remarks["split"], how="unknown")
-    return Selection.from_dict(remarks["selection"])
-
-
-def people_of(arrays: Arrays, schema: Schema, domain: Domain, selection: Selection) -> Population:
-    """The individuals of a piece of evidence."""
-    return Population(
-        frame=schema.decode(arrays["x"]),
-        schema=schema,
-        domain=domain,
-        x=arrays["x"],
-        y=None,
-        weights=arrays["weights"],
-        rows=arrays["rows"],
-        selection=selection,
-    )
-
-
 def _read(path: Path) -> Record:
-    document = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FileError("it is not an isonomy certificate.")
-    if document["version"] != VERSION:
-        raise FileError(f"its version is {document['version']}, and this program reads version {VERSION}.")
-    if "signature" in document and not signature.holds(document):
-        raise FileError("its signature is not that of its content.")
-    arrays, texts = evidence_of(path, document)
-    remarks = document["remarks"]
-    schema = Schema.from_toml(texts["schema_text"])
-    metric, ground = (metric_from_text(texts[f"{name}_text"]) for name in ("metric", "ground"))
-    for name, found in (("metric", metric), ("ground", ground)):
-        form = metric_arrays(found)
-        if set(form) != set(arrays[name]) or any(not np.array_equal(form[k], arrays[name][k]) for k in form):
-            raise FileError(f"{name}.toml and {name}.npz are not the same metric.")
-    domain, part = domain_of(arrays["domain"], schema.coordinate_names), arrays["profiles"]
-    selection = selection_of(remarks, len(part["weights"]))
-    people = people_of(arrays["people"], schema, domain, selection) if "people" in arrays else None
+    record = files.Record.read(path)
+    signers = files.signers(record) or []
+    predicate = dict(record.predicate)
+    remarks = predicate["remarks"]
+    schema = Schema.from_toml(record.text("schema.toml"))
+    metric, ground = (metric_from_text(record.text(f"{name}.toml")) for name in ("metric", "ground"))
+    domain = domain_of(record.group("domain") | {"kind": predicate["question"]["domain"]}, schema.coordinate_names)
+    for name, form in (("metric", metric_arrays(metric)), ("ground", metric_arrays(ground))):
+        _same(form, record.group(name), f"{name}.toml and the arrays of the {name} are not the same metric")
+    if domain.kind != "unbounded":
+        same = domain_arrays(schema.domain(domain.kind))
+        _same(same, record.group("domain"), "schema.toml and the arrays of the domain are not the same domain")
+    arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
+    arrays["head"] = np.array(predicate["question"]["head"])
+    weights = record.array("people.weights")
+    parts = {name: record.array(f"profiles.{name}") for name in ("count", "radius", "value", "source", "largest")}
+    start = np.append(0, np.cumsum(parts["count"]))
+    profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]), parts["source"])
+    profiles.check()
+    whole = "people.x" not in predicate["withheld"]
     return Record(
         path=path,
-        document=document,
-        network=network_of(arrays["network"], remarks["network"]),
+        document=predicate,
+        hashes=dict(record.hashes),
+        signers=tuple(signers),
+        network=network_of(arrays, remarks["network"]),
         metric=metric,
         ground=ground,
         schema=schema,
         domain=domain,
-        profiles=Profiles.of(part["radii"], part["values"], float(part["largest"])),
-        weights=part["weights"],
-        people=people,
-        points=_points(arrays["witnesses"]) if "witnesses" in arrays else None,
+        profiles=profiles,
+        weights=weights,
+        people=_people(record, schema, domain, remarks) if whole else None,
+        points=_points(record) if whole else None,
     )
 
 
-def _content(path: Path, part: dict[str, Any]) -> bytes:
-    """The bytes of a piece of evidence, or none when it is withheld."""
-    file: Path = path.parent / part["file"]
-    if part["withheld"]:
-        return b""
-    if Path(part["file"]).parent != Path(EVIDENCE):
-        raise FileError(f"its evidence '{part['file']}' is not in '{EVIDENCE}'.")
-    content = file.read_bytes()
-    if hashlib.sha256(content).hexdigest() != part["sha256"]:
-        raise FileError(f"'{part['file']}' is not the file that it was written with (another SHA-256).")
-    return content
+def _same(found: Arrays, written: Arrays, message: str) -> None:
+    numbers = {name: array for name, array in found.items() if array.dtype.kind != "U"}
+    if numbers.keys() != written.keys() or any(not np.array_equal(numbers[k], written[k]) for k in numbers):
+        raise FileError(f"{message}.")
 
 
-def _arrays(content: bytes) -> Arrays:
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+def _people(record: files.Record, schema: Schema, domain: Domain, remarks: dict[str, Any]) -> Population:
+    """The individuals; the table that they are shown with has their protected features."""
+    x, rows = record.array("people.x"), record.array("people.rows")
+    y = record.array("people.y") if "y" in record.names("people") else None
+    if y is not None and schema.label is not None and not schema.label.regression:
+        y = y.astype(np.int64)
+    frame, selection = schema.decode(x, only=schema.protected), Selection.from_dict(remarks["selection"])
+    return Population(frame, schema, domain, x, y, record.array("people.weights"), rows, selection)
 
 
-def _points(arrays: Arrays) -> Points:
-    return Points(*(arrays[name] for name in ("owner", "person", "counterpart", "cost", "value")))
+def _points(record: files.Record) -> Points:
+    owner = np.repeat(np.arange(len(record.array("points.count"))), record.array("points.count"))
+    return Points(owner, *(record.array(f"points.{name}") for name in ("person", "counterpart", "cost", "value")))

@@ -1,37 +1,49 @@
-"""Writing a certificate: the evidence first, then the document that names it by SHA-256.
+"""Writing a certificate: the evidence as plain arrays, the document that names it by SHA-256, and a signature.
 
-Nothing half-written stands under a final name: files are written elsewhere and renamed, and ``certificate.json`` comes
-last. An older certificate in the same directory is taken away before its evidence is.
+The form is that of :mod:`isonomy_verify.record`; see ``docs/certificate.md``. Nothing half-written stands under a final
+name: files are written elsewhere and renamed, and ``certificate.json`` comes last. An older certificate in the same
+directory is taken away before its evidence is.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import io
 import json
 import math
 import os
+import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.chunks import DECISIONS
 from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_arrays
-from isonomy.errors import DataError, FileError
-from isonomy.networks.network import Network
-from isonomy.population import Population
-from isonomy.records.signature import read_key, signed
+from isonomy.errors import DataError, FileError, needed
+from isonomy.files import file_hash
 from isonomy.similarity.files import metric_to_text
+from isonomy_verify.claims import claimed_upper, inward, outward, verdict
+from isonomy_verify.record import DOCUMENT, ENVELOPE, EVIDENCE, PAYLOAD, PREDICATE, STATEMENT, dtype_of, encoded
 
-FORMAT, VERSION = "isonomy certificate", 1
-DOCUMENT, EVIDENCE = "certificate.json", "evidence"
-WITHHELD = ("people", "witnesses")
-"""Evidence that holds people's rows, and is not written when a record is redacted."""
+WITHHELD = (
+    "people.x",
+    "people.y",
+    "local.counterpart",
+    "local.flip_counterpart",
+    "points.person",
+    "points.counterpart",
+)
+"""Arrays that hold people's rows, and are not written when a record is redacted."""
+
+BLOCK = 2**20
+"""Numbers written at a time."""
 
 _UNRECORDED = (
     "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
@@ -41,60 +53,88 @@ _UNRECORDED = (
 def write(
     directory: Path,
     certificate: Certificate,
-    network: Network,
-    people: Population,
     *,
     sources: Mapping[str, str] = MappingProxyType({}),
     created: str = "",
     redact: bool = False,
     key: Path | None = None,
+    beside: Sequence[str] = (),
 ) -> Path:
     """Write ``certificate.json`` and ``evidence/`` into a directory, and return the path of the former.
 
-    ``network`` and ``people`` are those that were certified; ``sources`` names files and their SHA-256, ``created`` is
-    an ISO 8601 date. With ``redact`` people's rows are left out; their hash stays, so that who has them can show them.
-    ``key`` is the file of a private key (:func:`isonomy.records.new_key`) that signs the document.
+    ``sources`` names files and their SHA-256, ``created`` is an ISO 8601 date. With ``redact`` people's rows are left
+    out; their hash stays, so that who has them can show them. ``key`` is the file of a private key
+    (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
+    the directory, such as a report, that the document names by their hash.
     """
-    if not np.array_equal(people.x, certificate.question.x):
-        raise DataError("'people' must be the individuals that were certified.")
-    seed = None if key is None else read_key(key)
-    files = _evidence(certificate, people)
-    document = _document(certificate, network, people, dict(sources), created)
-    document["evidence"] = {
-        name: {
-            "file": f"{EVIDENCE}/{file}",
-            "sha256": hashlib.sha256(content).hexdigest(),
-            "withheld": redact and name in WITHHELD,
+    people, directory = certificate.people, Path(directory)
+    if people is None:
+        raise DataError("A record needs individuals with a schema: certify a Population.")
+    private = None if key is None else read_key(key)
+    fresh = directory / f".{EVIDENCE}.{secrets.token_hex(8)}.part"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh.mkdir()
+        hashes, shapes = {}, {}
+        for name, array in _arrays(certificate).items():
+            shapes[name] = list(array.shape)
+            hashes[f"{EVIDENCE}/{name}.bin"] = _put(fresh / f"{name}.bin", array, dtype_of(name))
+            if redact and name in WITHHELD:
+                (fresh / f"{name}.bin").unlink()
+        texts = {
+            "metric.toml": metric_to_text(certificate.question.metric),
+            "ground.toml": metric_to_text(certificate.ground),
+            "schema.toml": people.schema.to_toml(),
         }
-        for name, (file, content) in files.items()
-    }
-    if seed is not None:
-        document = signed(document, seed)
-    kept = {file: content for name, (file, content) in files.items() if not (redact and name in WITHHELD)}
-    return _put(Path(directory), document, kept)
+        for name, text in texts.items():
+            (fresh / name).write_text(text, encoding="utf-8")
+            hashes[f"{EVIDENCE}/{name}"] = file_hash(fresh / name)
+        hashes |= {name: file_hash(directory / name) for name in beside}
+        predicate = _predicate(certificate, dict(sources), created) | {
+            "arrays": shapes,
+            "withheld": [name for name in shapes if redact and name in WITHHELD],
+        }
+        document = {
+            "_type": STATEMENT,
+            "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in hashes.items()],
+            "predicateType": PREDICATE,
+            "predicate": predicate,
+        }
+        content = (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+        return _take_place(directory, fresh, content, None if private is None else _signed(content, private))
+    except OSError as error:
+        raise FileError(f"The certificate cannot be written to {directory}: {error.strerror}.") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _document(
-    certificate: Certificate,
-    network: Network,
-    people: Population,
-    sources: dict[str, str],
-    created: str,
-) -> dict[str, Any]:
+def _predicate(certificate: Certificate, sources: dict[str, str], created: str) -> dict[str, Any]:
+    question, people, local = certificate.question, certificate.people, certificate.local
+    assert people is not None
+    network = question.network
+    kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
+    decisions = {kind: int((local.decision == kind).sum()) for kind in DECISIONS}
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
     return {
-        "format": FORMAT,
-        "version": VERSION,
         "question": {name: _number(value) for name, value in asked.items()}
-        | {"epsilon": certificate.epsilon, "confidence": certificate.confidence},
-        "claims": {
-            "upper": _number(certificate.upper),
-            "multiplier": certificate.multiplier,
-            "lower": certificate.lower,
-            "verdict": None if certificate.epsilon is None else certificate.verdict,
-            "population": _population(certificate),
+        | {
+            "epsilon": certificate.epsilon,
+            "confidence": certificate.confidence,
+            "tier": certificate.tier,
+            "arithmetic": certificate.arithmetic,
+            "domain": question.domain.kind,
+            "head": network.head,
+            "max_branches": question.max_branches,
         },
-        "evidence": {},
+        "claims": _claims(certificate),
+        "beside": {
+            "upper": certificate.upper,
+            "lower": certificate.lower,
+            "mean_upper": local.mean_upper,
+            "mean_lower": local.mean_lower,
+            "decisions": {kind: count for kind, count in decisions.items() if count},
+        },
+        "network": {"kinds": kinds, "names": names},
         "remarks": {
             "software": f"isonomy {version('isonomy')}",
             "created": created,
@@ -104,13 +144,25 @@ def _document(
             "schema": people.schema.name,
             "split": people.split,
             "selection": people.selection.as_dict(),
-            "metric": certificate.question.metric.describe(),
+            "metric": question.metric.describe(),
             "ground": certificate.ground.describe(),
-            "domain": certificate.question.domain.kind,
-            "tier": certificate.tier,
-            "arithmetic": certificate.arithmetic,
             "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
         },
+    }
+
+
+def _claims(certificate: Certificate) -> dict[str, Any]:
+    """What the evidence implies, rounded outward; see :mod:`isonomy_verify.claims`."""
+    asked = (certificate.order, certificate.gamma, certificate.multiplier)
+    implied, hidden = claimed_upper(certificate.profiles, certificate.question.weights, *asked)
+    upper, lower = outward(implied), inward(certificate.lower)
+    return {
+        "upper": upper,
+        "lower": lower,
+        "multiplier": certificate.multiplier,
+        "hidden": outward(hidden),
+        "verdict": verdict(lower, upper, certificate.epsilon),
+        "population": _population(certificate),
     }
 
 
@@ -118,47 +170,78 @@ def _population(certificate: Certificate) -> dict[str, Any] | None:
     if certificate.refusal or certificate.clusters is not None:
         return None
     bound = certificate.population
-    return {"upper": _number(bound.upper), "multiplier": bound.multiplier}
+    return {"upper": outward(bound.upper + 1e-6), "multiplier": bound.multiplier}
 
 
-def _evidence(certificate: Certificate, people: Population) -> dict[str, tuple[str, bytes]]:
-    question, profiles, points = certificate.question, certificate.profiles, certificate.points
-    witnesses = {
-        "owner": points.owner.astype(np.int64),
-        "person": points.person,
-        "counterpart": points.counterpart,
-        "cost": points.cost,
-        "value": points.value,
-        "mass": certificate.mixture.masses(question.weights, len(points.owner)),
-    }
-    arrays = {
-        "network": network_arrays(question.network),
-        "people": {"x": np.array(question.x), "weights": np.array(question.weights), "rows": np.array(people.rows)},
+def _arrays(certificate: Certificate) -> Arrays:
+    """All arrays by name; those that are mapped from files stay there."""
+    question, people, local = certificate.question, certificate.people, certificate.local
+    profiles, points = certificate.profiles, certificate.points
+    assert people is not None
+    groups: dict[str, Arrays] = {
+        "people": {"x": question.x, "weights": question.weights, "rows": people.rows}
+        | ({} if people.y is None else {"y": people.y}),
+        "local": {
+            "upper": local.upper,
+            "lower": local.lower,
+            "decision": np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1),
+            "counterpart": local.witnesses.counterpart,
+            "flip_counterpart": local.witnesses.flip_counterpart,
+        },
+        "profiles": {
+            "count": np.diff(profiles.start),
+            "radius": profiles.radius,
+            "value": profiles.value,
+            "source": profiles.source,
+            "largest": np.array([profiles.largest]),
+        },
+        "points": {
+            "count": np.bincount(points.owner, minlength=len(question.x)),
+            "person": points.person,
+            "counterpart": points.counterpart,
+            "cost": points.cost,
+            "value": points.value,
+            "mass": certificate.mixture.masses(question.weights, len(points.owner)),
+        },
         "metric": metric_arrays(question.metric),
         "ground": metric_arrays(certificate.ground),
         "domain": domain_arrays(question.domain),
-        "profiles": {
-            "radii": profiles.radii,
-            "values": profiles.values,
-            "largest": np.array(profiles.largest),
-            "weights": np.array(question.weights),
-        },
-        "witnesses": witnesses,
+        "network": network_arrays(question.network),
     }
-    files = {name: (f"{name}.npz", packed(part)) for name, part in arrays.items()}
-    texts = {
-        "metric_text": ("metric.toml", metric_to_text(question.metric)),
-        "ground_text": ("ground.toml", metric_to_text(certificate.ground)),
-        "schema_text": ("schema.toml", people.schema.to_toml()),
-    }
-    return files | {name: (file, text.encode()) for name, (file, text) in texts.items()}
+    found = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
+    return {name: array for name, array in found.items() if array.dtype.kind != "U"}
 
 
-def packed(arrays: Arrays) -> bytes:
-    """A compressed archive; the same bytes for the same arrays."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    return buffer.getvalue()
+def _put(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
+    """Write an array, some of it at a time, and give its SHA-256."""
+    digest, rows = hashlib.sha256(), max(1, BLOCK // max(1, math.prod(array.shape[1:])))
+    with path.open("wb") as file:
+        for start in range(0, len(array) if array.ndim else 1, rows):
+            piece = np.ascontiguousarray(array[start : start + rows] if array.ndim else array, dtype).tobytes()
+            digest.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def _take_place(directory: Path, fresh: Path, content: bytes, envelope: bytes | None) -> Path:
+    target, evidence, stale = directory / DOCUMENT, directory / EVIDENCE, fresh.with_suffix(".old")
+    temporary = fresh.with_suffix(".json")
+    try:
+        temporary.write_bytes(content)
+        target.unlink(missing_ok=True)
+        (directory / ENVELOPE).unlink(missing_ok=True)
+        if evidence.exists():
+            evidence.rename(stale)
+        fresh.rename(evidence)
+        if envelope is not None:
+            (directory / ENVELOPE).write_bytes(envelope)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+        shutil.rmtree(stale, ignore_errors=True)
+    return target
 
 
 def _number(value: float) -> float | str:
@@ -166,26 +249,48 @@ def _number(value: float) -> float | str:
     return value if math.isfinite(value) else "inf"
 
 
-def _put(directory: Path, document: Mapping[str, Any], files: Mapping[str, bytes]) -> Path:
-    target, evidence = directory / DOCUMENT, directory / EVIDENCE
-    fresh, stale = (directory / f".{EVIDENCE}.{os.getpid()}.{word}" for word in ("part", "old"))
-    temporary = directory / f".{DOCUMENT}.{os.getpid()}.part"
+# -- signatures --------------------------------------------------------------------------------------------------
+
+
+def new_key(path: Path) -> str:
+    """Write a new private key, readable by its owner only, and return the public key in hexadecimal."""
+    private = _ed25519().Ed25519PrivateKey.generate()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)
-        temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        target.unlink(missing_ok=True)
-        if evidence.exists():
-            evidence.rename(stale)
-        fresh.rename(evidence)
-        temporary.replace(target)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(private.private_bytes_raw().hex() + "\n")
     except OSError as error:
-        raise FileError(f"The certificate cannot be written to {directory}: {error.strerror}.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(stale, ignore_errors=True)
-    return target
+        raise FileError(f"The key file {path} cannot be written: {error.strerror}.") from None
+    return _public(private)
+
+
+def read_key(path: Path) -> Any:
+    """The private key in a file."""
+    try:
+        seed = bytes.fromhex(Path(path).read_text(encoding="ascii").strip())
+    except OSError as error:
+        raise FileError(f"The key file {path} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        seed = b""
+    if len(seed) != 32:
+        raise FileError(f"The key file {path} must hold 64 hexadecimal digits.")
+    return _ed25519().Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def _signed(content: bytes, private: Any) -> bytes:
+    """The DSSE envelope of the document."""
+    signature = base64.b64encode(private.sign(encoded(content))).decode()
+    envelope = {
+        "payloadType": PAYLOAD,
+        "payload": base64.b64encode(content).decode(),
+        "signatures": [{"keyid": _public(private), "sig": signature}],
+    }
+    return (json.dumps(envelope) + "\n").encode()
+
+
+def _public(private: Any) -> str:
+    return str(private.public_key().public_bytes_raw().hex())
+
+
+def _ed25519() -> Any:
+    return needed("cryptography.hazmat.primitives.asymmetric.ed25519", "sign", "a signature")

@@ -111,7 +111,7 @@ class Served:
                 **_read_from(record, upper, len(record.weights)),
                 curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
                 confidence=record.confidence,
-                arithmetic="float32" if record.document["remarks"]["arithmetic"] == "float32" else "float64",
+                arithmetic="float32" if record.document["question"]["arithmetic"] == "float32" else "float64",
                 largest=record.profiles.largest,
             )
             return _stated(served)
