@@ -1,194 +1,444 @@
-"""The claims of a certificate: *proved again* from network, individuals, metric and domain; *recomputed* from files;
-*trusted*, which no file can show; *rejected*. It takes 95 % of the individuals within 5 % of their own bound and 25 %
-of those at a distance, an upper bound that the claimed profiles give, and one from *our* profiles at most 1 % above it.
+"""Checking a certificate: every claim is derived again, by the lines that derived it, from model, people and metric.
+
+The claims rest on claims about individuals: with the multiplier λ, individual ``i`` adds at most ``c_i`` to the mean
+(:func:`isonomy_verify.claims.claimed_heights`). The mean of all ``c_i`` is recomputed exactly; that ``c_i`` holds is
+derived for everybody or, in a large table, for individuals drawn *after* all files were hashed, each with a probability
+proportional to what it could hide, ``w_i (G − c_i)``, ``G`` the largest violation. Let ``T`` be the mean of
+``G − c_i``. If the true mean exceeded the claimed one by more than ``θ T``, false ``c_i`` would have more than ``θ`` of
+that probability, and ``k`` draws would miss them all with probability at most ``(1 − θ)^k``.
+
+**Soundness.** ``derived <= claim`` is compared without tolerance. Statuses: *proved again*; *recomputed* from what is
+proved; *trusted*, which no file can show; *not checked*; *rejected*. Whatever is wrong with a file is an error.
 """
 
+from __future__ import annotations
+
 import hashlib
-import io
 import json
 import math
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isonomy_verify.bounds import Array, Layer, Metric, U, gamma
-from isonomy_verify.people import Domain, Question
+from isonomy_verify.activations import Activation
+from isonomy_verify.arithmetic import Array, exact_sum, power_down, power_up, products_down, products_up, rounded_down
+from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated, verdict
+from isonomy_verify.domain import Domain
+from isonomy_verify.dual import heights, plain, price
+from isonomy_verify.forms import Form
+from isonomy_verify.heads import Head
+from isonomy_verify.local import LocalBounds
+from isonomy_verify.network import Node, normal_form
+from isonomy_verify.preparations import Preparations
+from isonomy_verify.reach import WIDE, Reach
+from isonomy_verify.record import EVIDENCE, BadInput, Record, signers
+from isonomy_verify.similar import Similarity
+from isonomy_verify.tiers import enclose_at
 
-SHARE, CLOSE, NEAR, UPPER, SAME = 0.95, 1.05, np.array([[1.05], [1.25]]), 1.01, 1e-9
-INPUTS = ("network", "people", "metric", "ground", "domain", "selection", "remarks")  # all that may be trusted
-KINDS = ("affine", "relu", "leaky_relu", "sigmoid", "tanh")
-Arrays = dict[str, Any]
+EVERYBODY = 20_000
+"""Up to so many individuals are all derived, unless fewer are asked for."""
 
+THETA = ALPHA = 1e-3
+"""In a larger table: a mean that exceeds the claim by more than θ of what all could hide is missed with probability α."""
 
-class BadInput(Exception):  # noqa: N818
-    """A file that is missing or not what it should be, in one sentence."""
+ROWS = 1024
+"""Individuals derived at a time."""
+
+MULTIPLIERS = 32
+"""Of the statement about the population: a fixed grid, in steps of the square root of 2."""
+
+TRUSTED = ("network", "people", "metric", "domain", "selection", "remarks", "output range")
+"""What may be trusted in a certificate that is accepted."""
 
 
 @dataclass
 class Verification:
-    """Claims as (name, status, detail), and what is proved here."""
+    """Claims as (name, status, detail), the question in words, and the numbers that were derived here."""
 
+    question: str
     claimed_upper: float
     proved_upper: float = math.inf
-    share_proved: float = 0.0
+    proved_lower: float = 0.0
+    individuals: int = 0
+    derived: int = 0
+    seed: int | None = None
     claims: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def accepted(self) -> bool:
         """Nothing is rejected, and nothing trusted but the origin of inputs and remarks."""
-        return not any(s == "rejected" or (s == "trusted" and name not in INPUTS) for name, s, _ in self.claims)
+        return not any(s == "rejected" or (s == "trusted" and name not in TRUSTED) for name, s, _ in self.claims)
 
     def say(self, name: str, holds: Any, detail: str, status: str = "recomputed") -> None:
         """Note what became of a claim; None: nothing here can tell."""
         self.claims.append((name, "trusted" if holds is None else status if holds else "rejected", detail))
 
 
-def verify(path: str | Path, model: str | None = None, data: str | None = None) -> Verification:
-    """Check a certificate; ``model`` and ``data`` are the evidence (or its SHA-256) that it should rest on."""
-    path = Path(path) / "certificate.json" if Path(path).is_dir() else Path(path)
+def verify(
+    path: str | Path,
+    *,
+    data: str | Path | None = None,
+    signer: str | None = None,
+    everybody: bool = False,
+    seed: int | None = None,
+) -> Verification:
+    """Check a certificate.
+
+    ``data`` is a folder that holds withheld arrays; ``signer`` a public key (in hexadecimal) that must have signed it.
+    In a large table some individuals are derived unless ``everybody`` is asked for; ``seed`` draws the same ones again.
+    """
     try:
         with np.errstate(all="ignore"):
-            document = json.loads(path.read_text(encoding="utf-8"))
-            _need((document["format"], document["version"]) == ("isonomy certificate", 1), "another format")
-            found = Verification(float(document["claims"]["upper"]))
-            files = _evidence(found, path, document["evidence"], model, data)
-            _claims(found, document["question"], document["claims"], files)
-            _selection(found, document["remarks"].get("selection"), files)
+            record = Record.read(path, data)
+            check = _Check(record)
+            check.signatures(signer)
+            check.upper(everybody, seed)
+            check.lower()
+            check.rest()
+            return check.found
+    except BadInput:
+        raise
     except OSError as error:
         raise BadInput(f"{error.filename or path} cannot be read: {error.strerror}.") from None
     except Exception as error:  # of whatever kind: files may be made to harm
-        raise BadInput(f"{path} or its evidence is not as version 1 has it: {type(error).__name__}, {error}.") from None
-    found.say("remarks", None, "names, dates, sources and how it was made are the issuer's word")
-    return found
+        raise BadInput(f"{path} or its evidence is not as it should be: {type(error).__name__}, {error}.") from None
 
 
-def _evidence(found: Verification, path: Path, parts: Arrays, model: str | None, data: str | None) -> dict[str, Arrays]:
-    files, wrong = dict[str, Arrays](), []
-    for name, part in parts.items():
-        _need(Path(part["file"]).parent == Path("evidence"), "evidence elsewhere")
-        file = Path(data).parent / Path(part["file"]).name if data and part["withheld"] else path.parent / part["file"]
-        if file.is_file() or not part["withheld"]:
-            content = file.read_bytes()
-            wrong += [name] * (hashlib.sha256(content).hexdigest() != part["sha256"])
-            files[name] = dict(np.load(io.BytesIO(content), allow_pickle=False)) if file.suffix == ".npz" else {}
-            _need(not any(a.dtype.kind == "f" and np.isnan(a).any() for a in files[name].values()), "not a number")
-    found.say("evidence", not wrong, f"SHA-256 of {len(files)} files, wrong: {', '.join(wrong) or 'none'}")
-    for name, given in zip(INPUTS[:5], (model, data, None, None, None), strict=True):
-        seen = hashlib.sha256(Path(given).read_bytes()).hexdigest() if given and Path(given).is_file() else given
-        sha, by = parts[name]["sha256"], "for you to compare" if seen is None else f"against {given}"
-        found.say(name, None if seen is None else seen.lower() == sha, f"SHA-256 {sha[:16]}…, {by}")
-    return files
+class _Check:
+    """One certificate on its way through the checks."""
+
+    def __init__(self, record: Record) -> None:
+        self.record, asked = record, record.predicate["question"]
+        self.claims = record.predicate["claims"]
+        self.delta, self.gamma, self.order = (_number(asked[name]) for name in ("delta", "gamma", "order"))
+        self.epsilon, self.tier = asked["epsilon"], str(asked["tier"])
+        _need(0 <= self.delta < math.inf and self.gamma >= 0 and self.order >= 1, "the question is no question")
+        _need(self.epsilon is None or 0 <= _number(self.epsilon) < math.inf, "epsilon")
+        _need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
+        _need(set(self.claims) == {"upper", "lower", "multiplier", "hidden", "verdict", "population"}, "claims")
+        self.weights = record.array("people.weights")
+        n, usable = len(self.weights), np.isfinite(self.weights) & (self.weights >= 0) & (self.weights <= 2.0**500)
+        _need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
+        self.profiles = _profiles(record)
+        _need(len(self.profiles) == n, "profiles of other individuals")
+        self.multiplier = None if self.claims["multiplier"] is None else _number(self.claims["multiplier"])
+        self.found = Verification(self._words(n), _number(self.claims["upper"]), individuals=n)
+        self.float32 = asked["arithmetic"] == "float32"
+        nodes, outputs, width = _nodes(record)
+        self.head = Head(asked["head"], outputs, None, self.float32)
+        self.network = Preparations(normal_form(nodes, self.head.rows))
+        self.domain = _domain(record, str(asked["domain"]), width)
+        metric, self.ground = (Form.of(_scalars(record.group(name))) for name in ("metric", "ground"))
+        _need(metric.width == self.ground.width == width, "a metric of other coordinates")
+        branches = asked["max_branches"]
+        _need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
+        self.similarity = Similarity(metric, self.delta, self.domain, branches, keep=True)
+        self.reach = Reach(self.network, self.head, self.similarity, self.ground, self.float32)
+
+    def _words(self, n: int) -> str:
+        asked, remarks = self.record.predicate["question"], self.record.predicate["remarks"]
+        who = json.dumps(remarks["selection"]["words"])[1:-1]  # nothing in a file can write on the terminal
+        metric, ground = (json.dumps(remarks[name])[1:-1] for name in ("metric", "ground"))
+        return (
+            f"{n:,} individuals ({who}); similar: at most {self.delta:g} apart by {metric}; {asked['domain']} domain; "
+            f"populations within {self.gamma:g} in the Wasserstein distance of order {self.order:g}, {ground}"
+        )
+
+    def signatures(self, signer: str | None) -> None:
+        """The envelope, if there is one; one by the signer that is asked for."""
+        keys = signers(self.record)
+        if signer is not None:
+            known = keys is not None and signer.strip().lower() in keys
+            self.found.say("signature", known, f"{'signed' if known else 'not signed'} by {signer.strip()[:16]}…")
+        elif keys is not None:
+            self.found.say("signature", True, f"by {', '.join(f'{key[:16]}…' for key in keys)}: whose key is that?")
+
+    def upper(self, everybody: bool, seed: int | None) -> None:
+        """The claims about individuals, and what they imply."""
+        found, asked = self.found, (self.order, self.gamma)
+        implied, hidden = claimed_upper(self.profiles, self.weights, *asked, self.multiplier)
+        holds = implied <= found.claimed_upper and hidden <= _number(self.claims["hidden"])
+        found.say("mean", holds, f"all {found.individuals:,} claims give {implied:.9f}, claimed {found.claimed_upper}")
+        if not self.record.has("people.x"):
+            return found.say("individuals", None, "their rows are withheld: give --data, the folder that has them")
+        self.x = self.record.array("people.x")
+        _need(self.x.shape == (found.individuals, self.domain.width), "individuals of another shape")
+        for start in range(0, len(self.x), 2**16):
+            _need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
+        self.anybody = self.reach.everywhere(np.asarray(self.x))[0]
+        largest = min(self.head.largest, self.anybody)
+        known = self.domain.kind != "unbounded" or self.head.kind != "regression"
+        claimed = float(inflated(self.profiles.largest))
+        if known:
+            found.say("anybody", largest <= claimed, f"claimed {self.profiles.largest:.6f}, derived {largest:.6f}",
+                      "proved again")  # fmt: skip
+        else:
+            largest = self.profiles.largest
+            found.say("output range", None, f"that outputs never differ by more than {largest:g} is declared")
+        rows = self._drawn(everybody, seed, claimed, hidden)
+        slopes = [self.multiplier]
+        if self.claims["population"] is not None:
+            slope = self.claims["population"]["multiplier"]
+            slopes.append(None if slope is None else _number(slope))
+        wrong, total = 0, 0
+        for start in range(0, len(rows), ROWS):
+            some = rows[start : start + ROWS]
+            value = self._derived(some)
+            cells = self.profiles.cells(np.ones(found.individuals), some, np.minimum(value, largest))
+            high = np.minimum(cells.value, largest)
+            cells = type(cells)(cells.owner, cells.near, cells.far, high, cells.open_, cells.weights)
+            above = np.zeros(len(some), dtype=bool)
+            for slope in slopes:
+                derived = heights(cells, *asked, slope)
+                above |= derived > claimed_heights(self.profiles, self.weights, some, *asked, slope)
+                if slope == self.multiplier:
+                    total += exact_sum(products_up(np.array(self.weights[some]), derived))
+            wrong += int(above.sum())
+        found.derived = len(rows)
+        if len(rows) == found.individuals:
+            paid = 0.0 if plain(*asked) else price(*asked, self.multiplier)
+            found.proved_upper = paid + float(Fraction(total, exact_sum(np.array(self.weights))))
+            detail = f"{len(rows):,} of {len(rows):,} derived, {wrong:,} above their claim; together {found.proved_upper:.9f}"
+        else:
+            found.proved_upper = found.claimed_upper + THETA * hidden
+            detail = (
+                f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: a table whose mean "
+                f"exceeds {found.proved_upper:.6f} is accepted with probability at most {ALPHA:g}"
+            )
+        found.say("individuals", wrong == 0, detail, "proved again")
+        return None
+
+    def _drawn(self, everybody: bool, seed: int | None, largest: float, hidden: float) -> NDArray[np.intp]:
+        n = self.found.individuals
+        counted = np.flatnonzero(self.weights > 0)
+        if everybody or n <= EVERYBODY or hidden == 0:
+            return np.arange(n)
+        self.found.seed = secrets.randbits(63) if seed is None else int(seed)
+        room = np.empty(len(counted))
+        for start in range(0, len(counted), 2**14):
+            some = counted[start : start + 2**14]
+            claims = claimed_heights(self.profiles, self.weights, some, self.order, self.gamma, self.multiplier)
+            room[start : start + 2**14] = self.weights[some] * np.maximum(0.0, largest - claims)
+        draws = math.ceil(math.log(ALPHA) / math.log1p(-THETA))
+        ends = np.cumsum(room)
+        at = np.random.default_rng(self.found.seed).random(draws) * ends[-1]
+        return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
+
+    def _derived(self, rows: NDArray[np.intp]) -> Array:
+        """The bounds of these individuals' profiles, by the passes that the evidence names; ∞ where it names none."""
+        places, tight = self.profiles.places(rows), self.tier == "tight"
+        radius, source = self.profiles.radius[places], self.source[places]
+        owner = np.repeat(np.arange(len(rows)), self.profiles.start[rows + 1] - self.profiles.start[rows])
+        x, value = np.ascontiguousarray(self.x[rows]), np.full(len(places), math.inf)
+        alone = radius == 0
+        if self.reach.separates:
+            bounds = LocalBounds(self.network, self.head, self.similarity, self.tier, self.float32)  # type: ignore[arg-type]
+            value[alone] = bounds.chunk(x).upper[owner[alone]]
+        else:
+            value[alone] = self.reach.bound(x, [0.0], tight)[:, 0][owner[alone]]
+        wide = ~alone & (source == WIDE) & (radius == WIDE)
+        if wide.any() and self.domain.kind == "unbounded":
+            value[wide] = self.anybody
+        for each in np.unique(source[~alone & ~wide & (source >= radius) & np.isfinite(source)]):
+            some = np.flatnonzero(~alone & ~wide & (source == each) & (radius <= each))
+            who, place = np.unique(owner[some], return_inverse=True)
+            radii = np.unique(np.append(radius[some], each))
+            table = self.reach.bound(x[who], radii.tolist(), tight)
+            value[some] = table[place, np.searchsorted(radii, radius[some])]
+        return value
+
+    @property
+    def source(self) -> Array:
+        """The radius of the pass behind every bound of a profile: a hint."""
+        source = self.record.array("profiles.source")
+        _need(source.shape == self.profiles.radius.shape, "passes")
+        return source
+
+    def lower(self) -> None:
+        """The population that the witnesses describe: possible people, similar pairs, within the budget."""
+        found, record, claimed = self.found, self.record, _number(self.claims["lower"])
+        if claimed == 0:
+            return found.say("lower", True, "nothing is claimed")
+        if not record.has("points.person") or not record.has("people.x"):
+            return found.say("lower", None, "the witnesses are withheld: give --data, the folder that has them")
+        count, mass = record.array("points.count"), record.array("points.mass")
+        cost, n = record.array("points.cost"), found.individuals
+        _need(count.shape == (n,) and (count >= 0).all() and int(count.sum()) == len(mass) == len(cost), "witnesses")
+        _need((mass >= 0).all() and (mass < math.inf).all() and (cost >= 0).all(), "masses and costs")
+        owner, used = np.repeat(np.arange(n), count), np.flatnonzero(mass > 0)
+        value, good = np.zeros(len(used)), True
+        person, other = record.array("points.person"), record.array("points.counterpart")
+        _need(person.shape == other.shape == (len(mass), self.domain.width), "witnesses of another shape")
+        alone = self.network.single(float32_run=False)
+        head = Head(self.head.kind, self.head.outputs)
+        for start in range(0, len(used), ROWS):
+            some = used[start : start + ROWS]
+            z, y, x = (np.ascontiguousarray(rows) for rows in (person[some], other[some], self.x[owner[some]]))
+            fits = self.domain.contains(z) & self.domain.allows(z, y)
+            fits &= self.similarity.form.distance_upper(z, y) <= self.delta
+            fits &= self.ground.distance_upper(x, z) <= cost[some]
+            good &= bool(fits.all())
+            value[start : start + ROWS] = head.attained(enclose_at(alone, z), enclose_at(alone, y))
+        weight = exact_sum(np.array(self.weights))
+        within = _within(owner[used], np.array(mass[used]), self.weights)
+        if plain(self.order, self.gamma):
+            within &= bool((cost[used] <= self.gamma).all())
+        elif self.gamma < math.inf:
+            spent = exact_sum(products_up(np.array(mass[used]), power_up(np.array(cost[used]), self.order)))
+            within &= Fraction(spent, weight) <= Fraction(float(power_down(self.gamma, self.order)))
+        total = exact_sum(products_down(np.array(mass[used]), np.maximum(value, 0.0)))
+        found.proved_lower = rounded_down(Fraction(total, weight))
+        detail = f"{len(used):,} atoms reach {found.proved_lower:.9f}, claimed {claimed}"
+        return found.say("lower", good and within and claimed <= found.proved_lower, detail, "proved again")
+
+    def rest(self) -> None:
+        """Verdict, population, and what nothing here can tell."""
+        found, claims, record = self.found, self.claims, self.record
+        right = verdict(_number(claims["lower"]), found.claimed_upper, self.epsilon)
+        found.say("verdict", claims["verdict"] == right, f"{right} at {self.epsilon}")
+        if claims["population"] is not None:
+            self._population(claims["population"])
+        for group in ("network", "people", "metric", "domain"):
+            names = sorted(name for name in record.hashes if name.startswith(f"{EVIDENCE}/{group}."))
+            digest = hashlib.sha256(" ".join(record.hashes[name] for name in names).encode()).hexdigest()
+            found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare")
+        self._selection(record.predicate["remarks"].get("selection"))
+        known = {name for name in record.hashes if name.startswith(f"{EVIDENCE}/")}
+        texts = sorted(name for name in known if name.endswith(".toml"))
+        beside = [*texts, *sorted(set(record.hashes) - known)]
+        found.claims.append(("files", "not checked", f"{', '.join(map(ascii, beside))}: the issuer's words"))
+        found.say("remarks", None, "names, dates, sources, decisions and means beside the claims: the issuer's word")
+
+    def _population(self, said: Mapping[str, Any]) -> None:
+        """The statement about the population behind the sample, by Hoeffding or by bets fixed in advance."""
+        upper, confidence = _number(said["upper"]), self.record.predicate["question"]["confidence"]
+        slope = None if said["multiplier"] is None else _number(said["multiplier"])
+        largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
+        holds = bool(np.ptp(self.weights) == 0) and confidence is not None and 0 < _number(confidence) < 1
+        if not still:
+            steepest = largest / max(float(power_down(self.gamma, self.order)), 1e-300)
+            step = 2 * math.log2(steepest / slope) if slope else -1.0
+            holds &= -1e-6 < step < MULTIPLIERS - 0.5 and abs(step - round(step)) < 1e-6
+        if holds and upper < largest:
+            tries, paid = 1 if still else MULTIPLIERS, price(self.order, self.gamma, slope)
+            every = np.arange(self.found.individuals)
+            high = claimed_heights(self.profiles, self.weights, every, self.order, self.gamma, slope)
+            holds = _confident(upper, paid, np.minimum(high, largest), largest, (1 - _number(confidence)) / tries)
+        self.found.say("population", holds, f"at most {upper:.6f}, if these are independent draws")
+
+    def _selection(self, who: Any) -> None:
+        """How people were selected is the issuer's word; that it is a word about these people can be seen."""
+        if who is None:
+            return self.found.say("selection", None, "how these people were selected is not said")
+        n, rows = self.found.individuals, self.record.array("people.rows")
+        fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and (who["pool"] or n) >= n
+        fits &= bool(rows.shape == (n,)) and int(rows.max(initial=-1)) < (who["rows"] or math.inf)
+        fits &= who["how"] == "chosen" or len(np.unique(rows)) == len(rows)
+        words = json.dumps(who["words"])[1:-1]
+        return self.found.say("selection", None if fits else False, f"{words}: the issuer's word")
 
 
-def _claims(found: Verification, asked: Arrays, claims: Arrays, files: dict[str, Arrays]) -> None:
-    order, shift, delta, epsilon = float(asked["order"]), float(asked["gamma"]), float(asked["delta"]), asked["epsilon"]
-    radii, values, largest, weights = (files["profiles"][key] for key in ("radii", "values", "largest", "weights"))
-    n, total, multiplier, upper = len(values), math.fsum(weights), claims["multiplier"] or 0.0, found.claimed_upper
-    _need(values.shape == (n, len(radii)) and weights.shape == (n,) and radii[0] == 0 <= values.min(), "profiles")
-    _need((np.diff(radii) > 0).all() and np.isfinite(values[:, 0]).all() and min(weights) >= 0 < total < 1e300, "rows")
-    _need(order >= 1 and shift >= 0 <= multiplier < 1e300 and 0 <= delta < 1e300 and (epsilon or 0) >= 0, "question")
-    still = shift == 0 or order == math.inf  # nobody moves, or everybody as far as gamma: there is nothing to pay
-
-    def dual(values: Array, largest: float, multiplier: float) -> tuple[float, float, Array]:
-        """At a multiplier the bound, what the shift costs, and how much everybody can gain by it."""
-        grown = np.minimum.accumulate(np.hstack([values, np.full((n, 1), largest)])[:, ::-1], axis=1)[:, ::-1]
-        costs = multiplier * (1 - 64 * U) * np.minimum(np.append(0.0, radii) ** (1.0 if still else order), 1e308)
-        high = grown[:, np.searchsorted(radii, shift)] if still else np.maximum((grown - costs).max(1), 0.0)
-        price = 0.0 if still or not multiplier else float(multiplier * np.float64(shift) ** order)
-        return float((price + weights @ high / total) * (1 + gamma(n + 64))), price, high
-
-    again = dual(values, float(largest), multiplier)[0]
-    question = _question(files, delta) if "people" in files else "the individuals are withheld: give --data"
-    if isinstance(question, str):
-        return found.say("profiles", None, question)
-    x, domain = files["people"]["x"], question.domain
-    _need(x.shape == (n, len(domain.low)) and np.array_equal(files["people"]["weights"], weights), "individuals")
-    own, best, proved = np.full(values.shape, np.inf), np.full(n, np.inf), np.ones((2, n), dtype=bool)
-    for k in reversed(range(len(radii))):  # what is proved for a larger radius need not be proved for a smaller one
-        rows = np.flatnonzero(np.isfinite(values[:, k]) & (best > values[:, k]))
-        best[rows] = np.minimum(best[rows], question.bound(x[rows], np.full(len(rows), radii[k])))
-        own[:, k] = best
-        proved &= np.isinf(values[:, k]) | (best <= (NEAR if radii[k] else CLOSE) * values[:, k] + SAME)
-    anybody = min(1.0 if question.head != "regression" else math.inf, question.bound(x[:1], np.full(1, np.inf))[0])
-    proved &= anybody <= NEAR * largest
-    found.share_proved, found.proved_upper = float(proved[0].mean()), dual(own, anybody, multiplier)[0]
-    detail = f"{100 * found.share_proved:.1f} % of {n} within 5 %; anybody: claimed {largest:.4f}, proved {anybody:.4f}"
-    found.say("profiles", proved[1].mean() >= SHARE and domain.contains(x).all(), detail, "proved again")
-    holds = abs(again - upper) <= SAME * max(1.0, again) and found.proved_upper <= UPPER * upper + SAME
-    detail = f"claimed {upper:.6f}, the claimed profiles give {again:.6f}, proved again {found.proved_upper:.6f}"
-    found.say("upper", holds, detail, "proved again")
-    if "witnesses" not in files:
-        return found.say("lower", None, "the witnesses are withheld: put them beside --data")
-    keys = ("owner", "person", "counterpart", "cost", "value", "mass")
-    owner, z, y, cost, value, mass = (files["witnesses"][key] for key in keys)
-    good = domain.contains(z) & domain.contains(y) & (z == y)[:, domain.immutable].all(1) & (value >= 0) & (mass >= 0)
-    good &= question.metric.within(z, y, np.full(len(z), delta)) & question.ground.within(x[owner], z, cost)
-    good &= value <= question.attained(z, y) + SAME
-    found.say("witnesses", good.all(), f"{good.sum()} of {len(good)} pairs evaluated again")
-    paid = float(cost[mass > 0].max() if still else (mass @ cost**order / total) ** (1 / order))
-    whole = np.allclose(np.bincount(owner, mass, n), weights, rtol=SAME, atol=0.0) and paid <= shift * (1 + SAME)
-    lower = float(mass @ value / total)
-    detail = f"claimed {claims['lower']:.6f}, from {(mass > 0).sum()} atoms {lower:.6f}, at a distance of {paid:.6f}"
-    found.say("lower", whole and abs(lower - claims["lower"]) <= SAME, detail)
-    verdict = "certified" if upper <= (epsilon or 0) else "violated" if lower > (epsilon or 0) else "undecided"
-    proper = claims["verdict"] == (verdict if epsilon is not None else None)
-    proper &= verdict != "certified" or epsilon is None or found.proved_upper <= epsilon
-    found.say("verdict", proper, f"{claims['verdict']} at {epsilon}")
-    if claims["population"] is not None:
-        said, slope = float(claims["population"]["upper"]), claims["population"]["multiplier"] or 0.0
-        step = 0.0 if still else 2 * math.log2(largest / shift**order / slope) if slope else -1.0  # in a fixed grid
-        tries, (_, price, high) = 1 if still else 32, dual(values, float(largest), slope)
-        holds = 0 <= round(step) < tries and abs(step - round(step)) < 1e-6 and np.ptp(weights) == 0
-        holds = holds and dual(own, anybody, slope)[0] <= UPPER * dual(values, float(largest), slope)[0] + SAME
-        holds = holds and _confident(said, price, high, largest, (1 - asked["confidence"]) / tries)
-        found.say("population", holds or said >= largest, f"at most {said:.6f}, if these are independent draws")
-    return None
+def _within(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:
+    """Has nobody more mass than their weight, exactly? What is missing stays with them, where nothing is claimed."""
+    several = np.bincount(owner, minlength=len(weights))[owner] > 1
+    held: dict[int, Fraction] = {}
+    for i, part in zip(owner[several].tolist(), mass[several].tolist(), strict=True):
+        held[i] = held.get(i, Fraction(0)) + Fraction(part)
+    alone = bool((mass[~several] <= weights[owner[~several]]).all())
+    return alone and all(total <= Fraction(float(weights[i])) for i, total in held.items())
 
 
-def _selection(found: Verification, who: Arrays | None, files: dict[str, Arrays]) -> None:
-    """How people were selected is the issuer's word; that it is a word about these people can be seen."""
-    if who is None:
-        return found.say("selection", None, "how these people were selected is not said")
-    n, rows = len(files["profiles"]["weights"]), files["people"]["rows"] if "people" in files else np.arange(0)
-    fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and (who["pool"] or n) >= n
-    fits &= rows.max(initial=-1) < (who["rows"] or math.inf)
-    fits &= who["how"] == "chosen" or len(np.unique(rows)) == len(rows)
-    words = json.dumps(who["words"])[1:-1]  # nothing in a file can write on the terminal
-    return found.say("selection", None if fits else False, f"{words}: the issuer's word")
+def _profiles(record: Record) -> Profiles:
+    parts = {name: record.array(f"profiles.{name}") for name in ("count", "radius", "value", "largest")}
+    _need(parts["count"].ndim == 1 and (parts["count"] > 0).all() and parts["largest"].shape == (1,), "profiles")
+    start = np.append(0, np.cumsum(parts["count"]))
+    profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]))
+    profiles.check()
+    return profiles
+
+
+def _nodes(record: Record) -> tuple[list[Node], int, int]:
+    """The network's operations, how many outputs it has, and how many inputs."""
+    arrays, nodes, widths = record.group("network"), list[Node](), list[int]()
+    for i, kind in enumerate(record.predicate["network"]["kinds"]):
+        inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
+        _need(all(0 <= j < i for j in inputs) and (len(inputs) > 0) == (i > 0), f"the inputs of node {i}")
+        if kind == "input":
+            widths.append(int(arrays[f"{i}.width"]))
+            nodes.append(Node("input", width=widths[-1]))
+        elif kind == "affine":
+            weight, bias = arrays[f"{i}.weight"], arrays[f"{i}.bias"]
+            sizes = [
+                None if of is None or np.array_equal(of, np.abs(by)) else of
+                for of, by in ((arrays.get(f"{i}.magnitude"), weight), (arrays.get(f"{i}.magnitude_bias"), bias))
+            ]
+            nodes.append(
+                Node(
+                    "affine", inputs, weight=weight, bias=bias, weight_error=arrays[f"{i}.weight_slack"],
+                    bias_error=arrays[f"{i}.bias_slack"], size=sizes[0], bias_size=sizes[1],
+                    roundings=int(arrays[f"{i}.roundings"]),
+                )
+            )  # fmt: skip
+            widths.append(len(bias))
+        elif kind in ("add", "concat"):
+            nodes.append(Node(kind, inputs))
+            widths.append(widths[inputs[0]] if kind == "add" else sum(widths[j] for j in inputs))
+        elif kind == "select":
+            nodes.append(Node("select", inputs, columns=tuple(int(j) for j in arrays[f"{i}.index"])))
+            widths.append(len(arrays[f"{i}.index"]))
+        else:
+            parameters = tuple(float(p) for p in arrays[f"{i}.parameters"])
+            nodes.append(Node("activation", inputs, activation=Activation(str(kind), parameters)))
+            widths.append(widths[inputs[0]])
+    _need(len(nodes) > 0 and nodes[0].kind == "input", "a network without an input")
+    return nodes, widths[-1], widths[0]
+
+
+def _domain(record: Record, kind: str, width: int) -> Domain:
+    arrays = record.group("domain")
+    _need(kind in ("unbounded", "relaxed", "realizable"), "a domain of another kind")
+    parts = {name: arrays[name] for name in ("low", "high", "integer", "origin", "unit", "immutable")}
+    _need(all(part.shape == (width,) for part in parts.values()), "a domain of other coordinates")
+    _need(np.isfinite(parts["origin"]).all() and (parts["unit"] > 0).all() and (parts["low"] <= parts["high"]).all(),
+          "ranges")  # fmt: skip
+    blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
+    fills = tuple((int(flag), int(place), float(fill)) for flag, place, fill in arrays["fills"])
+    _need(all(0 <= a < b <= width for a, b in blocks) and all(a[1] <= b[0] for a, b in zip(blocks, blocks[1:])),
+          "blocks")  # fmt: skip
+    _need(all(0 <= flag < width and 0 <= place < width for flag, place, _ in fills), "fills")
+    names = tuple(str(i) for i in range(width))
+    return Domain(kind=kind, blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
+
+
+def _scalars(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    return {name: array[()] if array.ndim == 0 else np.asarray(array) for name, array in arrays.items()}
 
 
 def _confident(upper: float, price: float, high: Array, largest: float, alpha: float) -> bool:
     """Is a mean above what ``upper`` leaves refuted by Hoeffding's bound, or by bets on the values fixed in advance?"""
     n, m, h, odds = len(high), (upper - price) / largest, high / largest, -math.log(0.9 * alpha)
     theta = np.minimum(2.0 ** (-np.arange(math.ceil(max(0.0, math.log2(2 * n / odds))) + 1) / 2), 31 / 32)
-    wealth = np.log1p(np.outer((m - h) / (1 - m), theta)).sum(0)
-    plain = h.mean() + math.sqrt(-math.log(0.1 * alpha) / (2 * n)) <= m
-    return bool(m < 1 and (plain or np.logaddexp.reduce(wealth) - math.log(len(theta)) >= odds))
+    if not m < 1:
+        return True
+    wealth = sum(np.log1p(np.outer((m - h[k : k + 4096]) / (1 - m), theta)).sum(0) for k in range(0, n, 4096))
+    simple = float(h.mean()) + math.sqrt(-math.log(0.1 * alpha) / (2 * n)) <= m
+    return bool(simple or np.logaddexp.reduce(wealth) - math.log(len(theta)) >= odds)
 
 
-def _question(files: dict[str, Arrays], delta: float) -> Question | str:
-    """What is asked, or why it cannot be answered here."""
-    layers, net, width = list[Layer](), files["network"], files["people"]["x"].shape[1]
-    for i, kind in enumerate(net["kinds"].tolist()[1:], 1):
-        if kind not in KINDS or net[f"{i}.inputs"].tolist() != [i - 1]:
-            return f"no rule here for '{kind}' at node {i} of the network"
-        if kind == "affine":
-            layers.append(Layer(kind, net[f"{i}.weight"], net[f"{i}.bias"]))
-            _need(layers[-1].weight.shape == (len(layers[-1].bias), width), f"node {i}")
-            width = len(layers[-1].bias)
-        else:
-            layers.append(Layer(kind, leak=float(net[f"{i}.parameters"][0]) if kind == "leaky_relu" else 0.0))
-    domain, metrics = Domain(**(files["domain"] | {"kind": str(files["domain"]["kind"])})), []
-    for a in (files["metric"], files["ground"]):
-        diagonal = a["root"].shape == (len(domain.low),) * 2 and not (a["root"] - np.diag(np.diag(a["root"]))).any()
-        metrics.append(Metric(**a, diagonal=diagonal))
-        _need(all(a[k].shape == domain.low.shape for k in Metric._fields[3:]) and min(a["unit"]) > 0, "metric")
-    _need(str(net["head"]) in ("softmax", "sigmoid", "regression") and min(domain.unit) > 0, "network")
-    return Question(layers, str(net["head"]), domain, metrics[0], delta, metrics[1])
+def _number(value: Any) -> float:
+    """A number, or "inf", which JSON has no word for."""
+    if value == "inf":
+        return math.inf
+    _need(type(value) in (int, float), f"{value!r} is no number")
+    return float(value)
 
 
 def _need(holds: Any, what: str) -> None:
     if not holds:
-        raise ValueError(what)
+        raise BadInput(f"The certificate is damaged: {what}.")
