@@ -20,6 +20,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ EVERYBODY = 20_000
 """Up to so many individuals are all derived, unless fewer are asked for."""
 
 THETA = ALPHA = 1e-3
-"""In a larger table: a mean that exceeds the claim by more than θ of what all could hide is missed with probability α."""
+"""In a larger table a mean that exceeds the claim by more than θ of what all could hide is missed with probability α."""
 
 ROWS = 1024
 """Individuals derived at a time."""
@@ -171,8 +172,8 @@ class _Check:
         _need(self.x.shape == (found.individuals, self.domain.width), "individuals of another shape")
         for start in range(0, len(self.x), 2**16):
             _need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
-        self.anybody = self.reach.everywhere(np.asarray(self.x))[0]
-        largest = min(self.head.largest, self.anybody)
+        self.anybody, within = self.reach.everywhere(np.asarray(self.x))
+        largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
         known = self.domain.kind != "unbounded" or self.head.kind != "regression"
         claimed = float(inflated(self.profiles.largest))
         if known:
@@ -204,7 +205,7 @@ class _Check:
         if len(rows) == found.individuals:
             paid = 0.0 if plain(*asked) else price(*asked, self.multiplier)
             found.proved_upper = paid + float(Fraction(total, exact_sum(np.array(self.weights))))
-            detail = f"{len(rows):,} of {len(rows):,} derived, {wrong:,} above their claim; together {found.proved_upper:.9f}"
+            detail = f"all {len(rows):,} derived, {wrong:,} above their claim; together {found.proved_upper:.9f}"
         else:
             found.proved_upper = found.claimed_upper + THETA * hidden
             detail = (
@@ -409,8 +410,8 @@ def _domain(record: Record, kind: str, width: int) -> Domain:
           "ranges")  # fmt: skip
     blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
     fills = tuple((int(flag), int(place), float(fill)) for flag, place, fill in arrays["fills"])
-    _need(all(0 <= a < b <= width for a, b in blocks) and all(a[1] <= b[0] for a, b in zip(blocks, blocks[1:])),
-          "blocks")  # fmt: skip
+    ordered = all(one[1] <= other[0] for one, other in pairwise(blocks))
+    _need(ordered and all(0 <= start < stop <= width for start, stop in blocks), "blocks")
     _need(all(0 <= flag < width and 0 <= place < width for flag, place, _ in fills), "fills")
     names = tuple(str(i) for i in range(width))
     return Domain(kind=kind, blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
