@@ -38,6 +38,7 @@ from isonomy.networks.graph import (
 from isonomy_verify.arithmetic import TINY, gamma
 
 Constant = npt.NDArray[Any]
+BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
 LARGEST = 2**25  # numbers in one weight matrix (256 MiB); a damaged file may ask for anything
 
 
@@ -180,21 +181,19 @@ class Builder:
 
     @np.errstate(all="ignore")  # what overflows is refused as a weight
     def normalise(
-        self,
-        value: Value,
-        scale: Constant,
-        bias: Constant,
-        mean: Constant,
-        variance: Constant,
-        epsilon: float,
+        self, value: Value, mean: Any, variance: Any, scale: Any = None, bias: Any = None, *, epsilon: float
     ) -> Value:
         """Batch normalisation by stored statistics, ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
         **Soundness.** A sum of non-negative numbers, a root, a quotient and a product: below gamma(5); a run
         may subtract the mean first or last, so ``magnitude_bias`` holds ``|scale mean| + |bias|``.
         """
+        if any(isinstance(each, Value) for each in (mean, variance, scale, bias)):
+            raise UnsupportedOperationError("the statistics must be constants.")
         self._limit(value.width, value.width)
         channels = value.shape[0] if value.shape else 0
+        scale = np.ones(channels) if scale is None else scale
+        bias = np.zeros(channels) if bias is None else bias
         parts = [numbers(each) for each in (scale, bias, mean, variance)]
         if any(each.shape != (channels,) for each in parts):
             raise NetworkError(f"the normalisation needs {channels} statistics, one for each channel.")

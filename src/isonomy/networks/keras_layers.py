@@ -90,9 +90,8 @@ def _batch_norm(builder: Builder, layer: Layer, weights: Weights, x: Value) -> V
     if axis not in (-1, 1) or len(x.shape) != 1 or len(weights) != 2 + scaled + centred or layer("renorm", False):
         raise UnsupportedOperationError("only a normalisation of flat features by stored statistics is supported.")
     *learned, mean, variance = weights
-    gamma = learned[0] if scaled else np.ones_like(mean)
-    beta = learned[-1] if centred else np.zeros_like(mean)
-    return builder.normalise(x, gamma, beta, mean, variance, float(layer("epsilon", 1e-3)))
+    gamma, beta = learned[0] if scaled else None, learned[-1] if centred else None
+    return builder.normalise(x, mean, variance, gamma, beta, epsilon=float(layer("epsilon", 1e-3)))
 
 
 def _normalization(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Value:
@@ -105,7 +104,7 @@ def _normalization(builder: Builder, layer: Layer, weights: Weights, x: Value) -
     parts = [np.broadcast_to(np.asarray(each, dtype=np.float64).reshape(-1), (x.width,)) for each in (mean, variance)]
     if not (parts[1] > 1e-12).all():
         raise UnsupportedOperationError("a feature without any variance is not supported.")
-    return builder.normalise(x, np.ones(x.width), np.zeros(x.width), parts[0], parts[1], 0.0)
+    return builder.normalise(x, *parts, epsilon=0.0)
 
 
 def _relu(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Value:

@@ -120,10 +120,8 @@ def _power(call: Call, x: Any, exponent: Any) -> Value:
 def _normalise(call: Call, x: Value, *statistics: Constant) -> Value:
     if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
         raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
-    if any(isinstance(each, Value) for each in statistics):
-        raise UnsupportedOperationError("the statistics must be constants.")
     scale, bias, mean, variance = statistics
-    return call.builder.normalise(x, scale, bias, mean, variance, call("epsilon", float(np.float32(1e-5))))
+    return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon", float(np.float32(1e-5))))
 
 
 def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> tuple[Value, ...]:
