@@ -77,7 +77,7 @@ Operand = Value | Constant | float
 class Builder:
     """Collects the nodes of a graph. ``at`` is the name of the original node that is being read."""
 
-    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+    def __init__(self, shape: Sequence[int], batch: int = BATCH, name: str = "input") -> None:
         self.batch, self.at = batch, name
         self.ending = "raw"  # what :meth:`finish` took off: also softmax, log_softmax, sigmoid, both
         self._limit(int(np.prod(list(shape), dtype=object)), 2**10)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.networks import operations
 from isonomy.networks.build import Builder, Constant, Value
 
 Weights = list[Constant]
@@ -60,12 +61,10 @@ ACTIVATIONS: dict[str, Callable[[Builder, Value], Value]] = {
     "leaky_relu": _plain("leaky_relu", 0.2),
     "sigmoid": _plain("sigmoid"),
     "tanh": _plain("tanh"),
-    "softplus": _plain("softplus", 1.0),
+    "softplus": operations.softplus,
     "elu": _plain("elu", 1.0),
-    "selu": lambda builder, value: builder.scaled(
-        builder.activation(value, "elu", 1.6732632423543772848), 1.0507009873554804934
-    ),
-    "gelu": _plain("gelu"),
+    "selu": operations.selu,
+    "gelu": operations.gelu,
     **dict.fromkeys(("silu", "swish"), _plain("silu")),
     **dict.fromkeys(("hard_silu", "hard_swish"), _plain("hardswish")),
     "softmax": lambda builder, value: builder.softmax(value, -1),
@@ -118,10 +117,6 @@ def _leaky(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Value:
     return builder.activation(x, "leaky_relu", float(layer("negative_slope", layer("alpha", 0.3))))
 
 
-def _prelu(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Value:
-    return builder.activation(x, "prelu", *builder.row(x, weights[0]).tolist())
-
-
 def _softmax(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Value:
     axis = layer("axis", -1)
     return builder.softmax(x, axis[0] if isinstance(axis, list) and len(axis) == 1 else axis)
@@ -139,9 +134,7 @@ def _rescaling(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Va
 def _sum(builder: Builder, layer: Layer, weights: Weights, first: Value, *others: Value) -> Value:
     if not others:
         raise NetworkError("a sum needs two tensors.")
-    for each in others:
-        first = builder.add(first, each)
-    return first
+    return operations.total(builder, first, *others)  # type: ignore[no-any-return]
 
 
 def _same(builder: Builder, layer: Layer, weights: Weights, x: Value) -> Value:
@@ -155,7 +148,7 @@ LAYERS: dict[str, Callable[..., Value]] = {
     "Activation": lambda builder, layer, weights, x: activated(builder, x, layer.config["activation"]),
     "ReLU": _relu,
     "LeakyReLU": _leaky,
-    "PReLU": _prelu,
+    "PReLU": lambda builder, layer, weights, x: operations.prelu(builder, x, weights[0]),
     "ELU": lambda builder, layer, weights, x: builder.activation(x, "elu", float(layer("alpha", 1.0))),
     "Softmax": _softmax,
     "Flatten": lambda builder, layer, weights, x: builder.place(x, lambda p: p.reshape(builder.batch, -1)),

@@ -23,15 +23,15 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.adapter import Reads
-from isonomy.networks.build import Builder, Constant, Value
+from isonomy.networks.build import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
 from isonomy.networks.keras_layers import LAYERS, Layer
+from isonomy.networks.reading import reading
 from isonomy.networks.tables import Table, embedded, feed, numeric
 from isonomy.population.schema import Schema
 
 _LARGEST = 2**28  # bytes of one member of the archive, and of one array
-_BATCH = 3
 
 
 def read_keras(
@@ -82,10 +82,10 @@ class _Model:
             if len(shapes) != 1:
                 raise NetworkError(f"it has several inputs, {', '.join(map(repr, shapes))}: give the schema.")
             ((name, shape),) = shapes.items()
-            self.builder = Builder(shape, _BATCH, name)
+            self.builder = Builder(shape, BATCH, name)
             self.known[name, 0] = self.builder.input
         else:
-            self.builder = Builder((schema.width,), _BATCH, "individual")
+            self.builder = Builder((schema.width,), BATCH, "individual")
             self.known |= {(name, 0): table for name, table in feed(schema, shapes, reads).items()}
 
     def output(self, wanted: str | None) -> Value:
@@ -121,7 +121,7 @@ class _Model:
     def _applied(self, layer: Layer, read: list[Value | Table]) -> Value | Table:
         self.builder.at = layer.name
         weights = self.weights.get(layer.name, [])
-        try:
+        with reading(f"layer '{layer.name}' ({layer.kind})"):
             if layer.kind == "Embedding":
                 if len(read) != 1 or not isinstance(read[0], Table) or len(weights) != 1:
                     raise NetworkError("it reads a raw column: give the schema that describes it.")
@@ -131,10 +131,6 @@ class _Model:
                 known = ", ".join(sorted([*LAYERS, "Embedding"]))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
             return rule(self.builder, layer, weights, *map(self._numbers, read))
-        except NetworkError as error:
-            raise type(error)(f"layer '{layer.name}' ({layer.kind}): {error}") from None
-        except (TypeError, KeyError, IndexError, ValueError) as error:
-            raise NetworkError(f"layer '{layer.name}' ({layer.kind}) cannot be read: {error}.") from error
 
     def _numbers(self, value: Value | Table) -> Value:
         return numeric(self.builder, value) if isinstance(value, Table) else value

@@ -41,7 +41,7 @@ def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
     next(rows)
     low, high = (_take(next(rows), width, "limits") for _ in range(2))
     mean, span = (_take(next(rows), width + 1, "normalisation") for _ in range(2))
-    builder = Builder((width,), 3)
+    builder = Builder((width,))
     value = _normalised(builder, low, high, mean, span)
     for layer, (before, after) in enumerate(pairwise(sizes)):
         builder.at = f"layer{layer + 1}"

@@ -20,23 +20,23 @@ import onnx.checker
 import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
-from isonomy.errors import FileError, IsonomyError, NetworkError, UnsupportedOperationError
+from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.adapter import Reads, class_order
-from isonomy.networks.build import Builder, Constant, Value
+from isonomy.networks.build import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names, value_of
 from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
+from isonomy.networks.reading import reading
 from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
 
-_BATCH = 3  # individuals in the nominal table when the file leaves their number open
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
 def read_onnx(
-    path: str | Path,
+    path: Path,
     *,
     schema: Schema | None = None,
     head: Head | Literal["auto"] = "auto",
@@ -48,16 +48,8 @@ def read_onnx(
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
     """
-    try:
-        with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-            return _Reader(_opened(Path(path)), output, schema, reads).read(head)
-    except NetworkError as error:
-        raise type(error)(_one_line(f"{Path(path).name}: {error}")) from None
-    except IsonomyError:
-        raise
-    except Exception as error:  # a damaged file can break the parser or the reference operators anywhere
-        reason = _one_line(f"{type(error).__name__}: {error}")
-        raise FileError(f"'{path}' is damaged or not an ONNX network ({reason}).") from error
+    with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
+        return _Reader(_opened(path), output, schema, reads).read(head)
 
 
 def _opened(path: Path) -> onnx.ModelProto:
@@ -71,8 +63,7 @@ def _opened(path: Path) -> onnx.ModelProto:
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
-        reason = _one_line(str(error))
-        raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {reason}.") from error
+        raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {error}.") from error
     return onnx.inliner.inline_local_functions(model) if model.functions else model
 
 
@@ -109,7 +100,7 @@ class _Reader:
             raise NetworkError("it has no input that its output depends on.")
         axes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in sources}
         fixed = [sizes[0] for sizes in axes.values() if sizes and 0 < sizes[0] <= 4096]
-        self.builder = Builder((schema.width,), fixed[0] if fixed else _BATCH, "individual")
+        self.builder = Builder((schema.width,), fixed[0] if fixed else BATCH, "individual")
         shapes = {name: tuple(max(size, 0) for size in sizes[1:]) for name, sizes in axes.items()}
         if len(sources) == 1 and not all(shapes[sources[0].name] or (0,)):
             shapes[sources[0].name], _ = self._input_shape(sources[0], cells=True)
@@ -121,13 +112,8 @@ class _Reader:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name
-            try:
+            with reading(f"node '{name}' ({node.op_type})"):
                 results = self._evaluate(node)
-            except NetworkError as error:
-                raise type(error)(f"node '{name}' ({node.op_type}): {error}") from None
-            except Exception as error:
-                reason = _one_line(f"{type(error).__name__}: {error}")
-                raise NetworkError(f"node '{name}' ({node.op_type}) cannot be read: {reason}.") from error
             self.known |= {key: value for key, value in zip(node.output, results, strict=False) if key}
         result = self.known.get(self.output)
         if isinstance(result, Moved):
@@ -204,7 +190,7 @@ class _Reader:
             sizes[1] = self._first_width(source.name)
         if min(sizes[1:]) < 1 and not cells:
             raise NetworkError(f"the input '{source.name}' does not say how many features it has.")
-        return tuple(sizes[1:]), sizes[0] if 0 < sizes[0] <= 4096 else _BATCH
+        return tuple(sizes[1:]), sizes[0] if 0 < sizes[0] <= 4096 else BATCH
 
     def _first_width(self, source: str) -> int:
         """The number of features as the first layer tells it; 0 when it does not."""
@@ -256,9 +242,3 @@ def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodePr
             wanted.update(filter(None, node.input))
             found.append(node)
     return found[::-1]
-
-
-def _one_line(message: str) -> str:
-    """A message whose parts come from a file, in one printable line."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
-    return text if len(text) <= 2000 else f"{text[:2000]}..."

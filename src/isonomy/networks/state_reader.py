@@ -38,7 +38,7 @@ def read_state(path: Path, activation: str | None, head: Head | Literal["auto"])
     if len(layers) > 1 and activation is None:
         raise NetworkError("a state dict does not say what stands between its layers: say activation='relu', for one.")
     kind, *parameters = _named(activation or "relu")
-    builder = Builder((layers[0][1].shape[1],), 3)
+    builder = Builder((layers[0][1].shape[1],))
     value = builder.input
     for place, (name, weight, bias) in enumerate(layers):
         builder.at = name

@@ -44,7 +44,7 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Lite
         except Exception as error:  # exporting runs the user's code, which can fail in any way
             reason = one_line(f"{type(error).__name__}: {error}")[:300]
             raise NetworkError(f"it cannot be exported, as its forward must not branch on data ({reason}).") from error
-        program = Program(Builder((columns,), BATCH))
+        program = Program(Builder((columns,)))
         stored = {**exported.state_dict, **exported.constants}
         for spec in exported.graph_signature.input_specs:
             if isinstance(spec.arg, TensorArgument):
