@@ -11,7 +11,7 @@ import pytest
 
 from isonomy.errors import IsonomyError, NetworkError, ParameterError, SchemaError
 from isonomy.networks import Network, check_predictions, schema_adapter
-from isonomy.networks.adapter import input_columns
+from isonomy.networks.inputs import input_columns
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
 

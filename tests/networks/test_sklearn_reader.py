@@ -36,7 +36,7 @@ from sklearn.svm import LinearSVC
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network
 from isonomy.networks.columns import schema_columns, settled
-from isonomy.networks.lines import affine_of
+from isonomy.networks.exact_affine import affine_of
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
 

@@ -289,15 +289,19 @@ class Builder:
         """Tensors joined along an axis; constants among them become nodes."""
         values = [each if isinstance(each, Value) else self.constant(each) for each in operands]
         node = values[0].node if len(values) == 1 else self._emit(Concat(), *(each.node for each in values))
-        starts = np.cumsum([0, *(each.width for each in values)])
-        joined = Value(node, (int(starts[-1]),))
-        rows = np.arange(self.batch).reshape(-1, 1) * joined.width
-        parts = [
+        joined = Value(node, (sum(each.width for each in values),))
+        return self.placed(joined, self.side_by_side(values, axis))
+
+    def side_by_side(self, parts: Sequence[Any], axis: int) -> Constant:
+        """The positions of tensors that are joined along an axis, in their flat features one after the other."""
+        starts = np.cumsum([0, *(each.width for each in parts)])
+        rows = np.arange(self.batch).reshape(-1, 1) * starts[-1]
+        places = [
             (rows + np.arange(start, start + each.width)).reshape(self.batch, *each.shape)
-            for start, each in zip(starts, values, strict=False)
+            for start, each in zip(starts, parts, strict=False)
         ]
         try:
-            return self.placed(joined, np.concatenate(parts, axis=axis))
+            return np.concatenate(places, axis=axis)
         except ValueError as error:
             raise NetworkError(f"the shapes do not fit: {error}.") from None
 

@@ -22,13 +22,14 @@ from typing import Any, Literal
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.adapter import Reads
 from isonomy.networks.build import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
+from isonomy.networks.inputs import Reads
 from isonomy.networks.keras_layers import LAYERS, Layer
+from isonomy.networks.preprocessing import embedded
 from isonomy.networks.reading import reading
-from isonomy.networks.tables import Table, embedded, feed, numeric
+from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
 
 _LARGEST = 2**28  # bytes of one member of the archive, and of one array
@@ -98,14 +99,14 @@ class _Model:
             raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
         if not ends or (wanted is not None and wanted not in named):
             raise NetworkError(f"there is no output '{wanted}'." if wanted else "it has no output.")
-        return self._numbers(self._value(*(named[wanted] if wanted else ends[0])))
+        return numeric(self.builder, self._value(*(named[wanted] if wanted else ends[0])))  # type: ignore[no-any-return]
 
     def _along(self, layers: list[Layer]) -> Value:
         (value,) = self.known.values()
         for layer in layers:
             if layer.kind != "InputLayer":
                 value = self._applied(layer, [value])
-        return self._numbers(value)
+        return numeric(self.builder, value)  # type: ignore[no-any-return]
 
     def _value(self, name: str, node: int) -> Value | Table:
         """The tensor that a layer gives at one of its uses."""
@@ -125,15 +126,12 @@ class _Model:
             if layer.kind == "Embedding":
                 if len(read) != 1 or not isinstance(read[0], Table) or len(weights) != 1:
                     raise NetworkError("it reads a raw column: give the schema that describes it.")
-                return embedded(read[0], weights[0])
+                return read[0].encoded(weights[0].shape[-1], lambda column: embedded(column, weights[0]))
             rule = LAYERS.get(layer.kind)
             if rule is None:
                 known = ", ".join(sorted([*LAYERS, "Embedding"]))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
-            return rule(self.builder, layer, weights, *map(self._numbers, read))
-
-    def _numbers(self, value: Value | Table) -> Value:
-        return numeric(self.builder, value) if isinstance(value, Table) else value
+            return rule(self.builder, layer, weights, *(numeric(self.builder, each) for each in read))
 
     def _input_shapes(self, layers: list[Layer]) -> dict[str, tuple[int, ...]]:
         """The shape of the features that each input reads."""

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 
 from isonomy.errors import AssumedHeadWarning, FileError, ParameterError, needed, template
 from isonomy.given import instance
-from isonomy.networks.adapter import Reads, schema_adapter
 from isonomy.networks.graph import Head, Read
+from isonomy.networks.inputs import Reads, schema_adapter
 from isonomy.networks.network import Network
 from isonomy.networks.reading import reading_file
 from isonomy.population.schema import Schema

@@ -15,32 +15,17 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.networks import preprocessing
 from isonomy.networks.build import Value, numbers
-from isonomy.networks.columns import cell_of
+from isonomy.networks.columns import Cell, Choice, Column, cell_of, shown
 from isonomy.networks.onnx_rules import Call, reference
-from isonomy.networks.tables import (
-    Table,
-    converted,
-    embedded,
-    imputed,
-    joined,
-    moved,
-    numeric,
-    one_hot,
-    relabelled,
-    scaled,
-)
+from isonomy.networks.tables import Table, joined, moved, numeric
 
 _KINDS = {
     **dict.fromkeys((TensorProto.FLOAT, TensorProto.DOUBLE), "float"),
     **dict.fromkeys((TensorProto.INT64, TensorProto.INT32), "int"),
     TensorProto.STRING: "text",
 }
-
-
-def value_of(call: Call, x: Any) -> Any:
-    """The numbers of an operand that may be a table."""
-    return numeric(call.builder, x) if isinstance(x, Table) else x
 
 
 # -- standard operators on tables; None means: not as cells, so let the usual rule read the numbers
@@ -60,7 +45,7 @@ def _gather(call: Call, x: Any, index: Any) -> Any:
     if isinstance(index, Table) and not isinstance(x, Value | Table):
         if call("axis", 0) not in (0, -np.ndim(x)):
             raise UnsupportedOperationError("a lookup must take whole rows of its matrix.")
-        return embedded(index, x)
+        return _looked_up(index, x)
     return _layout(call, x, index)
 
 
@@ -69,14 +54,23 @@ def _one_hot(call: Call, x: Any, depth: Any, values: Any) -> Any:
     off_on = None if isinstance(values, Value | Table) else numbers(values).tolist()
     if not isinstance(x, Table) or isinstance(depth, Value | Table) or off_on != [0.0, 1.0] or call("axis", -1) != -1:
         return None
-    return embedded(x, np.eye(int(np.reshape(depth, ()))))
+    return _looked_up(x, np.eye(int(np.reshape(depth, ()))))
+
+
+def _looked_up(x: Table, matrix: Any) -> Table:
+    return x.encoded(np.shape(matrix)[-1], lambda column: preprocessing.embedded(column, matrix))
 
 
 def _cast(call: Call, x: Any, *_: Any) -> Any:
     target = call("to", TensorProto.FLOAT)
     if target not in _KINDS:
         raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} is not supported.")
-    return converted(x, _KINDS[target])
+    for column in x.columns:
+        if _KINDS[target] != "float" and not isinstance(column, Choice) and column.whole is None:
+            raise UnsupportedOperationError(
+                f"column '{column.name}': a conversion that cuts a number is not supported."
+            )
+    return x
 
 
 def _concat(call: Call, *parts: Any) -> Any:
@@ -99,7 +93,7 @@ TABLES: dict[str, Callable[..., Any]] = {
 def _scaler(call: Call, x: Any) -> Any:
     offset, scale = call("offset", [0.0]), call("scale", [1.0])
     if isinstance(x, Table):
-        return scaled(x, offset, scale)
+        return Table(tuple(preprocessing.scaled(x.columns, minus=offset, times=scale)), x.shape)
     return call.builder.multiply(call.builder.subtract(x, np.array(offset)), np.array(scale))
 
 
@@ -108,12 +102,22 @@ def _imputer(call: Call, x: Any) -> Any:
     if not np.isnan(replaced):
         raise UnsupportedOperationError(f"a number ({replaced}) that means missing is not affine; use NaN.")
     fills = call("imputed_value_floats", None) or call("imputed_value_int64s", [])
-    return imputed(x, fills) if isinstance(x, Table) else x  # numbers of a network are never missing
+    if not isinstance(x, Table):
+        return x  # numbers of a network are never missing
+    return Table(tuple(preprocessing.imputed(x.columns, fills)), x.shape)
 
 
 def _encoder(call: Call, x: Any) -> Any:
-    names = [each.decode() for each in call("cats_strings", [])] or list(call("cats_int64s", []))
-    return one_hot(_cells(x), names, lenient=bool(call("zeros", 1)))
+    names = [cell_of(each) for each in _plain(call("cats_strings", []) or call("cats_int64s", []))]
+
+    def encoded(column: Column) -> list[Column]:
+        def unknown(cells: tuple[Cell, ...]) -> None:
+            if not call("zeros", 1):  # else what it does not know becomes zeros
+                raise NetworkError(f"the category {shown(cells[0])} of column '{column.name}' is unknown to it.")
+
+        return preprocessing.one_hot(column, names, unknown)
+
+    return _cells(x).encoded(len(names), encoded)
 
 
 def _label_encoder(call: Call, x: Any) -> Any:
@@ -126,7 +130,9 @@ def _label_encoder(call: Call, x: Any) -> Any:
         other = call("default_float", 0.0)
     if "default_tensor" in call.attributes:
         other = _plain(numpy_helper.to_array(call("default_tensor", None)))[0]
-    return relabelled(_cells(x), keys, values, other)
+    known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
+    columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
+    return Table(tuple(columns), x.shape)
 
 
 def _listed(call: Call, part: str) -> list[Any]:
@@ -156,7 +162,7 @@ def _extract(call: Call, x: Any, index: Any) -> Any:
 
 def _linear(call: Call, x: Any) -> Value:
     """The raw scores of a linear model."""
-    value = value_of(call, x)
+    value = numeric(call.builder, x)
     intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
     if len(value.shape) != 1 or not flat.size or flat.size % value.width:
         raise NetworkError(f"its {flat.size} coefficients do not fit {value.width} features.")
@@ -200,7 +206,7 @@ CLASSICAL: dict[str, Callable[..., Any]] = {
     "OneHotEncoder": _encoder,
     "LabelEncoder": _label_encoder,
     "ArrayFeatureExtractor": _extract,
-    "FeatureVectorizer": lambda call, *parts: call.builder.concat([value_of(call, each) for each in parts], 1),
+    "FeatureVectorizer": lambda call, *parts: call.builder.concat([numeric(call.builder, each) for each in parts], 1),
     "LinearClassifier": _classifier,
     "LinearRegressor": _regressor,
     "Normalizer": _normalizer,

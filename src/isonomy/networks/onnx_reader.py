@@ -21,10 +21,10 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.adapter import Reads, class_order
 from isonomy.networks.build import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Head, Read
-from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names, value_of
+from isonomy.networks.inputs import Reads, class_order
+from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names
 from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
 from isonomy.networks.reading import reading
 from isonomy.networks.tables import Table, feed, numeric
@@ -118,8 +118,7 @@ class _Reader:
         result = self.known.get(self.output)
         if isinstance(result, Moved):
             raise NetworkError(result.reason)
-        if isinstance(result, Table):
-            result = numeric(self.builder, result)
+        result = numeric(self.builder, result)
         if not isinstance(result, Value):
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
@@ -165,7 +164,7 @@ class _Reader:
             result = TABLES[node.op_type](call, *operands)
             if result is not None:
                 return result if isinstance(result, tuple) else (result,)
-        operands = [value_of(call, each) for each in operands]
+        operands = [numeric(self.builder, each) for each in operands]
         moved = next((each for each in operands if isinstance(each, Moved)), None)
         if moved and RULES[node.op_type] is not layout:
             raise NetworkError(moved.reason)

@@ -10,8 +10,11 @@ from isonomy.errors import FileError, IsonomyError, NetworkError
 
 
 @contextmanager
-def reading(part: str) -> Iterator[None]:
-    """Errors name the node, layer or model; whatever else breaks while it is read becomes an error about it."""
+def reading(part: str, absent: str = "cannot be read") -> Iterator[None]:
+    """Errors name the node, layer or model; whatever else breaks while it is read becomes an error about it.
+
+    ``absent`` is what it means that an attribute is missing.
+    """
     try:
         yield
     except NetworkError as error:
@@ -19,7 +22,11 @@ def reading(part: str) -> Iterator[None]:
     except IsonomyError:
         raise
     except Exception as error:  # rules run frameworks' own code on what a file says
-        raise NetworkError(f"{part} cannot be read: {one_line(f'{type(error).__name__}: {error}')}.") from error
+        verb, reason = (
+            absent if isinstance(error, AttributeError) else "cannot be read",
+            f"{type(error).__name__}: {error}",
+        )
+        raise NetworkError(f"{part} {verb}: {one_line(reason).rstrip('.')}.") from error
 
 
 @contextmanager

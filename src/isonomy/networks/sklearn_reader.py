@@ -16,11 +16,12 @@ import numpy as np
 from sklearn import discriminant_analysis, linear_model, neural_network, pipeline, svm
 from sklearn.base import BaseEstimator
 
-from isonomy.errors import IsonomyError, NetworkError, ParameterError, UnsupportedOperationError, template
-from isonomy.networks.adapter import Reads, class_order, model_columns
+from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks.columns import Column, cell_of, settled
+from isonomy.networks.exact_affine import affine_of
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node, Operation, Read
-from isonomy.networks.lines import affine_of
+from isonomy.networks.inputs import Reads, class_order, model_columns
+from isonomy.networks.reading import reading
 from isonomy.networks.sklearn_rules import transformed
 from isonomy.population.schema import Schema
 
@@ -31,7 +32,7 @@ def read_sklearn(
     """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
-    try:
+    with reading(type(estimator).__name__, absent="is not fitted, or not as expected"):
         steps, last = _taken_apart(estimator)
         core = _core(last, head)
         if schema is None:
@@ -52,12 +53,6 @@ def read_sklearn(
                 raise NetworkError(f"it reads {last.n_features_in_} features, but {adapter.width_out} arrive.")
             nodes = _nodes(schema.width, adapter, [*core.operations, *class_order(schema, core.classes, core.head)])
         return Read(Graph(nodes), core.head)
-    except NetworkError as error:
-        raise type(error)(f"{type(estimator).__name__}: {error}") from None
-    except IsonomyError:
-        raise
-    except AttributeError as error:
-        raise NetworkError(f"{type(estimator).__name__} is not fitted, or not as expected: {error}.") from error
 
 
 @dataclass(frozen=True)

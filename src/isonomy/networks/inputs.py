@@ -40,13 +40,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
 from isonomy.errors import NetworkError, ParameterError, SchemaError, template
+from isonomy.networks import preprocessing
 from isonomy.networks.affine import Affine
 from isonomy.networks.columns import (
     Choice,
@@ -60,8 +60,8 @@ from isonomy.networks.columns import (
     settled,
     shown,
 )
+from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
 from isonomy.networks.graph import Head, Operation, Select
-from isonomy.networks.lines import ZERO, Line, affine_of, exact
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
@@ -189,13 +189,11 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any, where: str)
     if scale == "coordinate":
         if choice and not (isinstance(column, Choice) and column.rank):
             raise SchemaError(f'{where}: the coordinates of a category are its one-hot block: write encode = "onehot".')
-        read = [Number(column.name, Line.coordinate(start))]
-    elif scale != "none":
-        given = {key: _number(table, key, where) for key in keys if key != "to"}
-        factor, shift, offset = scaling(given, table, where)
-        read = [_filled(as_number(each), column, table, where).scaled(factor, offset, shift=shift) for each in read]
-    elif encode != "index":
-        read = [_filled(as_number(each), column, table, where) for each in read]
+        read = [Number(column.name, ExactAffine.coordinate(start))]
+    elif scale != "none" or encode != "index":
+        given = {key: _ends(table, where) if key == "to" else _number(table, key, where) for key in keys}
+        filled = [_filled(as_number(each), column, table, where) for each in read]
+        read = preprocessing.scaled(filled, **{part: [value] for part, value in scaling(given).items()})
     return [*read, *_indicator(column, table, where)]
 
 
@@ -223,42 +221,36 @@ def _indicator(column: Column, table: _Entries, where: str) -> list[Column]:
     wanted = table.get("indicator", False)
     if not isinstance(wanted, bool):
         raise SchemaError(f"{where} key 'indicator' must be true or false. Got {wanted!r}.")
-    if not wanted:
-        return []
-    flag = column.flag
-    if isinstance(column, Choice) and column.rank is None and any(None in cells for cells in column.spellings):
-        flag = column.lookup([Fraction(None in cells) for cells in column.spellings])
-    if flag is None:
+    flag = preprocessing.indicator(column) if wanted else None
+    if wanted and flag is None:
         raise SchemaError(f"{where}: the schema does not let this column be missing, so it has no indicator.")
-    return [Number(column.name, flag)]
+    return [] if flag is None else [Number(column.name, flag)]
 
 
 def _onehot(column: Column, table: _Entries, where: str) -> list[Column]:
     choice = as_choice(column)
     names = _categories(choice, table, where)
     drop = table.get("drop", "none")
-    dropped = cell_of(drop)
+    dropped = ... if drop in ("none", "if_binary") else cell_of(drop)
     if drop == "first" or (drop == "if_binary" and len(names) == 2):
         dropped = names[0]
-    elif drop not in ("none", "if_binary") and dropped not in names:
+    elif dropped is not ... and dropped not in names:
         raise SchemaError(f"{where} key 'drop' must be first, if_binary or one of the categories. Got {drop!r}.")
-    at = _positions(choice, names, where)
-    kept = [i for i, name in enumerate(names) if name != dropped]
-    return [Number(choice.name, choice.lookup([Fraction(i == j) for j in at])) for i in kept]
+    return preprocessing.one_hot(choice, names, _unknown(choice, where, "categories"), dropped)
 
 
 def _ordinal(column: Column, table: _Entries, where: str) -> list[Column]:
     choice = as_choice(column)
     gap = choice.flag is None  # else a missing cell has no position, but a fill
-    places = _positions(choice, _categories(choice, table, where, gap), where, gap)
-    values: list[Fraction | None] = [None if place is None else Fraction(place) for place in places]
-    return [choice.numbers(values)]
+    places = {name: Fraction(place) for place, name in enumerate(_categories(choice, table, where, gap))}
+    refuse = _unknown(choice, where, "categories")
+    return [choice.numbers(choice.found(places, lambda cells: None if not gap and None in cells else refuse(cells)))]
 
 
 def _index(column: Column, table: _Entries, where: str) -> list[Column]:
     choice = as_choice(column)
-    at = _positions(choice, _categories(choice, table, where), where)
-    return [replace(choice, spellings=tuple((str(place),) for place in at))]
+    places = {name: place for place, name in enumerate(_categories(choice, table, where))}
+    return [preprocessing.relabelled(choice, places, _unknown(choice, where, "categories"))]
 
 
 def _values(column: Column, table: _Entries, where: str) -> list[Column]:
@@ -280,50 +272,30 @@ def _categories(choice: Choice, table: _Entries, where: str, gap: bool = True) -
     return names
 
 
-def _positions(choice: Choice, names: list[Any], where: str, gap: bool = True) -> list[Any]:
-    """The place of each value of the schema among the model's categories; None for a gap that has no place."""
-    known = {name: place for place, name in enumerate(names)}
-    refuse = _unknown(choice, where, "categories")
-    return choice.found(known, lambda cells: None if not gap and None in cells else refuse(cells))
-
-
-def _unknown(choice: Choice, where: str, key: str) -> Callable[[Any], Any]:
+def _unknown(choice: Choice, where: str, key: str) -> preprocessing.Unknown:
     def refuse(cells: Sequence[str | None]) -> Any:
         raise SchemaError(f"{where} key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
 
     return refuse
 
 
-_Scaling = Callable[[Mapping[str, Fraction], _Entries, str], tuple[Fraction, Fraction, Fraction]]
-
-
-def _minmax(given: Mapping[str, Fraction], table: _Entries, where: str) -> tuple[Fraction, Fraction, Fraction]:
-    span, ends = given["max"] - given["min"], table.get("to", [0, 1])
-    if not isinstance(ends, list) or len(ends) != 2:
-        raise SchemaError(f"{where} key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
-    low, high = (exact(end, f"{where} key 'to'") for end in ends)
-    return (high - low) / _divisor(span, "max - min", where), -given["min"], low
-
-
-def _standard(centre: str, spread: str) -> _Scaling:
-    return lambda given, _, where: (1 / _divisor(given[spread], spread, where), -given.get(centre, ZERO), ZERO)
-
-
-def _divisor(value: Fraction, key: str, where: str) -> Fraction:
-    if not value:
-        raise SchemaError(f"{where}: {key!r} must not be zero.")
-    return value
-
-
-# scale -> its keys, and from their values (factor, shift, offset) of (value + shift) * factor + offset
-_SCALES: dict[str, tuple[tuple[str, ...], _Scaling]] = {
-    "none": ((), lambda given, table, where: (Fraction(1), ZERO, ZERO)),
-    "coordinate": ((), lambda given, table, where: (Fraction(1), ZERO, ZERO)),
-    "standard": (("mean", "std"), _standard("mean", "std")),
-    "robust": (("center", "scaling"), _standard("center", "scaling")),
-    "minmax": (("min", "max", "to"), _minmax),
-    "maxabs": (("max",), _standard("", "max")),
-    "affine": (("factor", "offset"), lambda given, table, where: (given["factor"], ZERO, given["offset"])),
+# scale -> its keys, and from their values the parts of (value - minus) * times / over + plus
+_SCALES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Fraction]]]] = {
+    "none": ((), lambda given: {}),
+    "coordinate": ((), lambda given: {}),
+    "standard": (("mean", "std"), lambda given: {"minus": given["mean"], "over": given["std"]}),
+    "robust": (("center", "scaling"), lambda given: {"minus": given["center"], "over": given["scaling"]}),
+    "maxabs": (("max",), lambda given: {"over": given["max"]}),
+    "affine": (("factor", "offset"), lambda given: {"times": given["factor"], "plus": given["offset"]}),
+    "minmax": (
+        ("min", "max", "to"),
+        lambda given: {
+            "minus": given["min"],
+            "times": given["to"][1] - given["to"][0],
+            "over": given["max"] - given["min"],
+            "plus": given["to"][0],
+        },
+    ),
 }
 # encoding -> its keys, and the columns that it makes
 _ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries, str], list[Column]]]] = {
@@ -333,6 +305,13 @@ _ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries, str], l
     "index": (("categories",), _index),
     "values": (("values",), _values),
 }
+
+
+def _ends(table: _Entries, where: str) -> list[Fraction]:
+    ends = table.get("to", [0, 1])
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise SchemaError(f"{where} key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
+    return [exact(end, f"{where} key 'to'") for end in ends]
 
 
 def _number(table: _Entries, key: str, where: str) -> Fraction:
