@@ -24,8 +24,8 @@ from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.build import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.inputs import Reads, class_order
-from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names
-from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
+from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names
+from isonomy.networks.onnx_rules import CELLS, RULES, Call, Moved, layout, reference
 from isonomy.networks.reading import reading
 from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
@@ -137,13 +137,11 @@ class _Reader:
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         constant = not any(isinstance(each, Value | Table | Moved) for each in operands)
         standard, classical = node.domain in ("", "ai.onnx"), node.domain == "ai.onnx.ml"
-        steady = "Random" not in node.op_type and node.op_type not in _UNSTEADY
-        cells = any(isinstance(each, Table) for each in operands) and node.op_type in TABLES
+        rule = CLASSICAL.get(node.op_type) if classical else RULES.get(node.op_type) if standard else None
+        steady = standard and "Random" not in node.op_type and node.op_type not in _UNSTEADY
         if classical and constant:
             raise UnsupportedOperationError(f"{node.op_type} is supported only on what depends on the individual.")
-        if not (classical and node.op_type in CLASSICAL) and (
-            not standard or not (node.op_type in RULES or cells or (constant and steady))
-        ):
+        if rule is None and not (constant and steady):
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
             trees = "boosted trees cannot be read, networks and linear models can: " if "Tree" in node.op_type else ""
             supported = ", ".join(sorted({*RULES, *CLASSICAL}))
@@ -151,26 +149,15 @@ class _Reader:
                 f"{trees}{label} is not among the supported: {supported}, and every operator on constants alone."
             )
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
-        if constant:
+        if constant or rule is None:
             return reference(node, self.opset, operands)
-        call = Call(self.builder, self.opset, node, attributes, self.kind)
-        if classical:
-            if any(isinstance(each, Moved) for each in operands):
-                raise NetworkError("the batch axis must be first.")
-            self.classes = class_names(attributes) or self.classes
-            result = CLASSICAL[node.op_type](call, *operands)
-            return result if isinstance(result, tuple) else (result,)
-        if cells:
-            result = TABLES[node.op_type](call, *operands)
-            if result is not None:
-                return result if isinstance(result, tuple) else (result,)
-        operands = [numeric(self.builder, each) for each in operands]
-        moved = next((each for each in operands if isinstance(each, Moved)), None)
-        if moved and RULES[node.op_type] is not layout:
-            raise NetworkError(moved.reason)
-        if node.op_type not in RULES:
-            raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
-        result = RULES[node.op_type](call, *operands)
+        misplaced = next((each for each in operands if isinstance(each, Moved)), None)
+        if misplaced and rule is not layout:
+            raise NetworkError(misplaced.reason)
+        if not classical and node.op_type not in CELLS:
+            operands = [numeric(self.builder, each) for each in operands]
+        self.classes = class_names(attributes) if classical and class_names(attributes) else self.classes
+        result = rule(Call(self.builder, self.opset, node, attributes, self.kind), *operands)
         return result if isinstance(result, tuple) else (result,)
 
     def _input_shape(self, source: onnx.ValueInfoProto, *, cells: bool = False) -> tuple[tuple[int, ...], int]:

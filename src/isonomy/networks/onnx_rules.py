@@ -19,10 +19,12 @@ import onnx.reference
 from onnx import TensorProto, helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks import operations
+from isonomy.networks import operations, preprocessing
 from isonomy.networks.build import LARGEST, Builder, Constant, Value, numbers
+from isonomy.networks.columns import Choice
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine
+from isonomy.networks.tables import Table, joined, moved
 
 _GROWING = ("ConstantOfShape", "Expand", "Tile")  # operators that a damaged file can make arbitrarily large
 
@@ -46,7 +48,7 @@ class Call:
 class Moved:
     """A tensor whose batch axis is not first for now; only layout operations may read it."""
 
-    value: Value
+    operand: Value | Table
     positions: Constant
     reason: str
 
@@ -99,14 +101,26 @@ def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> V
     return operations.dropout(x, active or (call.opset < 7 and not call("is_test", 0)))
 
 
-def _cast(call: Call, x: Value, *_: Any) -> Value:
+def _cast(call: Call, x: Any, *_: Any) -> Any:
     target = call("to", TensorProto.FLOAT)
     target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
-    if target not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+    if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
+        for column in x.columns:
+            if not isinstance(column, Choice) and column.whole is None:
+                raise UnsupportedOperationError(
+                    f"column '{column.name}': a conversion that cuts a number is not supported."
+                )
+    elif target not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} rounds.")
-    if target == TensorProto.FLOAT and x.node == 0 and call.input_kind != TensorProto.FLOAT:
+    elif isinstance(x, Value) and x.node == 0 and TensorProto.FLOAT == target != call.input_kind:
         # A run in single precision rounds its input here; the exact network does not.
         return call.builder.affine(x, Affine.identity(x.width, roundings=1))
+    return x
+
+
+def _cast_like(call: Call, x: Value, like: Any) -> Value:
+    if not isinstance(like, Value) and like.dtype not in (np.float32, np.float64):
+        raise UnsupportedOperationError(f"a conversion to {like.dtype} rounds.")
     return x
 
 
@@ -123,18 +137,35 @@ def _where(call: Call, condition: Any, above: Any, below: Any) -> Value:
     return fused_where(call.builder, condition, above, below)
 
 
-def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Moved, ...]:
+def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...]:
     """Let the reference operator move an array of positions."""
-    if not isinstance(x, Value | Moved) or any(isinstance(each, Value | Moved) for each in others):
+    if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
-    value, positions = (x.value, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
-    results: list[Value | Moved] = []
-    for moved in reference(call.node, call.opset, [positions, *others]):
+    operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
+    results: list[Value | Table | Moved] = []
+    for places in reference(call.node, call.opset, [positions, *others]):
         try:
-            results.append(call.builder.placed(value, moved))
+            results.append(moved(call.builder, operand, places))
         except NetworkError as error:
-            results.append(Moved(value, moved, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
+            results.append(Moved(operand, places, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
     return tuple(results)
+
+
+def _gather(call: Call, x: Any, index: Any) -> Any:
+    if not isinstance(index, Table) or isinstance(x, Value | Table | Moved):
+        return layout(call, x, index)
+    if call("axis", 0) not in (0, -np.ndim(x)):
+        raise UnsupportedOperationError("a lookup must take whole rows of its matrix.")
+    return index.encoded(np.shape(x)[-1], lambda column: preprocessing.embedded(column, x))
+
+
+def _one_hot(call: Call, x: Any, depth: Any, values: Any) -> Any:
+    """``values`` are what stands off and on the place of the index."""
+    varying = any(isinstance(each, Value | Table | Moved) for each in (depth, values))
+    if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
+        raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
+    matrix = np.eye(int(operations.number(depth, "its depth")))
+    return x.encoded(len(matrix), lambda column: preprocessing.embedded(column, matrix))
 
 
 RULES: dict[str, Callable[..., Any]] = {
@@ -169,18 +200,22 @@ RULES: dict[str, Callable[..., Any]] = {
     "Softmax": _softmax("softmax"),
     "LogSoftmax": _softmax("log_softmax"),
     "BatchNormalization": _normalise,
-    "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
+    "Concat": lambda call, *operands: joined(call.builder, operands, call("axis", 1)),
     "Greater": _compared,
     "Where": _where,
     "Cast": _cast,
-    "CastLike": lambda call, x, *_: x,
+    "CastLike": _cast_like,
     "Identity": lambda call, x: x,
     "Dropout": _dropout,
     "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end", None)],
     "Size": lambda call, x: np.array(call.builder.batch * x.width),
+    "Gather": _gather,
+    "OneHot": _one_hot,
     **dict.fromkeys(("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"), layout),
-    **dict.fromkeys(("Slice", "Gather", "GatherND", "Split", "Expand"), layout),
+    **dict.fromkeys(("Slice", "GatherND", "Split", "Expand"), layout),
 }
+# Rules that take raw cells as they are; all others read their numbers.
+CELLS = {name for name, rule in RULES.items() if rule in (layout, _cast, _gather, _one_hot)} | {"Identity", "Concat"}
 
 
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import LARGEST, Builder, Constant
+from isonomy.networks.build import LARGEST, Builder, Constant, Value
 from isonomy.networks.columns import Column, schema_columns, settled
 from isonomy.networks.exact_affine import affine_of
 from isonomy.networks.inputs import Reads, input_columns, model_columns
@@ -75,13 +75,17 @@ def numeric(builder: Builder, operand: Any) -> Any:
     return builder.affine(builder.input, affine_of(settled(operand.columns), builder.input.width), operand.shape)
 
 
-def joined(builder: Builder, parts: Sequence[Table], axis: int) -> Table:
-    """Tables beside each other along an axis."""
+def joined(builder: Builder, parts: Sequence[Any], axis: int) -> Table | Value:
+    """Operands beside each other along an axis: cells if all of them are, else numbers."""
+    if not all(isinstance(part, Table) for part in parts):
+        return builder.concat([numeric(builder, part) for part in parts], axis)
     columns = tuple(column for part in parts for column in part.columns)
     return moved(builder, Table(columns, (len(columns),)), builder.side_by_side(parts, axis))
 
 
-def moved(builder: Builder, table: Table, positions: Constant) -> Table:
-    """The table that holds at each place the cell that stood at that position."""
-    index, shape = builder.sources(table, positions)
-    return Table(tuple(table.columns[i] for i in index), shape)
+def moved(builder: Builder, operand: Table | Value, positions: Constant) -> Table | Value:
+    """The cells or numbers that stood at these positions."""
+    if isinstance(operand, Value):
+        return builder.placed(operand, positions)
+    index, shape = builder.sources(operand, positions)
+    return Table(tuple(operand.columns[i] for i in index), shape)
