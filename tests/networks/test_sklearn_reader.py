@@ -64,6 +64,7 @@ PREPROCESSING: dict[str, Any] = {
     "maxabs": split(("n", numbers(MaxAbsScaler()), NUMBERS), ("c", encoder(sparse_output=False), ["sex"])),
     "centred": split(("n", numbers(StandardScaler(with_std=False)), NUMBERS)),
     "stretched": split(("n", numbers(RobustScaler(with_centering=False)), NUMBERS)),
+    "divided": split(("n", numbers(StandardScaler(with_mean=False)), NUMBERS)),
     "rare": split(
         ("n", numbers(StandardScaler()), NUMBERS),
         ("c", OneHotEncoder(max_categories=2, handle_unknown="infrequent_if_exist"), ["job", "sex"]),

@@ -99,6 +99,8 @@ def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
         if getattr(step, "clip", False):
             raise UnsupportedOperationError("clip=True is not affine; fit it with clip=False.")
         given = {part: getattr(step, attribute) for part, attribute in parts.items()}
+        if not getattr(step, "with_mean", True):
+            given["minus"] = None  # the means may be stored all the same
         return preprocessing.scaled(columns, **{part: each for part, each in given.items() if each is not None})
 
     return rule
