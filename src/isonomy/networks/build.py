@@ -34,6 +34,7 @@ from isonomy.networks.graph import (
     Operation,
     Read,
     Select,
+    ancestors,
 )
 from isonomy_verify.arithmetic import TINY, gamma
 
@@ -91,6 +92,11 @@ class Builder:
         """An affine map of the flattened features."""
         return Value(self._emit(op, value.node), value.shape if shape is None else tuple(shape))
 
+    def diagonal(self, value: Value, scale: FloatArray, bias: FloatArray | None = None, **slacks: Any) -> Value:
+        """``scale * value + bias``, element by element, with the slacks of :meth:`Affine.diagonal`."""
+        self._limit(value.width, value.width)
+        return self.affine(value, Affine.diagonal(scale, bias, **slacks))
+
     def activation(self, value: Value, kind: str, *parameters: float) -> Value:
         """An elementwise function; special cases get their simplest name."""
         match kind, *parameters:
@@ -111,8 +117,7 @@ class Builder:
     def nearly(self, value: Value, error: float) -> Value:
         """A tensor that stands for another one, at most ``error`` away from it."""
         slack = np.full(value.width, error)
-        op = Affine.diagonal(np.ones_like(slack), bias_slack=slack, roundings=0)
-        return self.affine(value, op)
+        return self.diagonal(value, np.ones_like(slack), bias_slack=slack, roundings=0)
 
     def softmax(self, value: Value, axis: int, kind: str = "softmax", *, flattened: bool = False) -> Value:
         """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
@@ -190,7 +195,6 @@ class Builder:
         """
         if any(isinstance(each, Value) for each in (mean, variance, scale, bias)):
             raise UnsupportedOperationError("the statistics must be constants.")
-        self._limit(value.width, value.width)
         channels = value.shape[0] if value.shape else 0
         scale = np.ones(channels) if scale is None else scale
         bias = np.zeros(channels) if bias is None else bias
@@ -204,7 +208,8 @@ class Builder:
         factor = weight / np.sqrt(spread + epsilon)
         offset = shift - centre * factor
         reach = (np.abs(shift) + np.abs(centre * factor)) * (1 + gamma(16)) + 4 * TINY
-        op = Affine.diagonal(
+        return self.diagonal(
+            value,
             factor,
             offset,
             weight_slack=gamma(8) * np.abs(factor) + 4 * TINY,
@@ -212,7 +217,6 @@ class Builder:
             magnitude_bias=reach,
             roundings=12,
         )
-        return self.affine(value, op)
 
     def add(self, left: Operand, right: Operand) -> Value:
         """The sum, with broadcasting."""
@@ -228,8 +232,7 @@ class Builder:
         if isinstance(op, Affine) and op.magnitude_bias is None and not (op.bias.any() or op.bias_slack.any()):
             # A product followed by its bias is one layer, whose roundings already count this addition.
             return self.affine(Value(read[0], left.shape), replace(op, bias=other))
-        self._limit(left.width, left.width)
-        return self.affine(left, Affine.diagonal(np.ones_like(other), other))
+        return self.diagonal(left, np.ones_like(other), other)
 
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
         """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
@@ -256,8 +259,7 @@ class Builder:
             return fused_product(self, left, other)
         if (other == 1).all():
             return left
-        self._limit(left.width, left.width)
-        return self.affine(left, Affine.diagonal(other))
+        return self.diagonal(left, other)
 
     @np.errstate(all="ignore")
     def divide(self, left: Operand, right: Operand) -> Value:
@@ -268,11 +270,10 @@ class Builder:
         assert not isinstance(other, Value)
         if not other.all():
             raise NetworkError("division by zero.")
-        self._limit(left.width, left.width)
         inverse = 1.0 / other
         exact = (np.abs(np.frexp(other)[0]) == 0.5) & (np.abs(inverse) > TINY)
         slack = np.where(exact, 0.0, gamma(2) * np.abs(inverse) + TINY)
-        return self.affine(left, Affine.diagonal(inverse, weight_slack=slack))
+        return self.diagonal(left, inverse, weight_slack=slack)
 
     def row(self, value: Value, constant: Any) -> FloatArray:
         """What a constant holds for each feature of a tensor that it is broadcast to."""
@@ -357,14 +358,8 @@ class Builder:
 
     def _graph(self, output: int) -> Graph:
         """The nodes that the output needs."""
-        kept: set[int] = {0}
-        waiting = [output]
-        while waiting:
-            i = waiting.pop()
-            if i not in kept or i == output:
-                kept.add(i)
-                waiting.extend(self.nodes[i][1])
-        place = {old: new for new, old in enumerate(sorted(kept))}
+        kept = ancestors([read for _, read, _ in self.nodes], output)
+        place = {old: new for new, old in enumerate(kept)}
         nodes = []
         for i in place:
             op, read, name = self.nodes[i]

@@ -20,6 +20,7 @@ from isonomy.errors import FileError, NetworkError
 from isonomy.networks.aten import ADVICE, Program
 from isonomy.networks.build import BATCH, LARGEST, Builder
 from isonomy.networks.graph import Head, Read
+from isonomy.networks.reading import member
 
 _LARGEST = 2**30  # bytes of one member of an archive
 _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 4: torch.int32, 13: torch.bfloat16}
@@ -32,21 +33,19 @@ def read_pt2(path: Path, head: Head | Literal["auto"] = "auto") -> Read:
         if "models/model.json" not in members:
             raise FileError(f"'{path}' is not an archive of a recent torch.export with one model; {ADVICE}.")
 
-        def member(name: str) -> bytes:
-            if name not in members or archive.getinfo(members[name]).file_size > _LARGEST:
-                raise FileError(f"'{path}' lacks '{name}', or it is too large.")
-            return archive.read(members[name])
+        def content(name: str) -> bytes:
+            return member(archive, members.get(name, name), _LARGEST)
 
-        content = json.loads(member("models/model.json"))["graph_module"]
+        stored = json.loads(content("models/model.json"))["graph_module"]
         tensors: dict[str, Tensor] = {}
         for part in ("weights", "constants"):
             if f"data/{part}/model_{part}_config.json" in members:
-                listed = json.loads(member(f"data/{part}/model_{part}_config.json"))["config"]
-                tensors |= {name: _tensor(name, entry, member, part) for name, entry in listed.items()}
-    graph = content["graph"]
+                listed = json.loads(content(f"data/{part}/model_{part}_config.json"))["config"]
+                tensors |= {name: _tensor(name, entry, content, part) for name, entry in listed.items()}
+    graph = stored["graph"]
     inputs: list[str] = []
     known: dict[str, Any] = {}
-    for spec in content["signature"]["input_specs"]:
+    for spec in stored["signature"]["input_specs"]:
         ((kind, entry),) = spec.items()
         name = entry["arg"].get("as_tensor", entry["arg"])["name"]
         if kind == "user_input":
@@ -107,14 +106,14 @@ def _size(entry: Mapping[str, Any]) -> int:
     return int(entry["as_int"]) if "as_int" in entry else 0
 
 
-def _tensor(name: str, entry: Mapping[str, Any], member: Callable[[str], bytes], part: str) -> Tensor:
+def _tensor(name: str, entry: Mapping[str, Any], content: Callable[[str], bytes], part: str) -> Tensor:
     """A tensor from its raw bytes."""
     meta = entry.get("tensor_meta")
     if entry.get("use_pickle", True) or not meta or meta["dtype"] not in _KINDS:
         raise FileError(
             f"Its parameter '{name}' is stored as a pickle or in an unknown type, which is not read; {ADVICE}."
         )
-    data = bytearray(member(f"data/{part}/{entry['path_name']}"))
+    data = bytearray(content(f"data/{part}/{entry['path_name']}"))
     shape, strides = ([_size(each) for each in meta[key]] for key in ("sizes", "strides"))
     offset = _size(meta["storage_offset"])
     flat = torch.frombuffer(data, dtype=_KINDS[meta["dtype"]]) if data else torch.empty(0, dtype=_KINDS[meta["dtype"]])

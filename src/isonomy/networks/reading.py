@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,17 @@ def reading_file(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:  # a damaged file can break a parser anywhere
         reason = one_line(f"{type(error).__name__}: {error}")
         raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
+
+
+def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
+    """One member of an archive, if it is there and of a reasonable size."""
+    try:
+        size = archive.getinfo(name).file_size
+    except KeyError:
+        raise FileError(f"The archive lacks '{name}'.") from None
+    if size > largest:
+        raise FileError(f"The archive's '{name}' is larger than the supported size.")
+    return archive.read(name)
 
 
 def one_line(message: str) -> str:
