@@ -1,37 +1,8 @@
 """How a model reads the individuals of a schema: from fair coordinates to the numbers that it was trained on.
 
 A model file without its preprocessing says nothing about columns, scales and encodings. The table ``[model.inputs]``
-of the schema says it, column by column, in the order in which the model reads them:
-
-.. code-block:: toml
-
-    [model.inputs]
-    columns = ["age", "income", "sex", "job"]   # default: every feature with seen = true, in the schema's order
-    scale = "none"                              # for all numbers without a table of their own (default "none")
-
-    [model.inputs.age]
-    scale = "standard"                          # (value - mean) / std
-    mean = 38.6
-    std = 13.6
-
-    [model.inputs.income]
-    scale = "minmax"                            # (value - min) / (max - min); to = [-1, 1] for another range
-    min = 0
-    max = 250000
-    missing = 40000                             # what the model reads for a missing value (default: the schema's fill)
-    indicator = true                            # and a 0/1 column after it
-
-    [model.inputs.sex]
-    encode = "onehot"                           # the default for categories
-    categories = ["male", "female"]             # in the model's order (default: the schema's)
-    drop = "first"                              # or "if_binary", or the name of a category
-
-    [model.inputs.job]
-    encode = "ordinal"                          # the position in categories; "index" feeds an embedding
-
-Scales: ``none`` (the raw value), ``coordinate`` (the fair coordinate), ``standard`` (mean, std), ``minmax`` (min, max,
-to), ``robust`` (center, scaling), ``maxabs`` (max), ``affine`` (factor, offset). Encodings: ``onehot``, ``ordinal``,
-``index``, and ``values`` with ``values = { female = 0, male = 1 }``; an encoding can be followed by a scale.
+of the schema says it, column by column, in the order in which the model reads them; ``docs/formats.md`` has its keys
+and an example. Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
 
 **Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
 """
@@ -61,7 +32,7 @@ from isonomy.networks.columns import (
     shown,
 )
 from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
-from isonomy.networks.graph import Head, Operation, Select
+from isonomy.networks.graph import Read, Select
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
@@ -128,26 +99,26 @@ def _by_number(schema: Schema, raw: Mapping[str, Column], width: int | None, rea
     return fitting[-1 if len(kinds) > 1 else 0][1]
 
 
-def class_order(schema: Schema, own: Sequence[str], head: Head) -> list[Operation]:
-    """What puts the raw outputs of a model with named classes into the order of the schema's classes.
+def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Read:
+    """A model with named classes, its raw outputs put into the order of the schema's classes.
 
     Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's
     order.
     """
-    if schema.label is None or head == "regression" or not own:
-        return []
+    if schema is None or schema.label is None or read.head == "regression" or not own:
+        return read
     wanted = schema.label.classes
     if not wanted:
         raise NetworkError(f"it is a classifier, but the label '{schema.label.column}' has no classes in the schema.")
     if set(wanted) != set(own):
         if list(own) in ([str(i) for i in range(len(wanted))], ["False", "True"]) and len(own) == len(wanted):
-            return []
+            return read
         raise NetworkError(f"its classes {list(own)} are not those of the schema, {list(wanted)}.")
     if list(wanted) == list(own):
-        return []
-    if head == "sigmoid":
-        return [Affine.of(-np.ones((1, 1)), roundings=0)]
-    return [Select(tuple(list(own).index(each) for each in wanted))]
+        return read
+    order = Select(tuple(list(own).index(each) for each in wanted))
+    op = Affine.of(-np.ones((1, 1)), roundings=0) if read.head == "sigmoid" else order
+    return read._replace(graph=read.graph.appended(op, "classes"))
 
 
 def input_columns(schema: Schema) -> list[Column]:

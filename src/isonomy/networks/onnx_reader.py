@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.build import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Head, Read
-from isonomy.networks.inputs import Reads, class_order
+from isonomy.networks.inputs import Reads, in_class_order
 from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names
 from isonomy.networks.onnx_rules import CELLS, RULES, Call, Moved, layout, reference
 from isonomy.networks.reading import reading
@@ -123,10 +123,7 @@ class _Reader:
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
             head = "regression"
-        graph, found, assumed = self.builder.finish(result, head)
-        for op in class_order(self.schema, self.classes, found) if self.schema else ():
-            graph = graph.appended(op, "classes")
-        return Read(graph, found, assumed)
+        return in_class_order(self.builder.finish(result, head), self.schema, self.classes)
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
         """The outputs of one node."""

@@ -19,7 +19,6 @@ from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from isonomy.arithmetic import FloatArray
@@ -124,20 +123,11 @@ _CHOICES = 1024  # ways to count equal layers; files of real modules have a hand
 
 def _same(layers: Sequence[_Layer]) -> list[list[str]]:
     """The names of the layers, those with equal weights and biases together."""
-    groups: list[tuple[_Layer, list[str]]] = []
-    for layer in layers:
-        names = next((names for first, names in groups if _equal(first, layer)), None)
-        if names is None:
-            groups.append((layer, names := []))
-        names.append(layer[0])
-    return [names for _, names in groups]
-
-
-def _equal(one: _Layer, other: _Layer) -> bool:
-    weights, biases = np.array_equal(one[1], other[1]), (one[2], other[2])
-    if biases[0] is None or biases[1] is None:
-        return weights and biases == (None, None)
-    return weights and np.array_equal(biases[0], biases[1])
+    groups: dict[Any, list[str]] = {}
+    for name, weight, bias in layers:
+        key = (weight.shape, weight.tobytes(), None if bias is None else bias.tobytes())
+        groups.setdefault(key, []).append(name)
+    return list(groups.values())
 
 
 def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:
