@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.build import Builder, Value
+from isonomy.networks.build import Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
 from isonomy.networks.inputs import Reads
@@ -78,17 +78,8 @@ class _Model:
             chosen = [name for name, _ in _histories(inner.get("input_layers") or [])]
             inputs = [layer for layer in layers if layer.kind == "InputLayer" and layer.name in (chosen or self.layers)]
         shapes = {layer.name: _input_shape(layer, layers) for layer in inputs}
-        self.known: dict[tuple[str, int], Value | Table] = {}
-        if schema is None:
-            if len(shapes) != 1:
-                names = ", ".join(map(repr, shapes)) or "none"
-                raise NetworkError(f"it has several inputs or none, {names}: give the schema.")
-            ((name, shape),) = shapes.items()
-            self.builder = Builder(shape, name=name)
-            self.known[name, 0] = self.builder.input
-        else:
-            self.builder = Builder((schema.width,), name="individual")
-            self.known |= {(name, 0): table for name, table in feed(schema, shapes, reads).items()}
+        self.builder, fed = feed(shapes, schema, reads)
+        self.known = {(name, 0): operand for name, operand in fed.items()}
 
     def output(self, wanted: str | None) -> Value:
         """The tensor of the last layer, or of the output that is asked for."""

@@ -21,7 +21,7 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.build import BATCH, Builder, Constant, Value
+from isonomy.networks.build import BATCH, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.inputs import Reads, in_class_order
 from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names
@@ -83,30 +83,19 @@ class _Reader:
         }
         self.output = _chosen_output(self.graph.output, output)
         self.needed = _ancestors(self.graph.node, self.output)
-        sources = [each for each in self.graph.input if each.name not in self.known]
-        if schema is None:
-            self.source = _only_input(sources)
-            self.kind = self.source.type.tensor_type.elem_type
-            shape, batch = self._input_shape(self.source)
-            self.builder = Builder(shape, batch, self.source.name)
-            self.known[self.source.name] = self.builder.input
-        else:
-            self.kind = TensorProto.FLOAT  # raw cells count the rounding of their reading themselves
-            self._feed(schema, reads, [each for each in sources if any(each.name in n.input for n in self.needed)])
-
-    def _feed(self, schema: Schema, reads: Reads, sources: list[onnx.ValueInfoProto]) -> None:
-        """Give each input its columns."""
+        read = {name for node in self.needed for name in node.input}
+        sources = [each for each in self.graph.input if each.name in read and each.name not in self.known]
         if not sources:
-            raise NetworkError("it has no input that its output depends on.")
-        axes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in sources}
-        fixed = [sizes[0] for sizes in axes.values() if sizes and 0 < sizes[0] <= 4096]
-        self.builder = Builder((schema.width,), fixed[0] if fixed else BATCH, "individual")
-        shapes = {name: tuple(max(size, 0) for size in sizes[1:]) for name, sizes in axes.items()}
-        if len(sources) == 1 and not all(shapes[sources[0].name] or (0,)):
-            shapes[sources[0].name], _ = self._input_shape(sources[0], cells=True)
-        if len(sources) > 1:  # one column each, unless the file says otherwise
-            shapes = {name: tuple(size or 1 for size in shape) for name, shape in shapes.items()}
-        self.known |= feed(schema, shapes, reads)
+            raise NetworkError(f"the output '{self.output}' does not depend on the input.")
+        # Raw cells count the rounding of their reading themselves.
+        self.kind = TensorProto.FLOAT if schema else sources[0].type.tensor_type.elem_type
+        sizes = {each.name: [max(dim.dim_value, 0) for dim in each.type.tensor_type.shape.dim] for each in sources}
+        shapes = {name: tuple(size or 1 for size in axes[1:]) for name, axes in sizes.items()}
+        if len(sources) == 1:
+            shapes = {sources[0].name: self._input_shape(sources[0], sizes[sources[0].name], cells=schema is not None)}
+        batch = next((axes[0] for axes in sizes.values() if axes and 0 < axes[0] <= 4096), BATCH)
+        self.builder, fed = feed(shapes, schema, reads, batch)
+        self.known |= fed
 
     def read(self, head: Head | Literal["auto"]) -> Read:
         for node in self.needed:
@@ -157,13 +146,15 @@ class _Reader:
         result = rule(Call(self.builder, self.opset, node, attributes, self.kind), *operands)
         return result if isinstance(result, tuple) else (result,)
 
-    def _input_shape(self, source: onnx.ValueInfoProto, *, cells: bool = False) -> tuple[tuple[int, ...], int]:
-        """The shape of the features of one individual, and how many individuals the file expects."""
+    def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:
+        """The shape of the features of one individual; ``cells``: raw ones, whose number may stay open."""
         tensor = source.type.tensor_type
-        sizes = [each.dim_value for each in tensor.shape.dim] if tensor.HasField("shape") else [0, 0]
+        sizes = sizes if tensor.HasField("shape") else [0, 0]
+        if cells and all(sizes[1:]):
+            return tuple(sizes[1:])
         if tensor.elem_type not in _FLOATS and not cells:
             readers = [node for node in self.needed if source.name in node.input]
-            if not readers or any(node.op_type != "Cast" for node in readers):
+            if any(node.op_type != "Cast" for node in readers):
                 raise NetworkError(
                     f"the input '{source.name}' must hold floating-point numbers, or a schema must describe its cells."
                 )
@@ -173,7 +164,7 @@ class _Reader:
             sizes[1] = self._first_width(source.name)
         if min(sizes[1:]) < 1 and not cells:
             raise NetworkError(f"the input '{source.name}' does not say how many features it has.")
-        return tuple(sizes[1:]), sizes[0] if 0 < sizes[0] <= 4096 else BATCH
+        return tuple(sizes[1:])
 
     def _first_width(self, source: str) -> int:
         """The number of features as the first layer tells it; 0 when it does not."""
@@ -207,14 +198,6 @@ def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -
     if len(names) != 1:
         raise NetworkError(f"there are several outputs; say output= one of {listed}.")
     return names[0]
-
-
-def _only_input(inputs: list[onnx.ValueInfoProto]) -> onnx.ValueInfoProto:
-    if len(inputs) != 1:
-        names = ", ".join(f"'{each.name}'" for each in inputs) or "none"
-        advice = "; for one input per raw column give the schema" if len(inputs) > 1 else ""
-        raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}{advice}.")
-    return inputs[0]
 
 
 def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import LARGEST, Builder, Constant, Value
+from isonomy.networks.build import BATCH, LARGEST, Builder, Constant, Value
 from isonomy.networks.columns import Column, schema_columns, settled
 from isonomy.networks.exact_affine import affine_of
 from isonomy.networks.inputs import Reads, input_columns, model_columns
@@ -41,15 +41,25 @@ class Table:
         return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
 
 
-def feed(schema: Schema, shapes: Mapping[str, tuple[int, ...]], reads: Reads = "auto") -> dict[str, Table]:
-    """The cells that each input of a file reads; a size of 0 in a shape is unknown.
+def feed(
+    shapes: Mapping[str, tuple[int, ...]], schema: Schema | None, reads: Reads = "auto", batch: int = BATCH
+) -> tuple[Builder, dict[str, Table | Value]]:
+    """What each input of a file reads; a size of 0 in a shape is unknown.
 
-    An input called like a column reads this column, as ``[model.inputs]`` describes it if it does. A single input of
-    another name reads what :func:`model_columns` finds.
+    With a schema an input called like a column reads this column, as ``[model.inputs]`` describes it if it does; a
+    single input of another name reads what :func:`model_columns` finds.
     """
+    if schema is None:
+        if len(shapes) != 1:
+            names = ", ".join(map(repr, shapes)) or "none"
+            advice = "; where several inputs read raw columns, give the schema" if shapes else ""
+            raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}{advice}.")
+        ((name, shape),) = shapes.items()
+        builder = Builder(shape, batch, name)
+        return builder, {name: builder.input}
     raw: dict[str, Column] = dict(schema_columns(schema))
     described = input_columns(schema) if schema.inputs and reads == "auto" else []
-    fed: dict[str, Table] = {}
+    fed: dict[str, Table | Value] = {}
     for name, shape in shapes.items():
         size = int(np.prod(shape, dtype=object))
         if name in raw and (len(shapes) > 1 or size == 1):
@@ -63,7 +73,7 @@ def feed(schema: Schema, shapes: Mapping[str, tuple[int, ...]], reads: Reads = "
         if size not in (0, len(columns)):
             raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
         fed[name] = Table(tuple(columns), shape if size else (len(columns),))
-    return fed
+    return Builder((schema.width,), batch, "individual"), fed
 
 
 def numeric(builder: Builder, operand: Any) -> Any:
