@@ -10,7 +10,8 @@ and an example. Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -125,47 +126,55 @@ def input_columns(schema: Schema) -> list[Column]:
     """The columns that ``[model.inputs]`` describes, one for each number that the model reads."""
     raw = schema_columns(schema)
     tables = {key: value for key, value in schema.inputs.items() if isinstance(value, Mapping)}
-    _known_keys({key: 0 for key in schema.inputs if key not in tables}, ("columns", "scale"), "[model.inputs]")
-    for key in tables:
-        _one_of(key, raw, "[model.inputs]", "column of the schema")
-    order = schema.inputs.get("columns", [feature.name for feature in schema.features if feature.seen])
-    if not isinstance(order, list) or not order or not all(isinstance(each, str) for each in order):
-        raise SchemaError(f"[model.inputs] key 'columns' must be a list of column names. Got {order!r}.")
-    unused = next((key for key in tables if key not in order), None)
-    if unused is not None:
-        raise SchemaError(f"[model.inputs.{unused}] describes a column that 'columns' does not list.")
+    with _describing("[model.inputs]"):
+        _known_keys({key: 0 for key in schema.inputs if key not in tables}, ("columns", "scale"))
+        order = schema.inputs.get("columns", [feature.name for feature in schema.features if feature.seen])
+        if not isinstance(order, list) or not order or not all(isinstance(each, str) for each in order):
+            raise NetworkError(f"key 'columns' must be a list of column names. Got {order!r}.")
+        for key in (*tables, *order):
+            _one_of(key, raw, "column of the schema")
+        unused = next((key for key in tables if key not in order), None)
+        if unused is not None:
+            raise NetworkError(f"it has a table for {unused!r}, a column that 'columns' does not list.")
     made: list[Column] = []
     for name in order:
-        _one_of(name, raw, "[model.inputs] key 'columns'", "column of the schema")
-        where = f"[model.inputs.{name}]"
-        start = schema.slices[name].start
-        try:
-            made += _inputs(raw[name], start, tables.get(name, {}), schema.inputs.get("scale", "none"), where)
-        except NetworkError as error:
-            raise SchemaError(f"{where}: {error}") from None
+        with _describing(f"[model.inputs.{name}]"):
+            start, usual = schema.slices[name].start, schema.inputs.get("scale", "none")
+            made += _inputs(raw[name], start, tables.get(name, {}), usual)
     return made
 
 
-def _inputs(column: Column, start: int, table: _Entries, usual: Any, where: str) -> list[Column]:
+@contextmanager
+def _describing(table: str) -> Iterator[None]:
+    """Errors name the table of the schema that they are about."""
+    try:
+        yield
+    except NetworkError as error:
+        raise SchemaError(f"{table}: {error}") from None
+
+
+def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Column]:
     """What the model reads of one column: encoded, then filled, then scaled, then the indicator of a gap."""
-    choice = isinstance(column, Choice)
-    encode = table.get("encode", ("onehot" if column.marks else "ordinal") if isinstance(column, Choice) else "number")
+    encode = "number"
+    if isinstance(column, Choice):
+        encode = "onehot" if column.marks else "ordinal"
+    encode = table.get("encode", encode)
     if "scale" in table and "encode" not in table:
         encode = "number" if _numeric(column) else "ordinal"
-    own, encoding = _one_of(encode, _ENCODINGS, where, "encoding")
-    scale = table.get("scale", "none" if choice or encode != "number" else usual)
-    keys, scaling = _one_of(scale, _SCALES, where, "scale")
-    _known_keys(table, ("scale", "encode", "missing", "indicator", *own, *keys), where)
-    read = encoding(column, table, where)
+    own, encoding = _one_of(encode, _ENCODINGS, "encoding")
+    scale = table.get("scale", "none" if isinstance(column, Choice) or encode != "number" else usual)
+    keys, scaling = _one_of(scale, _SCALES, "scale")
+    _known_keys(table, ("scale", "encode", "missing", "indicator", *own, *keys))
+    read = encoding(column, table)
     if scale == "coordinate":
-        if choice and not (isinstance(column, Choice) and column.rank):
-            raise SchemaError(f'{where}: the coordinates of a category are its one-hot block: write encode = "onehot".')
+        if isinstance(column, Choice) and column.rank is None:
+            raise NetworkError('the coordinates of a category are its one-hot block: write encode = "onehot".')
         read = [Number(column.name, ExactAffine.coordinate(start))]
     elif scale != "none" or encode != "index":
-        given = {key: _ends(table, where) if key == "to" else _number(table, key, where) for key in keys}
-        filled = [_filled(as_number(each), column, table, where) for each in read]
+        given = {key: _ends(table) if key == "to" else _number(table, key) for key in keys}
+        filled = [_filled(as_number(each), column, table) for each in read]
         read = preprocessing.scaled(filled, **{part: [value] for part, value in scaling(given).items()})
-    return [*read, *_indicator(column, table, where)]
+    return [*read, *_indicator(column, table)]
 
 
 def _numeric(column: Column) -> bool:
@@ -177,75 +186,75 @@ def _numeric(column: Column) -> bool:
     return True
 
 
-def _filled(number: Number, column: Column, table: _Entries, where: str) -> Number:
+def _filled(number: Number, column: Column, table: _Entries) -> Number:
     """A missing cell reads what the table says, or what the schema fills it with."""
     if number.flag is None:
         return number
     if "missing" in table:
-        return number.imputed(_number(table, "missing", where))
+        return number.imputed(_number(table, "missing"))
     if isinstance(column, Choice) and column.rank is None:
         return number  # no fill in the schema: refused where it would be read
     return number.imputed(column.filled)
 
 
-def _indicator(column: Column, table: _Entries, where: str) -> list[Column]:
+def _indicator(column: Column, table: _Entries) -> list[Column]:
     wanted = table.get("indicator", False)
     if not isinstance(wanted, bool):
-        raise SchemaError(f"{where} key 'indicator' must be true or false. Got {wanted!r}.")
+        raise NetworkError(f"key 'indicator' must be true or false. Got {wanted!r}.")
     flag = preprocessing.indicator(column) if wanted else None
     if wanted and flag is None:
-        raise SchemaError(f"{where}: the schema does not let this column be missing, so it has no indicator.")
+        raise NetworkError("the schema does not let this column be missing, so it has no indicator.")
     return [] if flag is None else [Number(column.name, flag)]
 
 
-def _onehot(column: Column, table: _Entries, where: str) -> list[Column]:
+def _onehot(column: Column, table: _Entries) -> list[Column]:
     choice = as_choice(column)
-    names = _categories(choice, table, where)
+    names = _categories(choice, table)
     drop = table.get("drop", "none")
     dropped = ... if drop in ("none", "if_binary") else cell_of(drop)
     if drop == "first" or (drop == "if_binary" and len(names) == 2):
         dropped = names[0]
     elif dropped is not ... and dropped not in names:
-        raise SchemaError(f"{where} key 'drop' must be first, if_binary or one of the categories. Got {drop!r}.")
-    return preprocessing.one_hot(choice, names, _unknown(choice, where, "categories"), dropped)
+        raise NetworkError(f"key 'drop' must be first, if_binary or one of the categories. Got {drop!r}.")
+    return preprocessing.one_hot(choice, names, _unknown(choice, "categories"), dropped)
 
 
-def _ordinal(column: Column, table: _Entries, where: str) -> list[Column]:
+def _ordinal(column: Column, table: _Entries) -> list[Column]:
     choice = as_choice(column)
     gap = choice.flag is None  # else a missing cell has no position, but a fill
-    places = {name: Fraction(place) for place, name in enumerate(_categories(choice, table, where, gap))}
-    refuse = _unknown(choice, where, "categories")
+    places = {name: Fraction(place) for place, name in enumerate(_categories(choice, table, gap))}
+    refuse = _unknown(choice, "categories")
     return [choice.numbers(choice.found(places, lambda cells: None if not gap and None in cells else refuse(cells)))]
 
 
-def _index(column: Column, table: _Entries, where: str) -> list[Column]:
+def _index(column: Column, table: _Entries) -> list[Column]:
     choice = as_choice(column)
-    places = {name: place for place, name in enumerate(_categories(choice, table, where))}
-    return [preprocessing.relabelled(choice, places, _unknown(choice, where, "categories"))]
+    places = {name: place for place, name in enumerate(_categories(choice, table))}
+    return [preprocessing.relabelled(choice, places, _unknown(choice, "categories"))]
 
 
-def _values(column: Column, table: _Entries, where: str) -> list[Column]:
+def _values(column: Column, table: _Entries) -> list[Column]:
     choice, given = as_choice(column), table.get("values")
     if not isinstance(given, Mapping):
-        raise SchemaError(f"{where} needs 'values', such as {{ female = 0, male = 1 }}. Got {given!r}.")
-    known = {cell_of(name): exact(value, f"{where}: the value of {name!r}") for name, value in given.items()}
-    return [choice.numbers(choice.found(known, _unknown(choice, where, "values")))]
+        raise NetworkError(f"it needs 'values', such as {{ female = 0, male = 1 }}. Got {given!r}.")
+    known = {cell_of(name): exact(value, f"the value of {name!r}") for name, value in given.items()}
+    return [choice.numbers(choice.found(known, _unknown(choice, "values")))]
 
 
-def _categories(choice: Choice, table: _Entries, where: str, gap: bool = True) -> list[Any]:
+def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:
     """The categories in the model's order."""
     listed = table.get("categories")
     if listed is None:
         return [cells[0] for cells in choice.spellings][: len(choice.spellings) - (not gap)]
     names = [cell_of(each) for each in listed] if isinstance(listed, list) else []
     if not names or len(set(names)) != len(names):
-        raise SchemaError(f"{where} key 'categories' must be a list of different names. Got {listed!r}.")
+        raise NetworkError(f"key 'categories' must be a list of different names. Got {listed!r}.")
     return names
 
 
-def _unknown(choice: Choice, where: str, key: str) -> preprocessing.Unknown:
+def _unknown(choice: Choice, key: str) -> preprocessing.Unknown:
     def refuse(cells: Sequence[str | None]) -> Any:
-        raise SchemaError(f"{where} key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
+        raise NetworkError(f"key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
 
     return refuse
 
@@ -269,8 +278,8 @@ _SCALES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str
     ),
 }
 # encoding -> its keys, and the columns that it makes
-_ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries, str], list[Column]]]] = {
-    "number": ((), lambda column, table, where: [as_number(column)]),
+_ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries], list[Column]]]] = {
+    "number": ((), lambda column, table: [as_number(column)]),
     "onehot": (("categories", "drop"), _onehot),
     "ordinal": (("categories",), _ordinal),
     "index": (("categories",), _index),
@@ -278,28 +287,28 @@ _ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries, str], l
 }
 
 
-def _ends(table: _Entries, where: str) -> list[Fraction]:
+def _ends(table: _Entries) -> list[Fraction]:
     ends = table.get("to", [0, 1])
     if not isinstance(ends, list) or len(ends) != 2:
-        raise SchemaError(f"{where} key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
-    return [exact(end, f"{where} key 'to'") for end in ends]
+        raise NetworkError(f"key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
+    return [exact(end, "key 'to'") for end in ends]
 
 
-def _number(table: _Entries, key: str, where: str) -> Fraction:
+def _number(table: _Entries, key: str) -> Fraction:
     value = table.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SchemaError(f"{where} needs {key!r}, a number. Got {value!r}.")
-    return exact(value, f"{where} key {key!r}")
+        raise NetworkError(f"it needs {key!r}, a number. Got {value!r}.")
+    return exact(value, f"key {key!r}")
 
 
-def _one_of(key: Any, known: Mapping[str, Any], where: str, what: str) -> Any:
+def _one_of(key: Any, known: Mapping[str, Any], what: str) -> Any:
     if not isinstance(key, str) or key not in known:
         near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]!r}?" if near else f"these are: {', '.join(map(repr, known))}."
-        raise SchemaError(f"{where}: {key!r} is not a {what}; {advice}")
+        raise NetworkError(f"{key!r} is not a {what}; {advice}")
     return known[key]
 
 
-def _known_keys(table: _Entries, known: Sequence[str], where: str) -> None:
+def _known_keys(table: _Entries, known: Sequence[str]) -> None:
     for key in table:
-        _one_of(key, dict.fromkeys(known), where, "key that belongs here")
+        _one_of(key, dict.fromkeys(known), "key that belongs here")
