@@ -65,6 +65,10 @@ PREPROCESSING: dict[str, Any] = {
     "centred": split(("n", numbers(StandardScaler(with_std=False)), NUMBERS)),
     "stretched": split(("n", numbers(RobustScaler(with_centering=False)), NUMBERS)),
     "divided": split(("n", numbers(StandardScaler(with_mean=False)), NUMBERS)),
+    "spare": split(
+        ("n", numbers(StandardScaler()), NUMBERS),
+        ("c", OneHotEncoder(categories=[["another", "female", "male", "other"]], drop=["female"]), ["sex"]),
+    ),
     "rare": split(
         ("n", numbers(StandardScaler()), NUMBERS),
         ("c", OneHotEncoder(max_categories=2, handle_unknown="infrequent_if_exist"), ["job", "sex"]),

@@ -148,10 +148,6 @@ class Graph:
                 raise NetworkError(f"Node {i} '{node.name}': {error}") from None
         return tuple(widths)
 
-    def width(self, i: int) -> int:
-        """How many numbers node ``i`` holds per individual."""
-        return self.widths[i]
-
     @property
     def input_width(self) -> int:
         """How many features the network reads."""

@@ -106,34 +106,24 @@ def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
     return rule
 
 
-def _encode(widths: Callable[[Any, int, int], int]) -> Callable[[Any, Columns], Columns]:
-    """A lookup for each column: the encoder is run on every category beside known ones of the other columns."""
-
-    def rule(step: Any, columns: Columns) -> Columns:
-        choices = [as_choice(column) for column in columns]
-        asked: list[list[Any]] = []  # the cell that stands for each value of each column
-        for choice, values in zip(choices, step.categories_, strict=True):
-            asked.append(choice.found({cell_of(value): value for value in values}, _stranger(step, choice)))
-        usual = [values[0] for values in step.categories_]
-        rows = [
-            [cell if j == i else other for j, other in enumerate(usual)]
-            for i, cells in enumerate(asked)
-            for cell in cells
-        ]
-        table = _run(step, rows)
-        sizes = [widths(step, i, table.shape[1]) for i in range(len(choices))]
-        if sum(sizes) != table.shape[1]:
-            raise NetworkError(f"it gives {table.shape[1]} columns where {sum(sizes)} are expected.")
-        made: Columns = []
-        row = start = 0
-        for choice, cells, size in zip(choices, asked, sizes, strict=True):
-            block = table[row : row + len(cells), start : start + size]
-            for values in block.T:
-                made.append(choice.numbers([None if np.isnan(v) else exact(v, choice.name) for v in values]))
-            row, start = row + len(cells), start + size
-        return made
-
-    return rule
+def _encode(step: Any, columns: Columns) -> Columns:
+    """The encoder is run on every category of each column beside one category of the others; a lookup of one column
+    results in each column of its output."""
+    choices = [as_choice(column) for column in columns]
+    asked = [  # the cell that stands for each value of each column
+        choice.found({cell_of(value): value for value in values}, _stranger(step, choice))
+        for choice, values in zip(choices, step.categories_, strict=True)
+    ]
+    usual = [cells[0] for cells in asked]
+    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(asked)]
+    made: Columns = []
+    for outputs in zip(*(table.T for table in tables), strict=True):
+        varying = [i for i, values in enumerate(outputs) if len(np.unique(values)) > 1]
+        if len(varying) > 1:
+            raise NetworkError("one of its results depends on two columns.")
+        choice, values = choices[(*varying, 0)[0]], outputs[(*varying, 0)[0]]
+        made.append(choice.numbers([None if np.isnan(v) else exact(v, choice.name) for v in values]))
+    return made
 
 
 def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
@@ -153,7 +143,8 @@ def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
 def _run(step: Any, rows: list[list[Any]]) -> Any:
     """What the encoder makes of rows of cells; a text in a column of numbers becomes a number not seen in training."""
     cells: dict[Any, Any] = {}
-    for i, (name, values) in enumerate(zip(_names(step), step.categories_, strict=True)):
+    names = getattr(step, "feature_names_in_", range(len(step.categories_)))
+    for i, (name, values) in enumerate(zip(names, step.categories_, strict=True)):
         column = [row[i] for row in rows]
         if values.dtype.kind in "iuf":
             unseen = np.nanmax([*np.abs(values), 0.0]) + 1.0
@@ -167,17 +158,6 @@ def _run(step: Any, rows: list[list[Any]]) -> Any:
         warnings.simplefilter("ignore")
         result = step.transform(frame if hasattr(step, "feature_names_in_") else frame.to_numpy())
     return np.asarray(result.toarray() if hasattr(result, "toarray") else result, dtype=np.float64)
-
-
-def _names(step: Any) -> list[Any]:
-    return list(getattr(step, "feature_names_in_", range(len(step.categories_))))
-
-
-def _one_hot_width(step: Any, i: int, _: int) -> int:
-    rare = getattr(step, "infrequent_categories_", None)
-    joined = 0 if rare is None or rare[i] is None else len(rare[i]) - 1
-    dropped = step.drop_idx_ is not None and step.drop_idx_[i] is not None
-    return len(step.categories_[i]) - joined - dropped
 
 
 def _impute(step: Any, columns: Columns) -> Columns:
@@ -225,18 +205,14 @@ _RULES: dict[type, Callable[[Any, Columns], Columns]] = {
     scalers.RobustScaler: _scale(minus="center_", over="scale_"),
     scalers.MaxAbsScaler: _scale(over="scale_"),
     scalers.MinMaxScaler: _scale(times="scale_", plus="min_"),
-    scalers.OneHotEncoder: _encode(_one_hot_width),
-    scalers.OrdinalEncoder: _encode(lambda step, i, width: 1),
-    scalers.TargetEncoder: _encode(lambda step, i, width: width // len(step.categories_)),
+    **dict.fromkeys((scalers.OneHotEncoder, scalers.OrdinalEncoder, scalers.TargetEncoder), _encode),
     scalers.FunctionTransformer: _function,
     impute.SimpleImputer: _impute,
     impute.MissingIndicator: _indicate,
     decomposition.PCA: _rotate,
     decomposition.TruncatedSVD: _rotate,
-    feature_selection.VarianceThreshold: _supported,
-    feature_selection.SelectKBest: _supported,
-    feature_selection.SelectPercentile: _supported,
-    feature_selection.SelectFromModel: _supported,
+    **dict.fromkeys((feature_selection.VarianceThreshold, feature_selection.SelectKBest), _supported),
+    **dict.fromkeys((feature_selection.SelectPercentile, feature_selection.SelectFromModel), _supported),
 }
 
 _REFUSED = {
