@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from isonomy.errors import UnsupportedOperationError
-from isonomy.networks.build import Builder, Value
+from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Activation, Affine, Graph, Input
 
 mpmath.mp.prec = 200

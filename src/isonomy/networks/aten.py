@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.build import LARGEST, Builder, Value, numbers
+from isonomy.networks.builder import LARGEST, Builder, Value, numbers
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.reading import reading
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import UnsupportedOperationError
-from isonomy.networks.build import Builder, Unfinished, Value
+from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.graph import Activation, Add, Affine
 from isonomy_verify.arithmetic import TINY, gamma
 

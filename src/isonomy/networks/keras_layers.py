@@ -16,7 +16,7 @@ import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.build import Builder, Constant, Value
+from isonomy.networks.builder import Builder, Constant, Value
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,19 @@ def activated(builder: Builder, value: Value, activation: Any) -> Value:
     return ACTIVATIONS[name](builder, value)
 
 
-def _plain(kind: str, *parameters: float) -> Callable[[Builder, Value], Value]:
-    return lambda builder, value: builder.activation(value, kind, *parameters)
-
-
 ACTIVATIONS: dict[str, Callable[[Builder, Value], Value]] = {
     "linear": lambda builder, value: value,
-    "relu": _plain("relu"),
-    "relu6": _plain("clip", 0.0, 6.0),
-    "leaky_relu": _plain("leaky_relu", 0.2),
-    "sigmoid": _plain("sigmoid"),
-    "tanh": _plain("tanh"),
+    "relu": operations.elementwise("relu"),
+    "relu6": operations.elementwise("clip", 0.0, 6.0),
+    "leaky_relu": operations.elementwise("leaky_relu", 0.2),
+    "sigmoid": operations.elementwise("sigmoid"),
+    "tanh": operations.elementwise("tanh"),
     "softplus": operations.softplus,
-    "elu": _plain("elu", 1.0),
+    "elu": operations.elementwise("elu", 1.0),
     "selu": operations.selu,
     "gelu": operations.gelu,
-    **dict.fromkeys(("silu", "swish"), _plain("silu")),
-    **dict.fromkeys(("hard_silu", "hard_swish"), _plain("hardswish")),
+    **dict.fromkeys(("silu", "swish"), operations.elementwise("silu")),
+    **dict.fromkeys(("hard_silu", "hard_swish"), operations.elementwise("hardswish")),
     "softmax": lambda builder, value: builder.softmax(value, -1),
     "log_softmax": lambda builder, value: builder.softmax(value, -1, "log_softmax"),
 }

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.build import Value
+from isonomy.networks.builder import Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
 from isonomy.networks.inputs import Reads

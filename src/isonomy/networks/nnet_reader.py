@@ -22,7 +22,7 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.affine import Affine
-from isonomy.networks.build import LARGEST, Builder, Value
+from isonomy.networks.builder import LARGEST, Builder, Value
 from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
 from isonomy.networks.graph import Head, Read
 

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import preprocessing
-from isonomy.networks.build import Value, numbers
+from isonomy.networks.builder import Value, numbers
 from isonomy.networks.columns import Cell, Column, cell_of, shown
 from isonomy.networks.onnx_rules import Call
 from isonomy.networks.tables import Table, joined, moved, numeric

@@ -21,7 +21,7 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.build import BATCH, Constant, Value
+from isonomy.networks.builder import BATCH, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.inputs import Reads, in_class_order
 from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.build import LARGEST, Builder, Constant, Value, numbers
+from isonomy.networks.builder import LARGEST, Builder, Constant, Value, numbers
 from isonomy.networks.columns import Choice
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine

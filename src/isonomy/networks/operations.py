@@ -1,6 +1,6 @@
 """What each operation means, once for all formats: readers translate their names and attributes to these.
 
-Operands are tensors of the individual or constants; :class:`~isonomy.networks.build.Builder` has the simpler ones
+Operands are tensors of the individual or constants; :class:`~isonomy.networks.builder.Builder` has the simpler ones
 (sums, products, concatenation, softmax, batch norm) as methods.
 
 **Soundness.** Each function is exactly the operation in real arithmetic, up to a slack that is derived where it stands.
@@ -9,13 +9,13 @@ Operands are tensors of the individual or constants; :class:`~isonomy.networks.b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import Builder, Operand, Value, numbers
+from isonomy.networks.builder import Builder, Operand, Value, numbers
 
 
 def number(value: Any, what: str) -> float:
@@ -23,6 +23,11 @@ def number(value: Any, what: str) -> float:
     if isinstance(value, Value) or np.size(numbers(value)) != 1:
         raise UnsupportedOperationError(f"{what} must be one number, the same for everybody.")
     return float(numbers(value).reshape(()))
+
+
+def elementwise(kind: str, *parameters: float) -> Callable[[Builder, Value], Value]:
+    """An activation by its name in the graph."""
+    return lambda builder, x: builder.activation(x, kind, *parameters)
 
 
 def clip(builder: Builder, x: Value, low: Any = None, high: Any = None) -> Value:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import Constant, numbers
+from isonomy.networks.builder import Constant, numbers
 from isonomy.networks.columns import Cell, Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
 from isonomy.networks.exact_affine import ExactAffine, exact, weighted
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.aten import ADVICE, Program
-from isonomy.networks.build import BATCH, LARGEST, Builder
+from isonomy.networks.builder import BATCH, LARGEST, Builder
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.reading import member
 

@@ -16,7 +16,7 @@ from sklearn import discriminant_analysis, linear_model, neural_network, pipelin
 from sklearn.base import BaseEstimator
 
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
-from isonomy.networks.build import Builder, Value
+from isonomy.networks.builder import Builder, Value
 from isonomy.networks.columns import cell_of, settled
 from isonomy.networks.exact_affine import affine_of
 from isonomy.networks.graph import Affine, Head, Read

@@ -24,7 +24,7 @@ import torch
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
-from isonomy.networks.build import LARGEST, Builder
+from isonomy.networks.builder import LARGEST, Builder
 from isonomy.networks.graph import Head, Read
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"

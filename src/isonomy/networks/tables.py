@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import BATCH, LARGEST, Builder, Constant, Value
+from isonomy.networks.builder import BATCH, LARGEST, Builder, Constant, Value
 from isonomy.networks.columns import Column, schema_columns, settled
 from isonomy.networks.exact_affine import affine_of
 from isonomy.networks.inputs import Reads, input_columns, model_columns

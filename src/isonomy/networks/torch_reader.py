@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.networks.aten import ADVICE, Program
-from isonomy.networks.build import BATCH, Builder, Value
+from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Graph, Head, Read
 from isonomy.networks.reading import one_line, reading
 
