@@ -11,7 +11,7 @@ import pytest
 
 from isonomy.errors import IsonomyError, NetworkError, ParameterError, SchemaError
 from isonomy.networks import Network, check_predictions, schema_adapter
-from isonomy.networks.adapter import input_columns
+from isonomy.networks.inputs import input_columns
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
 
@@ -220,3 +220,10 @@ def test_a_missing_level() -> None:
         np.testing.assert_allclose(given[:, 0], expected, atol=1e-12)
         if given.shape[1] > 1:
             np.testing.assert_array_equal(given[:, 1], [0, 0, 0, 1])
+
+
+def test_a_category_called_none_is_kept() -> None:
+    text = '[features.job]\nkind = "categorical"\ncategories = ["none", "cook"]\n'
+    people = Schema.from_toml(text + '[model.inputs.job]\nencode = "onehot"\n')
+    frame = pd.DataFrame({"job": ["none", "cook"]})
+    np.testing.assert_array_equal(applied(people, frame), [[1, 0], [0, 1]])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from isonomy.errors import UnsupportedOperationError
-from isonomy.networks.build import Builder, Value
+from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Activation, Affine, Graph, Input
 
 mpmath.mp.prec = 200
@@ -132,7 +132,7 @@ def test_batch_norm_and_division(
 ) -> None:
     builder = Builder((1,), 2)
     parts = [np.array([each]) for each in (scale, bias, mean, variance)]
-    graph = finished(builder, builder.normalise(builder.input, *parts, epsilon))
+    graph = finished(builder, builder.normalise(builder.input, *parts[2:], *parts[:2], epsilon=epsilon))
     low, high = enclosure(graph, x)
     true = (mpf(x) - mpf(mean)) / mpmath.sqrt(mpf(variance) + mpf(epsilon)) * mpf(scale) + mpf(bias)
     assert low <= true <= high

@@ -518,6 +518,11 @@ REFUSED: dict[str, tuple[onnx.ModelProto, type[IsonomyError], str]] = {
         "'my_softmax_h'.*only as the last",
     ),
     "half": (build([node("Cast", "x", to=TensorProto.FLOAT16)]), UnsupportedOperationError, "my_cast.*FLOAT16"),
+    "cut": (
+        build([node("CastLike", "x", "c")], {"c": np.array([1])}),
+        UnsupportedOperationError,
+        "my_castlike.*int64 rounds",
+    ),
     "training": (
         build([node("BatchNormalization", "x", *"sbmv", training_mode=1)], dict.fromkeys("sbmv", V4**2)),
         UnsupportedOperationError,

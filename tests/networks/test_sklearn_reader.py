@@ -36,7 +36,7 @@ from sklearn.svm import LinearSVC
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network
 from isonomy.networks.columns import schema_columns, settled
-from isonomy.networks.lines import affine_of
+from isonomy.networks.exact_affine import affine_of
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
 
@@ -64,6 +64,11 @@ PREPROCESSING: dict[str, Any] = {
     "maxabs": split(("n", numbers(MaxAbsScaler()), NUMBERS), ("c", encoder(sparse_output=False), ["sex"])),
     "centred": split(("n", numbers(StandardScaler(with_std=False)), NUMBERS)),
     "stretched": split(("n", numbers(RobustScaler(with_centering=False)), NUMBERS)),
+    "divided": split(("n", numbers(StandardScaler(with_mean=False)), NUMBERS)),
+    "spare": split(
+        ("n", numbers(StandardScaler()), NUMBERS),
+        ("c", OneHotEncoder(categories=[["another", "female", "male", "other"]], drop=["female"]), ["sex"]),
+    ),
     "rare": split(
         ("n", numbers(StandardScaler()), NUMBERS),
         ("c", OneHotEncoder(max_categories=2, handle_unknown="infrequent_if_exist"), ["job", "sex"]),

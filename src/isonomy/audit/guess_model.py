@@ -46,7 +46,7 @@ def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Readin
     options, width, problem = _told(model, schema)
     if width is None:  # the file names its columns, or cannot be read at all
         try:
-            network = open_network(model, schema, **options)  # type: ignore[arg-type]
+            network = open_network(model, schema, **options)
         except NetworkError as error:
             return Reading({}, options, "", problem=problem or str(error)), []
         reading = _scored(Reading({}, options, "as the model file itself says", known=True), network, people)
@@ -54,7 +54,7 @@ def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Readin
     fitting = []
     for reading in _readings(schema, people, width, options):
         try:
-            network = open_network(model, replace(schema, inputs=reading.inputs), **reading.options)  # type: ignore[arg-type]
+            network = open_network(model, replace(schema, inputs=reading.inputs), **reading.options)
         except IsonomyError:
             continue
         fitting.append(_scored(reading, network, people))
@@ -77,7 +77,7 @@ def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]
     problem = ""
     for given, about in itertools.product(attempts, (None, schema)):
         try:
-            network = open_network(model, about, **given)  # type: ignore[arg-type]
+            network = open_network(model, about, **given)
         except NetworkError as error:
             problem = problem or str(error)
             continue

@@ -36,7 +36,7 @@ def check_model(record: Record, path: Path) -> Claim:
     wanted = network_arrays(record.network)
     for head, reads in itertools.product(("auto", record.network.head), ("auto", "coordinates", "raw")):
         try:
-            network = _on_all(open_network(path, record.schema, head=head, reads=reads, activation="relu"), record)  # type: ignore[arg-type]
+            network = _on_all(open_network(path, record.schema, head=head, reads=reads, activation="relu"), record)
             found = network_arrays(network)
         except IsonomyError:
             continue

@@ -89,24 +89,10 @@ class Affine:
 
     @classmethod
     def diagonal(
-        cls,
-        scale: FloatArray,
-        bias: FloatArray | None = None,
-        *,
-        weight_slack: FloatArray | None = None,
-        bias_slack: FloatArray | None = None,
-        magnitude_bias: FloatArray | None = None,
-        roundings: int = 2,
+        cls, scale: FloatArray, bias: FloatArray | None = None, *, roundings: int = 2, **slacks: FloatArray | None
     ) -> Affine:
-        """``y = scale * x + bias``, element by element."""
-        return cls.of(
-            np.diag(scale),
-            bias,
-            weight_slack=weight_slack,
-            bias_slack=bias_slack,
-            magnitude_bias=magnitude_bias,
-            roundings=roundings,
-        )
+        """``y = scale * x + bias``, element by element, with the slacks of :meth:`of`."""
+        return cls.of(np.diag(scale), bias, roundings=roundings, **slacks)
 
     @classmethod
     def identity(cls, width: int, roundings: int = 0) -> Affine:

@@ -1,9 +1,9 @@
 """A table of raw rows, column by column, as functions of the fair coordinates.
 
-Pipelines read raw cells: numbers, texts, gaps. A :class:`Number` is a cell that holds a number, as an exact line of the
-coordinates, possibly with a flag that says it is missing; a :class:`Choice` is a cell that holds one of finitely many
-values. Whatever turns a choice into numbers (one-hot, codes, an embedding) is a lookup, and a lookup is affine: on a
-one-hot block always, on the rank of an ordinal feature when the values grow in equal steps.
+Pipelines read raw cells: numbers, texts, gaps. A :class:`Number` is a cell that holds a number, as an exact affine
+function of the coordinates, possibly with a flag that says it is missing; a :class:`Choice` is a cell that holds one of
+finitely many values. Whatever turns a choice into numbers (one-hot, codes, an embedding) is a lookup, and a lookup is
+affine: on a one-hot block always, on the rank of an ordinal feature when the values grow in equal steps.
 
 The coordinate ``c`` of a number stands for the raw value ``c * unit + origin``.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from isonomy.errors import NetworkError
-from isonomy.networks.lines import ZERO, Line, exact, weighted
+from isonomy.networks.exact_affine import ZERO, ExactAffine, exact, weighted
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
@@ -30,36 +30,36 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Number:
-    """A number; where ``flag`` is 1 the cell is missing and the line reads ``filled``. ``whole``: its range."""
+    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``whole``: its range."""
 
     name: str
-    line: Line
-    flag: Line | None = None
+    value: ExactAffine
+    flag: ExactAffine | None = None
     filled: Fraction = ZERO
     whole: tuple[int, int] | None = None
 
     def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
         """``(value + shift) * factor + offset``; a missing cell stays missing."""
-        line = self.line.plus(shift).times(factor).plus(offset)
-        return replace(self, line=line, filled=(self.filled + shift) * factor + offset, whole=None)
+        if factor == 1 and not shift and not offset:
+            return self
+        value = self.value.plus(shift).times(factor).plus(offset)
+        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, whole=None)
 
-    def imputed(self, value: Fraction) -> Number:
-        """A missing cell reads ``value``: exact, since the line is at its fill where the flag is 1."""
+    def imputed(self, fill: Fraction) -> Number:
+        """A missing cell reads ``fill``: exact, since the value is ``filled`` where the flag is 1."""
         if self.flag is None:
             return self
-        line = self.line
-        if value != self.filled:
-            line = line.plus(self.flag.times(value - self.filled))
-        return Number(self.name, line)
+        change = fill - self.filled
+        return Number(self.name, self.value.plus(self.flag.times(change)) if change else self.value)
 
-    def settled(self) -> Line:
-        """The line, once no cell can be missing."""
+    def settled(self) -> ExactAffine:
+        """The value, once no cell can be missing."""
         if self.flag is not None:
             raise NetworkError(
                 f"column '{self.name}' may be missing, but nothing in the model fills it: give the pipeline an "
                 "imputer, or [model.inputs] a 'missing' value."
             )
-        return self.line
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ class Choice:
 
     name: str
     spellings: tuple[tuple[Cell, ...], ...]
-    marks: tuple[Line, ...] = ()
-    rank: Line | None = None
-    flag: Line | None = None
+    marks: tuple[ExactAffine, ...] = ()
+    rank: ExactAffine | None = None
+    flag: ExactAffine | None = None
     filled: Fraction = ZERO
 
-    def lookup(self, values: Sequence[Fraction]) -> Line:
-        """The line that is ``values[i]`` at value ``i``."""
+    def lookup(self, values: Sequence[Fraction]) -> ExactAffine:
+        """The function that is ``values[i]`` at value ``i``."""
         if self.rank is None:
             return weighted(self.marks, values)
         ranked = values[: len(values) - (self.flag is not None)]
@@ -88,17 +88,17 @@ class Choice:
                 f"column '{self.name}' is one coordinate in the schema, but the model gives each of its "
                 f'{len(ranked)} values a number of its own: declare it as kind = "categorical".'
             )
-        line = self.rank.times(step).plus(ranked[0]) if step else Line.of(ranked[0])
+        result = self.rank.times(step).plus(ranked[0]) if step else ExactAffine.of(ranked[0])
         if self.flag is not None:
-            line = line.plus(self.flag.times(values[-1] - (ranked[0] + step * self.filled)))
-        return line
+            result = result.plus(self.flag.times(values[-1] - (ranked[0] + step * self.filled)))
+        return result
 
     def numbers(self, values: Sequence[Fraction | None]) -> Number:
         """The number that is ``values[i]`` at value ``i``, missing where that is None."""
-        line = self.lookup([ZERO if value is None else value for value in values])
+        number = Number(self.name, self.lookup([value or ZERO for value in values]))
         if None not in values:
-            return Number(self.name, line)
-        return Number(self.name, line, self.lookup([Fraction(value is None) for value in values]))
+            return number
+        return replace(number, flag=self.lookup([Fraction(value is None) for value in values]))
 
     def respelled(self, old: Cell, new: Cell) -> Choice:
         """Cells that read ``old`` read ``new`` from here on."""
@@ -133,7 +133,7 @@ def coordinate_columns(schema: Schema, *, seen: bool = False) -> list[Number]:
     """The coordinates themselves, all of them or those that the model reads."""
     kept = schema.seen_coordinates | (not seen)
     names = schema.coordinate_names
-    return [Number(names[i], Line.coordinate(i)) for i in range(schema.width) if kept[i]]
+    return [Number(names[i], ExactAffine.coordinate(i)) for i in range(schema.width) if kept[i]]
 
 
 def as_number(column: Column) -> Number:
@@ -167,14 +167,14 @@ def as_choice(column: Column) -> Choice:
     return Choice(
         column.name,
         tuple(spellings),
-        rank=column.line.plus(Fraction(-low)),
+        rank=column.value.plus(Fraction(-low)),
         flag=column.flag,
         filled=column.filled - low,
     )
 
 
-def settled(columns: Iterable[Column]) -> list[Line]:
-    """The lines of columns that are numbers by now."""
+def settled(columns: Iterable[Column]) -> list[ExactAffine]:
+    """The functions of columns that are numbers by now."""
     return [as_number(column).settled() for column in columns]
 
 
@@ -194,13 +194,13 @@ def _column(feature: Feature, start: int) -> Column:
     if feature.kind == "categorical":
         open_ = feature.missing == "category"
         spellings = tuple(gap if open_ and level == feature.missing_label else (level,) for level in feature.levels)
-        marks = tuple(Line.coordinate(start + i) for i in range(feature.width))
+        marks = tuple(ExactAffine.coordinate(start + i) for i in range(feature.width))
         return Choice(feature.name, spellings, marks)
     unit, origin = Fraction(feature.unit), Fraction(feature.origin)
     # A run computes the raw value from the coordinate (two roundings) and reads it in its own precision (one).
-    raw = Line.coordinate(start).times(unit).plus(origin)
+    raw = ExactAffine.coordinate(start).times(unit).plus(origin)
     raw = raw.rounded(3 - raw.roundings)
-    flag = Line.coordinate(start + 1) if feature.flagged else None
+    flag = ExactAffine.coordinate(start + 1) if feature.flagged else None
     filled = Fraction(feature.coordinate(feature.fill_value)) * unit + origin if feature.flagged else ZERO
     if feature.kind == "ordinal":
         levels: tuple[tuple[Cell, ...], ...] = tuple((level,) for level in feature.levels)

@@ -21,7 +21,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import UnsupportedOperationError
-from isonomy.networks.build import Builder, Unfinished, Value
+from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.graph import Activation, Add, Affine
 from isonomy_verify.arithmetic import TINY, gamma
 
@@ -190,4 +190,4 @@ def _rescaled(
     # At most six roundings made a scale from the exact ones; the quotient by 1 - error is within 1 + 2 error.
     slack = 2.0 * np.abs(scale) * (error + gamma(8)) + TINY
     extra = None if absolute is None else 2.0 * absolute * wide
-    return builder.affine(value, Affine.diagonal(scale * wide, weight_slack=slack * wide, bias_slack=extra))
+    return builder.diagonal(value, scale * wide, weight_slack=slack * wide, bias_slack=extra)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, assert_never
@@ -34,6 +35,7 @@ __all__ = [
     "Operation",
     "Read",
     "Select",
+    "ancestors",
     "compose",
 ]
 
@@ -146,10 +148,6 @@ class Graph:
                 raise NetworkError(f"Node {i} '{node.name}': {error}") from None
         return tuple(widths)
 
-    def width(self, i: int) -> int:
-        """How many numbers node ``i`` holds per individual."""
-        return self.widths[i]
-
     @property
     def input_width(self) -> int:
         """How many features the network reads."""
@@ -236,6 +234,16 @@ class Read(NamedTuple):
     graph: Graph
     head: Head
     assumed: bool = False
+
+
+def ancestors(inputs: Sequence[Sequence[int]], output: int) -> list[int]:
+    """The nodes that an output depends on, in order, always with node 0; ``inputs[i]`` are those that node i reads."""
+    found, waiting = {0, output}, [output]
+    while waiting:
+        fresh = set(inputs[waiting.pop()]) - found
+        found |= fresh
+        waiting.extend(fresh)
+    return sorted(found)
 
 
 def _width(node: Node, position: int, read: list[int]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import FileError
-from isonomy.networks.build import Constant
+from isonomy.networks.builder import Constant
 
 _SECONDS = 60
 _LARGEST = 2**28  # bytes of all arrays

@@ -15,23 +15,26 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.adapter import Reads
-from isonomy.networks.build import Builder, Constant, Value
+from isonomy.networks.builder import Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
-from isonomy.networks.keras_layers import LAYERS, Layer
-from isonomy.networks.tables import Table, embedded, feed, numeric
+from isonomy.networks.inputs import Reads
+from isonomy.networks.keras_layers import LAYERS, KerasLayer
+from isonomy.networks.preprocessing import embedded
+from isonomy.networks.reading import member, reading
+from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
 
 _LARGEST = 2**28  # bytes of one member of the archive, and of one array
-_BATCH = 3
 
 
 def read_keras(
@@ -45,19 +48,17 @@ def read_keras(
     """The graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
-            config = json.loads(_member(archive, "config.json"))
-            stored = read_hdf5(_member(archive, "model.weights.h5"))
-        layers = _described(config)
-        weights = _by_class(stored, layers)
+            config = json.loads(member(archive, "config.json", _LARGEST))
+            stored = read_hdf5(member(archive, "model.weights.h5", _LARGEST))
+        layers = _weights_by_class(stored, _described(config))
     else:
         stored = read_hdf5(path)
         written = stored.text("", "model_config")
         if not isinstance(written, str):
             raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
         config = json.loads(written)
-        layers = _described(config)
-        weights = _by_name(stored, layers)
-    model = _Model(config, layers, weights, schema, reads)
+        layers = [_weighted_by_name(stored, layer) for layer in _described(config)]
+    model = _Model(config, layers, schema, reads)
     return model.builder.finish(model.output(output), head)
 
 
@@ -65,47 +66,30 @@ class _Model:
     """Layers by name, and the tensors that they give."""
 
     def __init__(
-        self,
-        config: Mapping[str, Any],
-        layers: list[Layer],
-        weights: Mapping[str, list[Constant]],
-        schema: Schema | None,
-        reads: Reads,
+        self, config: Mapping[str, Any], layers: list[KerasLayer], schema: Schema | None, reads: Reads
     ) -> None:
         self.layers = {layer.name: layer for layer in layers}
-        self.weights, self.waiting = weights, set[tuple[str, int]]()
-        self.sequential = config["class_name"] == "Sequential"
-        self.inner = config["config"] if isinstance(config["config"], Mapping) else {}
-        shapes = self._input_shapes(layers)
-        self.known: dict[tuple[str, int], Value | Table] = {}
-        if schema is None:
-            if len(shapes) != 1:
-                raise NetworkError(f"it has several inputs, {', '.join(map(repr, shapes))}: give the schema.")
-            ((name, shape),) = shapes.items()
-            self.builder = Builder(shape, _BATCH, name)
-            self.known[name, 0] = self.builder.input
-        else:
-            self.builder = Builder((schema.width,), _BATCH, "individual")
-            self.known |= {(name, 0): table for name, table in feed(schema, shapes, reads).items()}
+        self.waiting = set[tuple[str, int]]()
+        inner = config["config"] if isinstance(config["config"], Mapping) else {}
+        self.ends = [(layers[-1].name, 0)]
+        inputs = layers[:1]
+        if config["class_name"] != "Sequential":
+            self.ends = _histories(inner.get("output_layers", []))
+            chosen = [name for name, _ in _histories(inner.get("input_layers") or [])]
+            inputs = [layer for layer in layers if layer.kind == "InputLayer" and layer.name in (chosen or self.layers)]
+        shapes = {layer.name: _input_shape(layer, layers) for layer in inputs}
+        self.builder, fed = feed(shapes, schema, reads)
+        self.known = {(name, 0): operand for name, operand in fed.items()}
 
     def output(self, wanted: str | None) -> Value:
         """The tensor of the last layer, or of the output that is asked for."""
-        if self.sequential:
-            return self._along(list(self.layers.values()))
-        ends = _histories(self.inner.get("output_layers", []))
-        named = {name: (name, node) for name, node in ends}
-        if len(ends) > 1 and wanted not in named:
+        named = {name: (name, node) for name, node in self.ends}
+        if len(self.ends) > 1 and wanted not in named:
             raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
-        if not ends or (wanted is not None and wanted not in named):
+        if not self.ends or (wanted is not None and wanted not in named):
             raise NetworkError(f"there is no output '{wanted}'." if wanted else "it has no output.")
-        return self._numbers(self._value(*(named[wanted] if wanted else ends[0])))
-
-    def _along(self, layers: list[Layer]) -> Value:
-        (value,) = self.known.values()
-        for layer in layers:
-            if layer.kind != "InputLayer":
-                value = self._applied(layer, [value])
-        return self._numbers(value)
+        result: Value = numeric(self.builder, self._value(*(named[wanted] if wanted else self.ends[0])))
+        return result
 
     def _value(self, name: str, node: int) -> Value | Table:
         """The tensor that a layer gives at one of its uses."""
@@ -118,49 +102,32 @@ class _Model:
             self.known[key] = self._applied(layer, [self._value(*each) for each in layer.inbound[node]])
         return self.known[key]
 
-    def _applied(self, layer: Layer, read: list[Value | Table]) -> Value | Table:
+    def _applied(self, layer: KerasLayer, read: list[Value | Table]) -> Value | Table:
         self.builder.at = layer.name
-        weights = self.weights.get(layer.name, [])
-        try:
+        weights = layer.weights
+        with reading(f"layer '{layer.name}' ({layer.kind})"):
             if layer.kind == "Embedding":
                 if len(read) != 1 or not isinstance(read[0], Table) or len(weights) != 1:
                     raise NetworkError("it reads a raw column: give the schema that describes it.")
-                return embedded(read[0], weights[0])
+                return read[0].encoded(weights[0].shape[-1], lambda column: embedded(column, weights[0]))
             rule = LAYERS.get(layer.kind)
             if rule is None:
                 known = ", ".join(sorted([*LAYERS, "Embedding"]))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
-            return rule(self.builder, layer, weights, *map(self._numbers, read))
-        except NetworkError as error:
-            raise type(error)(f"layer '{layer.name}' ({layer.kind}): {error}") from None
-        except (TypeError, KeyError, IndexError, ValueError) as error:
-            raise NetworkError(f"layer '{layer.name}' ({layer.kind}) cannot be read: {error}.") from error
-
-    def _numbers(self, value: Value | Table) -> Value:
-        return numeric(self.builder, value) if isinstance(value, Table) else value
-
-    def _input_shapes(self, layers: list[Layer]) -> dict[str, tuple[int, ...]]:
-        """The shape of the features that each input reads."""
-        inputs = [layer for layer in layers if layer.kind == "InputLayer"]
-        if self.sequential:
-            inputs = inputs[:1] or layers[:1]
-        elif self.inner.get("input_layers"):
-            chosen = [name for name, _ in _histories(self.inner["input_layers"])]
-            inputs = [layer for layer in inputs if layer.name in chosen]
-        shapes: dict[str, tuple[int, ...]] = {}
-        for layer in inputs:
-            full = layer.config.get("batch_shape") or layer.config.get("batch_input_shape")
-            if not full:  # a sequential model that begins with its first layer
-                kernel = next((each for part in layers for each in self.weights.get(part.name, [])), np.empty((0,)))
-                full = [None, kernel.shape[0]]
-            shapes[layer.name] = tuple(int(size or 0) for size in full[1:])
-        if not shapes:
-            raise NetworkError("it has no input.")
-        return shapes
+            return rule(self.builder, layer, *(numeric(self.builder, each) for each in read))
 
 
-def _described(config: Any) -> list[Layer]:
-    """The layers of a sequential or functional model."""
+def _input_shape(layer: KerasLayer, layers: Iterable[KerasLayer]) -> tuple[int, ...]:
+    """The shape of the features that an input reads; 0 where it is not said."""
+    full = layer.config.get("batch_shape") or layer.config.get("batch_input_shape")
+    if not full:  # a sequential model that begins with its first layer
+        kernel = next((each for part in layers for each in part.weights), np.empty((0,)))
+        full = [None, kernel.shape[0]]
+    return tuple(int(size or 0) for size in full[1:])
+
+
+def _described(config: Any) -> list[KerasLayer]:
+    """The layers of a functional model, or of a sequential one, each of which reads the one before it."""
     if not isinstance(config, Mapping) or config.get("class_name") not in ("Sequential", "Functional", "Model"):
         kind = config.get("class_name") if isinstance(config, Mapping) else type(config).__name__
         raise UnsupportedOperationError(f"only sequential and functional models can be read, not {kind}: use ONNX.")
@@ -174,10 +141,14 @@ def _described(config: Any) -> list[Layer]:
         if kind != "InputLayer" and "trainable" not in each["config"]:  # every layer has this option, no operation has
             raise UnsupportedOperationError(f"'{name}' ({kind}) is an operation, not a layer; use a layer, or ONNX.")
         inbound = [_histories(node) for node in each.get("inbound_nodes", [])]
-        layers.append(Layer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
+        layers.append(KerasLayer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
     if not layers or len({layer.name for layer in layers}) != len(layers):
         raise FileError("The description of its layers is empty or names a layer twice.")
-    return layers
+    if config["class_name"] != "Sequential":
+        return layers
+    if layers[0].kind != "InputLayer":
+        layers.insert(0, KerasLayer(f"{layers[0].name}_input", "InputLayer", layers[0].config))
+    return layers[:1] + [replace(layer, inbound=(((before.name, 0),),)) for before, layer in pairwise(layers)]
 
 
 def _histories(tree: Any) -> list[tuple[str, int]]:
@@ -205,11 +176,12 @@ def _harmless(arguments: Mapping[str, Any]) -> None:
             raise UnsupportedOperationError(f"a layer is called with {name}={value!r}, which is not supported.")
 
 
-def _by_class(stored: Stored, layers: list[Layer]) -> dict[str, list[Constant]]:
-    """Weights of a ``.keras`` archive: groups named by class, counted in the order of the layers."""
+def _weights_by_class(stored: Stored, layers: list[KerasLayer]) -> list[KerasLayer]:
+    """Layers of a ``.keras`` archive: weights are in groups named by class, counted in the order of the layers."""
     root = "/layers" if "/layers" in stored else "/_layer_checkpoint_dependencies"
     counts: Counter[str] = Counter()
-    found: dict[str, list[Constant]] = {}
+    known = (*stored.attributes, *stored.strangers)
+    weighted = []
     for layer in layers:
         base = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", layer.kind)).lower()
         group = f"{root}/{base}" + (f"_{counts[base]}" if counts[base] else "") + "/vars"
@@ -220,26 +192,12 @@ def _by_class(stored: Stored, layers: list[Layer]) -> dict[str, list[Constant]]:
                 f"Its weights are not in the order of its layers: '{own}' stands where '{layer.name}' should."
             )
         places = [f"{group}/{i}" for i in range(8)]
-        known = (*stored.attributes, *stored.strangers)
-        found[layer.name] = [stored.array(place) for place in places if place in known]
-    return found
+        weighted.append(replace(layer, weights=tuple(stored.array(each) for each in places if each in known)))
+    return weighted
 
 
-def _by_name(stored: Stored, layers: list[Layer]) -> dict[str, list[Constant]]:
-    """Weights of an ``.h5`` file: groups named by layer, each with the list of its weights."""
-    found: dict[str, list[Constant]] = {}
-    for layer in layers:
-        group = f"/model_weights/{layer.name}"
-        names = stored.text(group, "weight_names") or []
-        found[layer.name] = [stored.array(f"{group}/{name}") for name in names]
-    return found
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    try:
-        size = archive.getinfo(name).file_size
-    except KeyError:
-        raise FileError(f"The archive lacks '{name}', so it is not a Keras network.") from None
-    if size > _LARGEST:
-        raise FileError(f"The archive's '{name}' is larger than the supported size.")
-    return archive.read(name)
+def _weighted_by_name(stored: Stored, layer: KerasLayer) -> KerasLayer:
+    """A layer of an ``.h5`` file: a group named by it lists its weights."""
+    group = f"/model_weights/{layer.name}"
+    names = stored.text(group, "weight_names") or []
+    return replace(layer, weights=tuple(stored.array(f"{group}/{name}") for name in names))

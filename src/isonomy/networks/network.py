@@ -15,8 +15,8 @@ import numpy.typing as npt
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
 from isonomy.given import numbers
-from isonomy.networks.adapter import Reads
 from isonomy.networks.graph import Activation, Affine, Graph, Head, Input, Node
+from isonomy.networks.inputs import Reads
 from isonomy.networks.simplify import simplify
 from isonomy.population.schema import Schema
 from isonomy_verify.activations import sigmoid

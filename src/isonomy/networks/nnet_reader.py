@@ -22,9 +22,9 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.affine import Affine
-from isonomy.networks.build import LARGEST, Builder, Value
+from isonomy.networks.builder import LARGEST, Builder, Value
+from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
 from isonomy.networks.graph import Head, Read
-from isonomy.networks.lines import Line, affine_of, exact
 
 _NONE = 1e30
 
@@ -41,7 +41,7 @@ def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
     next(rows)
     low, high = (_take(next(rows), width, "limits") for _ in range(2))
     mean, span = (_take(next(rows), width + 1, "normalisation") for _ in range(2))
-    builder = Builder((width,), 3)
+    builder = Builder((width,))
     value = _normalised(builder, low, high, mean, span)
     for layer, (before, after) in enumerate(pairwise(sizes)):
         builder.at = f"layer{layer + 1}"
@@ -51,8 +51,8 @@ def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
         if layer + 1 < layers:
             value = builder.activation(value, "relu")
     if span[-1] != 1 or mean[-1] != 0:
-        line = [Line.coordinate(i).times(Fraction(span[-1])).plus(Fraction(mean[-1])) for i in range(outputs)]
-        value = builder.affine(value, affine_of(line, outputs))
+        back = [ExactAffine.coordinate(i).times(Fraction(span[-1])).plus(Fraction(mean[-1])) for i in range(outputs)]
+        value = builder.affine(value, affine_of(back, outputs))
     return builder.finish(value, head)
 
 
@@ -63,11 +63,11 @@ def _normalised(builder: Builder, low: list[float], high: list[float], mean: lis
     limited = [i for i, (a, b) in enumerate(ends) if (a, b) != (-_NONE, _NONE)]
     if any(a >= b for a, b in ends) or any(math.isnan(v) for v in (*low, *high)):
         raise NetworkError("the lowest value of an input must lie below its highest.")
-    back = [Line.coordinate(i) for i in range(width)]
+    back = [ExactAffine.coordinate(i) for i in range(width)]
     if limited and any(abs(v) == _NONE for i in limited for v in ends[i]):
         raise NetworkError("an input with a limit on one side only is not supported.")
     if limited:
-        inside = [Line.coordinate(i) for i in range(width)]
+        inside = [ExactAffine.coordinate(i) for i in range(width)]
         for i in limited:
             start, length = Fraction(ends[i][0]), Fraction(ends[i][1]) - Fraction(ends[i][0])
             inside[i], back[i] = inside[i].plus(-start).times(1 / length), back[i].times(length).plus(start)

@@ -1,7 +1,4 @@
-"""What exporters of whole pipelines (skl2onnx) write: operators on raw cells, and those of the domain ``ai.onnx.ml``.
-
-Two tables from the operator to its rule: :data:`TABLES` for standard operators that read raw cells and leave them
-cells, :data:`CLASSICAL` for the operators of classical machine learning.
+"""The operators of classical machine learning (``ai.onnx.ml``) that exporters of whole pipelines (skl2onnx) write.
 
 **Soundness.** As in :mod:`isonomy.networks.onnx_rules`: exactly the operator's definition, or a refusal that says why.
 """
@@ -12,94 +9,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import Value, numbers
-from isonomy.networks.columns import cell_of
-from isonomy.networks.onnx_rules import Call, reference
-from isonomy.networks.tables import (
-    Table,
-    converted,
-    embedded,
-    imputed,
-    joined,
-    moved,
-    numeric,
-    one_hot,
-    relabelled,
-    scaled,
-)
-
-_KINDS = {
-    **dict.fromkeys((TensorProto.FLOAT, TensorProto.DOUBLE), "float"),
-    **dict.fromkeys((TensorProto.INT64, TensorProto.INT32), "int"),
-    TensorProto.STRING: "text",
-}
-
-
-def value_of(call: Call, x: Any) -> Any:
-    """The numbers of an operand that may be a table."""
-    return numeric(call.builder, x) if isinstance(x, Table) else x
-
-
-# -- standard operators on tables; None means: not as cells, so let the usual rule read the numbers
-
-
-def _layout(call: Call, x: Any, *others: Any) -> Any:
-    if not isinstance(x, Table) or any(isinstance(each, Value | Table) for each in others):
-        return None
-    results = reference(call.node, call.opset, [call.builder.positions(x), *others])
-    try:
-        return tuple(moved(call.builder, x, each) for each in results)
-    except NetworkError:
-        return None
-
-
-def _gather(call: Call, x: Any, index: Any) -> Any:
-    if isinstance(index, Table) and not isinstance(x, Value | Table):
-        if call("axis", 0) not in (0, -np.ndim(x)):
-            raise UnsupportedOperationError("a lookup must take whole rows of its matrix.")
-        return embedded(index, x)
-    return _layout(call, x, index)
-
-
-def _one_hot(call: Call, x: Any, depth: Any, values: Any) -> Any:
-    """The standard operator: ``values`` are what stands off and on the place of the index."""
-    off_on = None if isinstance(values, Value | Table) else numbers(values).tolist()
-    if not isinstance(x, Table) or isinstance(depth, Value | Table) or off_on != [0.0, 1.0] or call("axis", -1) != -1:
-        return None
-    return embedded(x, np.eye(int(np.reshape(depth, ()))))
-
-
-def _cast(call: Call, x: Any, *_: Any) -> Any:
-    target = call("to", TensorProto.FLOAT)
-    if target not in _KINDS:
-        raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} is not supported.")
-    return converted(x, _KINDS[target])
-
-
-def _concat(call: Call, *parts: Any) -> Any:
-    return joined(call.builder, parts, call("axis", 1)) if all(isinstance(each, Table) for each in parts) else None
-
-
-TABLES: dict[str, Callable[..., Any]] = {
-    "Identity": lambda call, x: x,
-    "Cast": _cast,
-    "Concat": _concat,
-    "Gather": _gather,
-    "OneHot": _one_hot,
-    **dict.fromkeys(("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Split", "Expand"), _layout),
-}
-
-
-# -- the operators of ai.onnx.ml
+from isonomy.networks import preprocessing
+from isonomy.networks.builder import Value, numbers
+from isonomy.networks.columns import Cell, Column, cell_of, shown
+from isonomy.networks.onnx_rules import Call
+from isonomy.networks.tables import Table, joined, moved, numeric
 
 
 def _scaler(call: Call, x: Any) -> Any:
     offset, scale = call("offset", [0.0]), call("scale", [1.0])
     if isinstance(x, Table):
-        return scaled(x, offset, scale)
+        return Table(tuple(preprocessing.scaled(x.columns, minus=offset, times=scale)), x.shape)
     return call.builder.multiply(call.builder.subtract(x, np.array(offset)), np.array(scale))
 
 
@@ -108,37 +31,48 @@ def _imputer(call: Call, x: Any) -> Any:
     if not np.isnan(replaced):
         raise UnsupportedOperationError(f"a number ({replaced}) that means missing is not affine; use NaN.")
     fills = call("imputed_value_floats", None) or call("imputed_value_int64s", [])
-    return imputed(x, fills) if isinstance(x, Table) else x  # numbers of a network are never missing
+    if not isinstance(x, Table):
+        return x  # numbers of a network are never missing
+    return Table(tuple(preprocessing.imputed(x.columns, fills)), x.shape)
 
 
 def _encoder(call: Call, x: Any) -> Any:
-    names = [each.decode() for each in call("cats_strings", [])] or list(call("cats_int64s", []))
-    return one_hot(_cells(x), names, lenient=bool(call("zeros", 1)))
+    names = [cell_of(each) for each in _plain(list(call("cats_strings", []) or call("cats_int64s", [])))]
+
+    def encoded(column: Column) -> list[Column]:
+        def unknown(cells: tuple[Cell, ...]) -> None:
+            if not call("zeros", 1):  # else what it does not know becomes zeros
+                raise NetworkError(f"the category {shown(cells[0])} of column '{column.name}' is unknown to it.")
+
+        return preprocessing.one_hot(column, names, unknown)
+
+    return _cells(x).encoded(len(names), encoded)
 
 
 def _label_encoder(call: Call, x: Any) -> Any:
     keys, values = (_listed(call, part) for part in ("keys", "values"))
     if not keys or len(keys) != len(values):
         raise NetworkError("it needs as many values as keys.")
-    default = {"s": call("default_string", b"_Unused").decode(), "i": call("default_int64", -1)}
-    other: Any = default["s"] if isinstance(values[0], str) else default["i"]
-    if isinstance(values[0], float):
-        other = call("default_float", 0.0)
+    defaults = {str: ("default_string", b"_Unused"), int: ("default_int64", -1), float: ("default_float", 0.0)}
+    (other,) = _plain([call(*defaults[type(values[0])])])
     if "default_tensor" in call.attributes:
         other = _plain(numpy_helper.to_array(call("default_tensor", None)))[0]
-    return relabelled(_cells(x), keys, values, other)
+    known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
+    columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
+    return Table(tuple(columns), x.shape)
 
 
 def _listed(call: Call, part: str) -> list[Any]:
     for kind in ("strings", "int64s", "floats", "tensor"):
         found = call(f"{part}_{kind}", None)
         if found is not None:
-            return _plain(numpy_helper.to_array(found) if kind == "tensor" else np.array(found, dtype=object))
+            return _plain(numpy_helper.to_array(found) if kind == "tensor" else list(found))
     return []
 
 
 def _plain(array: Any) -> list[Any]:
-    return [each.decode() if isinstance(each, bytes) else each for each in np.ravel(array).tolist()]
+    flat = array if isinstance(array, list) else np.ravel(array).tolist()
+    return [each.decode() if isinstance(each, bytes) else each for each in flat]
 
 
 def _cells(x: Any) -> Table:
@@ -148,15 +82,12 @@ def _cells(x: Any) -> Table:
 
 
 def _extract(call: Call, x: Any, index: Any) -> Any:
-    places = np.ravel(numbers(index)).astype(np.int64)
-    if isinstance(x, Table):
-        return moved(call.builder, x, call.builder.positions(x)[..., places])
-    return call.builder.place(x, lambda positions: positions[..., places])
+    return moved(call.builder, x, call.builder.positions(x)[..., np.ravel(numbers(index)).astype(np.int64)])
 
 
 def _linear(call: Call, x: Any) -> Value:
     """The raw scores of a linear model."""
-    value = value_of(call, x)
+    value = numeric(call.builder, x)
     intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
     if len(value.shape) != 1 or not flat.size or flat.size % value.width:
         raise NetworkError(f"its {flat.size} coefficients do not fit {value.width} features.")
@@ -200,7 +131,7 @@ CLASSICAL: dict[str, Callable[..., Any]] = {
     "OneHotEncoder": _encoder,
     "LabelEncoder": _label_encoder,
     "ArrayFeatureExtractor": _extract,
-    "FeatureVectorizer": lambda call, *parts: call.builder.concat([value_of(call, each) for each in parts], 1),
+    "FeatureVectorizer": lambda call, *parts: joined(call.builder, [numeric(call.builder, each) for each in parts], 1),
     "LinearClassifier": _classifier,
     "LinearRegressor": _regressor,
     "Normalizer": _normalizer,
@@ -212,5 +143,5 @@ def class_names(call_attributes: dict[str, Any]) -> tuple[str, ...]:
     """The classes that a node names, in the order of its outputs."""
     for key in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
         if call_attributes.get(key):
-            return tuple(str(cell_of(each)) for each in _plain(np.array(call_attributes[key], dtype=object)))
+            return tuple(str(cell_of(each)) for each in _plain(list(call_attributes[key])))
     return ()

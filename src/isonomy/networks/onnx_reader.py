@@ -20,23 +20,23 @@ import onnx.checker
 import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
-from isonomy.errors import FileError, IsonomyError, NetworkError, UnsupportedOperationError
-from isonomy.networks.adapter import Reads, class_order
-from isonomy.networks.build import Builder, Constant, Value
+from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
+from isonomy.networks.builder import BATCH, Constant, Value
 from isonomy.networks.graph import Head, Read
-from isonomy.networks.onnx_ml_rules import CLASSICAL, TABLES, class_names, value_of
-from isonomy.networks.onnx_rules import RULES, Call, Moved, layout, reference
+from isonomy.networks.inputs import Reads, in_class_order
+from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names
+from isonomy.networks.onnx_rules import CELLS, RULES, Call, Moved, layout, reference
+from isonomy.networks.reading import reading
 from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
 
-_BATCH = 3  # individuals in the nominal table when the file leaves their number open
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
 def read_onnx(
-    path: str | Path,
+    path: Path,
     *,
     schema: Schema | None = None,
     head: Head | Literal["auto"] = "auto",
@@ -48,16 +48,8 @@ def read_onnx(
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
     """
-    try:
-        with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-            return _Reader(_opened(Path(path)), output, schema, reads).read(head)
-    except NetworkError as error:
-        raise type(error)(_one_line(f"{Path(path).name}: {error}")) from None
-    except IsonomyError:
-        raise
-    except Exception as error:  # a damaged file can break the parser or the reference operators anywhere
-        reason = _one_line(f"{type(error).__name__}: {error}")
-        raise FileError(f"'{path}' is damaged or not an ONNX network ({reason}).") from error
+    with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
+        return _Reader(_opened(path), output, schema, reads).read(head)
 
 
 def _opened(path: Path) -> onnx.ModelProto:
@@ -71,8 +63,7 @@ def _opened(path: Path) -> onnx.ModelProto:
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
-        reason = _one_line(str(error))
-        raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {reason}.") from error
+        raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {error}.") from error
     return onnx.inliner.inline_local_functions(model) if model.functions else model
 
 
@@ -92,56 +83,36 @@ class _Reader:
         }
         self.output = _chosen_output(self.graph.output, output)
         self.needed = _ancestors(self.graph.node, self.output)
-        sources = [each for each in self.graph.input if each.name not in self.known]
-        if schema is None:
-            self.source = _only_input(sources)
-            self.kind = self.source.type.tensor_type.elem_type
-            shape, batch = self._input_shape(self.source)
-            self.builder = Builder(shape, batch, self.source.name)
-            self.known[self.source.name] = self.builder.input
-        else:
-            self.kind = TensorProto.FLOAT  # raw cells count the rounding of their reading themselves
-            self._feed(schema, reads, [each for each in sources if any(each.name in n.input for n in self.needed)])
-
-    def _feed(self, schema: Schema, reads: Reads, sources: list[onnx.ValueInfoProto]) -> None:
-        """Give each input its columns."""
+        read = {name for node in self.needed for name in node.input}
+        sources = [each for each in self.graph.input if each.name in read and each.name not in self.known]
         if not sources:
-            raise NetworkError("it has no input that its output depends on.")
-        axes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in sources}
-        fixed = [sizes[0] for sizes in axes.values() if sizes and 0 < sizes[0] <= 4096]
-        self.builder = Builder((schema.width,), fixed[0] if fixed else _BATCH, "individual")
-        shapes = {name: tuple(max(size, 0) for size in sizes[1:]) for name, sizes in axes.items()}
-        if len(sources) == 1 and not all(shapes[sources[0].name] or (0,)):
-            shapes[sources[0].name], _ = self._input_shape(sources[0], cells=True)
-        if len(sources) > 1:  # one column each, unless the file says otherwise
-            shapes = {name: tuple(size or 1 for size in shape) for name, shape in shapes.items()}
-        self.known |= feed(schema, shapes, reads)
+            raise NetworkError(f"the output '{self.output}' does not depend on the input.")
+        # Raw cells count the rounding of their reading themselves.
+        self.kind = TensorProto.FLOAT if schema else sources[0].type.tensor_type.elem_type
+        sizes = {each.name: [max(dim.dim_value, 0) for dim in each.type.tensor_type.shape.dim] for each in sources}
+        shapes = {name: tuple(size or 1 for size in axes[1:]) for name, axes in sizes.items()}
+        if len(sources) == 1:
+            shapes = {sources[0].name: self._input_shape(sources[0], sizes[sources[0].name], cells=schema is not None)}
+        batch = next((axes[0] for axes in sizes.values() if axes and 0 < axes[0] <= 4096), BATCH)
+        self.builder, fed = feed(shapes, schema, reads, batch)
+        self.known |= fed
 
     def read(self, head: Head | Literal["auto"]) -> Read:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name
-            try:
+            with reading(f"node '{name}' ({node.op_type})"):
                 results = self._evaluate(node)
-            except NetworkError as error:
-                raise type(error)(f"node '{name}' ({node.op_type}): {error}") from None
-            except Exception as error:
-                reason = _one_line(f"{type(error).__name__}: {error}")
-                raise NetworkError(f"node '{name}' ({node.op_type}) cannot be read: {reason}.") from error
             self.known |= {key: value for key, value in zip(node.output, results, strict=False) if key}
         result = self.known.get(self.output)
         if isinstance(result, Moved):
             raise NetworkError(result.reason)
-        if isinstance(result, Table):
-            result = numeric(self.builder, result)
+        result = numeric(self.builder, result)
         if not isinstance(result, Value):
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
             head = "regression"
-        graph, found, assumed = self.builder.finish(result, head)
-        for op in class_order(self.schema, self.classes, found) if self.schema else ():
-            graph = graph.appended(op, "classes")
-        return Read(graph, found, assumed)
+        return in_class_order(self.builder.finish(result, head), self.schema, self.classes)
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
         """The outputs of one node."""
@@ -152,13 +123,11 @@ class _Reader:
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         constant = not any(isinstance(each, Value | Table | Moved) for each in operands)
         standard, classical = node.domain in ("", "ai.onnx"), node.domain == "ai.onnx.ml"
-        steady = "Random" not in node.op_type and node.op_type not in _UNSTEADY
-        cells = any(isinstance(each, Table) for each in operands) and node.op_type in TABLES
+        rule = CLASSICAL.get(node.op_type) if classical else RULES.get(node.op_type) if standard else None
+        steady = standard and "Random" not in node.op_type and node.op_type not in _UNSTEADY
         if classical and constant:
             raise UnsupportedOperationError(f"{node.op_type} is supported only on what depends on the individual.")
-        if not (classical and node.op_type in CLASSICAL) and (
-            not standard or not (node.op_type in RULES or cells or (constant and steady))
-        ):
+        if rule is None and not (constant and steady):
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
             trees = "boosted trees cannot be read, networks and linear models can: " if "Tree" in node.op_type else ""
             supported = ", ".join(sorted({*RULES, *CLASSICAL}))
@@ -166,35 +135,26 @@ class _Reader:
                 f"{trees}{label} is not among the supported: {supported}, and every operator on constants alone."
             )
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
-        if constant:
+        if constant or rule is None:
             return reference(node, self.opset, operands)
-        call = Call(self.builder, self.opset, node, attributes, self.kind)
-        if classical:
-            if any(isinstance(each, Moved) for each in operands):
-                raise NetworkError("the batch axis must be first.")
-            self.classes = class_names(attributes) or self.classes
-            result = CLASSICAL[node.op_type](call, *operands)
-            return result if isinstance(result, tuple) else (result,)
-        if cells:
-            result = TABLES[node.op_type](call, *operands)
-            if result is not None:
-                return result if isinstance(result, tuple) else (result,)
-        operands = [value_of(call, each) for each in operands]
-        moved = next((each for each in operands if isinstance(each, Moved)), None)
-        if moved and RULES[node.op_type] is not layout:
-            raise NetworkError(moved.reason)
-        if node.op_type not in RULES:
-            raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
-        result = RULES[node.op_type](call, *operands)
+        misplaced = next((each for each in operands if isinstance(each, Moved)), None)
+        if misplaced and rule is not layout:
+            raise NetworkError(misplaced.reason)
+        if not classical and node.op_type not in CELLS:
+            operands = [numeric(self.builder, each) for each in operands]
+        self.classes = class_names(attributes) if classical and class_names(attributes) else self.classes
+        result = rule(Call(self.builder, self.opset, node, attributes, self.kind), *operands)
         return result if isinstance(result, tuple) else (result,)
 
-    def _input_shape(self, source: onnx.ValueInfoProto, *, cells: bool = False) -> tuple[tuple[int, ...], int]:
-        """The shape of the features of one individual, and how many individuals the file expects."""
+    def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:
+        """The shape of the features of one individual; ``cells``: raw ones, whose number may stay open."""
         tensor = source.type.tensor_type
-        sizes = [each.dim_value for each in tensor.shape.dim] if tensor.HasField("shape") else [0, 0]
+        sizes = sizes if tensor.HasField("shape") else [0, 0]
+        if cells and all(sizes[1:]):
+            return tuple(sizes[1:])
         if tensor.elem_type not in _FLOATS and not cells:
             readers = [node for node in self.needed if source.name in node.input]
-            if not readers or any(node.op_type != "Cast" for node in readers):
+            if any(node.op_type != "Cast" for node in readers):
                 raise NetworkError(
                     f"the input '{source.name}' must hold floating-point numbers, or a schema must describe its cells."
                 )
@@ -204,7 +164,7 @@ class _Reader:
             sizes[1] = self._first_width(source.name)
         if min(sizes[1:]) < 1 and not cells:
             raise NetworkError(f"the input '{source.name}' does not say how many features it has.")
-        return tuple(sizes[1:]), sizes[0] if 0 < sizes[0] <= 4096 else _BATCH
+        return tuple(sizes[1:])
 
     def _first_width(self, source: str) -> int:
         """The number of features as the first layer tells it; 0 when it does not."""
@@ -240,14 +200,6 @@ def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -
     return names[0]
 
 
-def _only_input(inputs: list[onnx.ValueInfoProto]) -> onnx.ValueInfoProto:
-    if len(inputs) != 1:
-        names = ", ".join(f"'{each.name}'" for each in inputs) or "none"
-        advice = "; for one input per raw column give the schema" if len(inputs) > 1 else ""
-        raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}{advice}.")
-    return inputs[0]
-
-
 def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:
     """The nodes that an output depends on, in order."""
     wanted, found = {output}, []
@@ -256,9 +208,3 @@ def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodePr
             wanted.update(filter(None, node.input))
             found.append(node)
     return found[::-1]
-
-
-def _one_line(message: str) -> str:
-    """A message whose parts come from a file, in one printable line."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
-    return text if len(text) <= 2000 else f"{text[:2000]}..."

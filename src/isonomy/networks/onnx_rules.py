@@ -19,9 +19,12 @@ import onnx.reference
 from onnx import TensorProto, helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.build import LARGEST, Builder, Constant, Value, numbers
+from isonomy.networks import operations, preprocessing
+from isonomy.networks.builder import LARGEST, Builder, Constant, Value, numbers
+from isonomy.networks.columns import Choice
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine
+from isonomy.networks.tables import Table, joined, moved
 
 _GROWING = ("ConstantOfShape", "Expand", "Tile")  # operators that a damaged file can make arbitrarily large
 
@@ -45,31 +48,27 @@ class Call:
 class Moved:
     """A tensor whose batch axis is not first for now; only layout operations may read it."""
 
-    value: Value
+    operand: Value | Table
     positions: Constant
     reason: str
 
 
-def _activation(kind: str, **defaults: float) -> Callable[..., Value]:
-    return lambda call, x: call.builder.activation(x, kind, *(call(*each) for each in defaults.items()))
+def _operation(meaning: Callable[..., Any], **attributes: Any) -> Callable[..., Any]:
+    """An operation of the builder, whose keywords are attributes with these defaults."""
+    return lambda call, *operands: meaning(
+        call.builder, *operands, **{name: call(name, default) for name, default in attributes.items()}
+    )
+
+
+def _activation(kind: str, **attributes: float) -> Callable[..., Value]:
+    return lambda call, x: call.builder.activation(x, kind, *(call(*each) for each in attributes.items()))
 
 
 def _gemm(call: Call, a: Any, b: Any, c: Any = None) -> Value:
-    if not isinstance(a, Value) or isinstance(b, Value) or call("transA", 0) or len(a.shape) != 1:
+    if call("transA", 0):
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
-    weight = numbers(b).T if call("transB", 0) else numbers(b)
-    alpha, beta = call("alpha", 1.0), call("beta", 1.0)
-    product = call.builder.scaled(call.builder.matmul(a, weight), alpha)
-    return product if c is None or beta == 0 else call.builder.add_scaled(product, c, beta)
-
-
-def _matmul(call: Call, a: Any, b: Any) -> Value:
-    if isinstance(a, Value) and not isinstance(b, Value):
-        return call.builder.matmul(a, b)
-    if isinstance(b, Value) and not isinstance(a, Value) and len(b.shape) == 2 and np.ndim(a) == 2:
-        factor = numbers(a)
-        return call.builder.linear(b, lambda rows: factor @ rows)
-    raise UnsupportedOperationError("only a product with a constant matrix is supported.")
+    weight = numbers(b).T if call("transB", 0) and not isinstance(b, Value) else b
+    return operations.gemm(call.builder, a, weight, c, call("alpha", 1.0), call("beta", 1.0))
 
 
 def _softmax(kind: str) -> Callable[..., Value]:
@@ -81,80 +80,54 @@ def _softmax(kind: str) -> Callable[..., Value]:
     return rule
 
 
-def _clip(call: Call, x: Value, low: Any = None, high: Any = None) -> Value:
-    bounds = call("min", -np.inf) if low is None else low, call("max", np.inf) if high is None else high
-    return call.builder.activation(x, "clip", *(float(numbers(each).reshape(())) for each in bounds))
-
-
-def _extreme(low: bool) -> Callable[..., Value]:
-    def rule(call: Call, x: Any, y: Any = None) -> Value:
-        value, bound = (x, y) if isinstance(x, Value) else (y, x)
-        if bound is None or isinstance(bound, Value) or np.size(bound) != 1:
+def _extreme(limit: str) -> Callable[..., Value]:
+    def rule(call: Call, *operands: Any) -> Value:
+        values, limits = ([each for each in operands if isinstance(each, Value) is kind] for kind in (True, False))
+        if len(values) != 1 or len(limits) != 1:
             raise UnsupportedOperationError("only the extreme of a tensor and one number is supported.")
-        limit = float(numbers(bound).reshape(()))
-        return call.builder.activation(value, "clip", *((limit, np.inf) if low else (-np.inf, limit)))
+        return operations.clip(call.builder, values[0], **{limit: limits[0]})
 
     return rule
 
 
-def _prelu(call: Call, x: Value, slope: Constant) -> Value:
-    return call.builder.activation(x, "prelu", *call.builder.row(x, slope).tolist())
-
-
-def _gelu(call: Call, x: Value) -> Value:
-    return call.builder.activation(x, "gelu_tanh" if call("approximate", b"none") == b"tanh" else "gelu")
-
-
-def _selu(call: Call, x: Value) -> Value:
-    inner = call.builder.activation(x, "elu", call("alpha", float(np.float32(1.6732632423543772))))
-    return call.builder.scaled(inner, call("gamma", float(np.float32(1.0507009873554805))))
-
-
-def _power(call: Call, x: Any, exponent: Any) -> Value:
-    which = None if isinstance(exponent, Value) or np.size(exponent) != 1 else float(np.reshape(exponent, ()))
-    if not isinstance(x, Value) or which not in (2.0, 3.0):
-        raise UnsupportedOperationError("only powers within a GELU are supported.")
-    return call.builder.unfinished(x, "square" if which == 2 else "cube")
-
-
-def _normalise(call: Call, x: Value, *statistics: Constant) -> Value:
+def _normalise(call: Call, x: Value, scale: Any, bias: Any, mean: Any, variance: Any) -> Value:
     if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
         raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
-    if any(isinstance(each, Value) for each in statistics):
-        raise UnsupportedOperationError("the statistics must be constants.")
-    scale, bias, mean, variance = statistics
-    return call.builder.normalise(x, scale, bias, mean, variance, call("epsilon", float(np.float32(1e-5))))
+    return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon", float(np.float32(1e-5))))
 
 
-def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> tuple[Value, ...]:
-    if (training is not None and np.any(training)) or (call.opset < 7 and not call("is_test", 0)):
-        raise UnsupportedOperationError("dropout is active; export the network in evaluation mode.")
-    return (x,)
+def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> Value:
+    active = training is not None and bool(np.any(training))
+    return operations.dropout(x, active or (call.opset < 7 and not call("is_test", 0)))
 
 
-def _cast(call: Call, x: Value, *_: Any) -> Value:
+def _cast(call: Call, x: Any, *_: Any) -> Any:
     target = call("to", TensorProto.FLOAT)
     target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
-    if target not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+    if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
+        for column in x.columns:
+            if not isinstance(column, Choice) and column.whole is None:
+                raise UnsupportedOperationError(
+                    f"column '{column.name}': a conversion that cuts a number is not supported."
+                )
+    elif target not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} rounds.")
-    if target == TensorProto.FLOAT and x.node == 0 and call.input_kind != TensorProto.FLOAT:
+    elif isinstance(x, Value) and x.node == 0 and TensorProto.FLOAT == target != call.input_kind:
         # A run in single precision rounds its input here; the exact network does not.
         return call.builder.affine(x, Affine.identity(x.width, roundings=1))
     return x
 
 
-def _sum(call: Call, *operands: Any) -> Any:
-    total = operands[0]
-    for each in operands[1:]:
-        both = isinstance(total, Value) or isinstance(each, Value)
-        total = call.builder.add(total, each) if both else numbers(total) + numbers(each)
-    return total
+def _cast_like(call: Call, x: Value, like: Any) -> Value:
+    if not isinstance(like, Value) and like.dtype not in (np.float32, np.float64):
+        raise UnsupportedOperationError(f"a conversion to {like.dtype} rounds.")
+    return x
 
 
 def _compared(call: Call, x: Any, threshold: Any) -> Value:
-    if not isinstance(x, Value) or isinstance(threshold, Value) or np.size(threshold) != 1:
+    if not isinstance(x, Value):
         raise UnsupportedOperationError("only a comparison with one number, within a softplus, is supported.")
-    return call.builder.unfinished(x, "comparison", float(numbers(threshold).reshape(())))
+    return call.builder.unfinished(x, "comparison", operations.number(threshold, "a threshold"))
 
 
 def _where(call: Call, condition: Any, above: Any, below: Any) -> Value:
@@ -164,59 +137,85 @@ def _where(call: Call, condition: Any, above: Any, below: Any) -> Value:
     return fused_where(call.builder, condition, above, below)
 
 
-def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Moved, ...]:
+def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...]:
     """Let the reference operator move an array of positions."""
-    if not isinstance(x, Value | Moved) or any(isinstance(each, Value | Moved) for each in others):
+    if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
-    value, positions = (x.value, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
-    results: list[Value | Moved] = []
-    for moved in reference(call.node, call.opset, [positions, *others]):
+    operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
+    results: list[Value | Table | Moved] = []
+    for places in reference(call.node, call.opset, [positions, *others]):
         try:
-            results.append(call.builder.placed(value, moved))
+            results.append(moved(call.builder, operand, places))
         except NetworkError as error:
-            results.append(Moved(value, moved, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
+            results.append(Moved(operand, places, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
     return tuple(results)
+
+
+def _gather(call: Call, x: Any, index: Any) -> Any:
+    if not isinstance(index, Table) or isinstance(x, Value | Table | Moved):
+        return layout(call, x, index)
+    if call("axis", 0) not in (0, -np.ndim(x)):
+        raise UnsupportedOperationError("a lookup must take whole rows of its matrix.")
+    return index.encoded(np.shape(x)[-1], lambda column: preprocessing.embedded(column, x))
+
+
+def _one_hot(call: Call, x: Any, depth: Any, values: Any) -> Any:
+    """``values`` are what stands off and on the place of the index."""
+    varying = any(isinstance(each, Value | Table | Moved) for each in (depth, values))
+    if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
+        raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
+    matrix = np.eye(int(operations.number(depth, "its depth")))
+    return x.encoded(len(matrix), lambda column: preprocessing.embedded(column, matrix))
 
 
 RULES: dict[str, Callable[..., Any]] = {
     "Gemm": _gemm,
-    "MatMul": _matmul,
-    "Add": lambda call, x, y: call.builder.add(x, y),
-    "Sub": lambda call, x, y: call.builder.subtract(x, y),
-    "Mul": lambda call, x, y: call.builder.multiply(x, y),
-    "Div": lambda call, x, y: call.builder.divide(x, y),
+    "MatMul": _operation(operations.matmul),
+    "Add": _operation(Builder.add),
+    "Sub": _operation(Builder.subtract),
+    "Mul": _operation(Builder.multiply),
+    "Div": _operation(Builder.divide),
     "Neg": lambda call, x: call.builder.scaled(x, -1.0),
-    "Sum": _sum,
-    "Pow": _power,
-    "Max": _extreme(low=True),
-    "Min": _extreme(low=False),
+    "Sum": _operation(operations.total),
+    "Pow": _operation(operations.power),
+    "Max": _extreme("low"),
+    "Min": _extreme("high"),
     "Relu": _activation("relu"),
     "LeakyRelu": _activation("leaky_relu", alpha=float(np.float32(0.01))),
-    "PRelu": _prelu,
+    "PRelu": _operation(operations.prelu),
     "Sigmoid": _activation("sigmoid"),
     "Tanh": _activation("tanh"),
-    "Softplus": lambda call, x: call.builder.activation(x, "softplus", 1.0),
+    "Softplus": _operation(operations.softplus),
     "Elu": _activation("elu", alpha=1.0),
-    "Selu": _selu,
-    "Gelu": _gelu,
-    "HardSwish": lambda call, x: call.builder.activation(x, "hardswish"),
+    "Selu": lambda call, x: operations.selu(
+        call.builder,
+        x,
+        call("alpha", float(np.float32(1.6732632423543772))),
+        call("gamma", float(np.float32(1.0507009873554805))),
+    ),
+    "Gelu": lambda call, x: operations.gelu(call.builder, x, call("approximate", b"none").decode()),
+    "HardSwish": _activation("hardswish"),
     "Erf": _activation("erf"),
-    "Clip": _clip,
+    "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
     "Softmax": _softmax("softmax"),
     "LogSoftmax": _softmax("log_softmax"),
     "BatchNormalization": _normalise,
-    "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
+    "Concat": lambda call, *operands: joined(call.builder, operands, call("axis", 1)),
     "Greater": _compared,
     "Where": _where,
     "Cast": _cast,
-    "CastLike": lambda call, x, *_: x,
+    "CastLike": _cast_like,
     "Identity": lambda call, x: x,
     "Dropout": _dropout,
     "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end", None)],
     "Size": lambda call, x: np.array(call.builder.batch * x.width),
+    "Gather": _gather,
+    "OneHot": _one_hot,
     **dict.fromkeys(("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"), layout),
-    **dict.fromkeys(("Slice", "Gather", "GatherND", "Split", "Expand"), layout),
+    **dict.fromkeys(("Slice", "GatherND", "Split", "Expand"), layout),
 }
+# Rules that take raw cells as they are; all others read their numbers.
+CELLS = {name for name, rule in RULES.items() if rule in (layout, _cast, _gather, _one_hot)} | {"Identity", "Concat"}
 
 
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:

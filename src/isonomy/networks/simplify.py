@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isonomy.networks.affine import Affine, compose, rows, stack, total
-from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Select
+from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Select, ancestors
 
 
 def simplify(graph: Graph) -> Graph:
@@ -31,7 +31,7 @@ def simplify(graph: Graph) -> Graph:
 
 def _pass(graph: Graph) -> Graph:
     """One reading of the graph."""
-    live = _reachable(graph.nodes, len(graph.nodes) - 1)
+    live = ancestors([node.inputs for node in graph.nodes], len(graph.nodes) - 1)
     build = _Build(graph.nodes[0].name, graph.input_width)
     pending: dict[int, _Pending] = {0: _Pending(0)}
     for i in live:
@@ -46,7 +46,7 @@ def _pass(graph: Graph) -> Graph:
             result = _Pending(build.write(result, node.name))
         pending[i] = result
     output = build.write(pending[live[-1]], graph.nodes[-1].name)
-    kept = _reachable(tuple(build.nodes), output)
+    kept = ancestors([node.inputs for node in build.nodes], output)
     place = {old: new for new, old in enumerate(kept)}
     return Graph(tuple(Node(n.op, tuple(place[j] for j in n.inputs), n.name) for n in (build.nodes[i] for i in kept)))
 
@@ -134,13 +134,3 @@ def _step(build: _Build, node: Node, read: list[_Pending]) -> _Pending:
     widths = [build.widths[i] for i in written]
     width = sum(widths) if isinstance(node.op, Concat) else widths[0]
     return _Pending(build.add(Node(node.op, written, node.name), width))
-
-
-def _reachable(nodes: tuple[Node, ...], output: int) -> list[int]:
-    """The nodes that the output depends on, in order, always with the input."""
-    found, waiting = {0, output}, [output]
-    while waiting:
-        fresh = set(nodes[waiting.pop()].inputs) - found
-        found |= fresh
-        waiting.extend(fresh)
-    return sorted(found)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn import compose, decomposition, feature_selection, impute, pipeline, preprocessing
+from sklearn import compose, decomposition, feature_selection, impute, pipeline
+from sklearn import preprocessing as scalers
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.columns import Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
-from isonomy.networks.lines import ZERO, exact, weighted
+from isonomy.networks import preprocessing
+from isonomy.networks.columns import Choice, Column, Number, as_choice, cell_of, shown
+from isonomy.networks.exact_affine import ZERO, ExactAffine, exact
+from isonomy.networks.reading import reading
 
 Columns = list[Column]
 
@@ -39,12 +41,8 @@ def transformed(step: Any, columns: Columns) -> Columns:
     width = getattr(step, "n_features_in_", len(columns))
     if width != len(columns):
         raise NetworkError(f"{label} was fitted on {width} columns but gets {len(columns)}.")
-    try:
+    with reading(label, absent="is not fitted"):
         return rule(step, columns)
-    except NetworkError as error:
-        raise type(error)(f"{label}: {error}") from None
-    except AttributeError as error:
-        raise NetworkError(f"{label} is not fitted ({error}).") from error
 
 
 def _pipeline(step: Any, columns: Columns) -> Columns:
@@ -57,8 +55,7 @@ def _union(step: Any, columns: Columns) -> Columns:
     weights = step.transformer_weights or {}
     made: Columns = []
     for name, inner in step.transformer_list:
-        factor = exact(weights.get(name, 1.0), f"the weight of '{name}'")
-        made += _weighted(transformed(inner, columns), factor)
+        made += _weighted(transformed(inner, columns), weights.get(name, 1))
     return made
 
 
@@ -69,11 +66,8 @@ def _by_column(step: Any, columns: Columns) -> Columns:
         read = [columns[i] for i in _positions(chosen, names)]
         if not read or (isinstance(inner, str) and inner == "drop"):
             continue
-        factor = exact((step.transformer_weights or {}).get(name, 1.0), f"the weight of '{name}'")
-        try:
-            made += _weighted(transformed(inner, read), factor)
-        except NetworkError as error:
-            raise type(error)(f"'{name}', {error}") from None
+        with reading(f"'{name}'"):
+            made += _weighted(transformed(inner, read), (step.transformer_weights or {}).get(name, 1))
     return made
 
 
@@ -94,56 +88,42 @@ def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
     return [names.index(each) if isinstance(each, str) else range(len(names))[each] for each in listed]
 
 
-def _weighted(columns: Columns, factor: Fraction) -> Columns:
-    return columns if factor == 1 else [as_number(column).scaled(factor) for column in columns]
+def _weighted(columns: Columns, weight: float) -> Columns:
+    return columns if weight == 1 else preprocessing.scaled(columns, times=[weight])
 
 
-def _scale(centre: str, spread: str, *, standard: bool = True) -> Callable[[Any, Columns], Columns]:
-    """``(x - centre) / spread``; ``standard=False``: ``x * spread + centre``."""
+def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
+    """``(x - minus) * times / over + plus``, each named by the attribute that holds it."""
 
     def rule(step: Any, columns: Columns) -> Columns:
         if getattr(step, "clip", False):
             raise UnsupportedOperationError("clip=True is not affine; fit it with clip=False.")
-        centres, spreads = getattr(step, centre, None), getattr(step, spread, None)
-        made: Columns = []
-        for i, column in enumerate(columns):
-            add = ZERO if centres is None else exact(centres[i], f"'{column.name}': {centre}")
-            by = Fraction(1) if spreads is None else exact(spreads[i], f"'{column.name}': {spread}")
-            number = as_number(column)
-            made.append(number.scaled(1 / by, shift=-add) if standard else number.scaled(by, add))
-        return made
+        given = {part: getattr(step, attribute) for part, attribute in parts.items()}
+        if not getattr(step, "with_mean", True):
+            given["minus"] = None  # the means may be stored all the same
+        return preprocessing.scaled(columns, **{part: each for part, each in given.items() if each is not None})
 
     return rule
 
 
-def _encode(widths: Callable[[Any, int, int], int]) -> Callable[[Any, Columns], Columns]:
-    """A lookup for each column: the encoder is run on every category beside known ones of the other columns."""
-
-    def rule(step: Any, columns: Columns) -> Columns:
-        choices = [as_choice(column) for column in columns]
-        asked: list[list[Any]] = []  # the cell that stands for each value of each column
-        for choice, values in zip(choices, step.categories_, strict=True):
-            asked.append(choice.found({cell_of(value): value for value in values}, _stranger(step, choice)))
-        usual = [values[0] for values in step.categories_]
-        rows = [
-            [cell if j == i else other for j, other in enumerate(usual)]
-            for i, cells in enumerate(asked)
-            for cell in cells
-        ]
-        table = _run(step, rows)
-        sizes = [widths(step, i, table.shape[1]) for i in range(len(choices))]
-        if sum(sizes) != table.shape[1]:
-            raise NetworkError(f"it gives {table.shape[1]} columns where {sum(sizes)} are expected.")
-        made: Columns = []
-        row = start = 0
-        for choice, cells, size in zip(choices, asked, sizes, strict=True):
-            block = table[row : row + len(cells), start : start + size]
-            for values in block.T:
-                made.append(choice.numbers([None if np.isnan(v) else exact(v, choice.name) for v in values]))
-            row, start = row + len(cells), start + size
-        return made
-
-    return rule
+def _encode(step: Any, columns: Columns) -> Columns:
+    """The encoder is run on every category of each column beside one category of the others; a lookup of one column
+    results in each column of its output."""
+    choices = [as_choice(column) for column in columns]
+    asked = [  # the cell that stands for each value of each column
+        choice.found({cell_of(value): value for value in values}, _stranger(step, choice))
+        for choice, values in zip(choices, step.categories_, strict=True)
+    ]
+    usual = [cells[0] for cells in asked]
+    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(asked)]
+    made: Columns = []
+    for outputs in zip(*(table.T for table in tables), strict=True):
+        varying = [i for i, values in enumerate(outputs) if len(np.unique(values)) > 1]
+        if len(varying) > 1:
+            raise NetworkError("one of its results depends on two columns.")
+        choice, values = choices[(*varying, 0)[0]], outputs[(*varying, 0)[0]]
+        made.append(choice.numbers([None if np.isnan(v) else exact(v, choice.name) for v in values]))
+    return made
 
 
 def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
@@ -163,7 +143,8 @@ def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
 def _run(step: Any, rows: list[list[Any]]) -> Any:
     """What the encoder makes of rows of cells; a text in a column of numbers becomes a number not seen in training."""
     cells: dict[Any, Any] = {}
-    for i, (name, values) in enumerate(zip(_names(step), step.categories_, strict=True)):
+    names = getattr(step, "feature_names_in_", range(len(step.categories_)))
+    for i, (name, values) in enumerate(zip(names, step.categories_, strict=True)):
         column = [row[i] for row in rows]
         if values.dtype.kind in "iuf":
             unseen = np.nanmax([*np.abs(values), 0.0]) + 1.0
@@ -179,17 +160,6 @@ def _run(step: Any, rows: list[list[Any]]) -> Any:
     return np.asarray(result.toarray() if hasattr(result, "toarray") else result, dtype=np.float64)
 
 
-def _names(step: Any) -> list[Any]:
-    return list(getattr(step, "feature_names_in_", range(len(step.categories_))))
-
-
-def _one_hot_width(step: Any, i: int, _: int) -> int:
-    rare = getattr(step, "infrequent_categories_", None)
-    joined = 0 if rare is None or rare[i] is None else len(rare[i]) - 1
-    dropped = step.drop_idx_ is not None and step.drop_idx_[i] is not None
-    return len(step.categories_[i]) - joined - dropped
-
-
 def _impute(step: Any, columns: Columns) -> Columns:
     made: Columns = []
     gap = cell_of(step.missing_values)
@@ -197,31 +167,14 @@ def _impute(step: Any, columns: Columns) -> Columns:
         value = cell_of(statistic)
         if value is None and not step.keep_empty_features:
             continue  # nothing was known in training: the column is dropped
-        if isinstance(column, Choice) and not isinstance(statistic, float | int | np.number):
-            made.append(column.respelled(gap, value))
-        else:
-            number = _only_nan(as_number(column), gap)
-            made.append(number.imputed(exact(0 if value is None else statistic, f"the fill of '{column.name}'")))
+        fill = statistic if isinstance(statistic, float | int | np.number) else value
+        made += preprocessing.imputed([column], [0 if value is None else fill], gap)
     return made + (_indicate(step.indicator_, columns) if step.add_indicator else [])
 
 
 def _indicate(step: Any, columns: Columns) -> Columns:
-    made: Columns = []
-    gap = cell_of(step.missing_values)
-    for i in step.features_:
-        column = columns[i]
-        if isinstance(column, Choice):
-            made.append(Number(column.name, column.lookup([Fraction(gap in cells) for cells in column.spellings])))
-        else:
-            number = _only_nan(column, gap)
-            made.append(Number(column.name, number.flag or number.line.times(ZERO)))
-    return made
-
-
-def _only_nan(number: Number, gap: Any) -> Number:
-    if gap is not None:
-        raise UnsupportedOperationError(f"'{number.name}': a number ({gap}) that means missing is not affine; use NaN.")
-    return number
+    flags = {i: preprocessing.indicator(columns[i], cell_of(step.missing_values)) for i in step.features_}
+    return [Number(columns[i].name, flag or ExactAffine.of(ZERO)) for i, flag in flags.items()]
 
 
 def _function(step: Any, columns: Columns) -> Columns:
@@ -237,14 +190,7 @@ def _function(step: Any, columns: Columns) -> Columns:
 def _rotate(step: Any, columns: Columns) -> Columns:
     if getattr(step, "whiten", False):
         raise UnsupportedOperationError("whiten=True is not supported.")
-    lines = settled(columns)
-    if getattr(step, "mean_", None) is not None:
-        lines = [line.plus(-exact(mean, "a mean")) for line, mean in zip(lines, step.mean_, strict=True)]
-    label = type(step).__name__.lower()
-    return [
-        Number(f"{label}{i}", weighted(lines, [exact(value, "a component") for value in row]))
-        for i, row in enumerate(step.components_)
-    ]
+    return preprocessing.rotated(columns, step.components_, getattr(step, "mean_", None), type(step).__name__.lower())
 
 
 def _supported(step: Any, columns: Columns) -> Columns:
@@ -255,22 +201,18 @@ _RULES: dict[type, Callable[[Any, Columns], Columns]] = {
     pipeline.Pipeline: _pipeline,
     pipeline.FeatureUnion: _union,
     compose.ColumnTransformer: _by_column,
-    preprocessing.StandardScaler: _scale("mean_", "scale_"),
-    preprocessing.RobustScaler: _scale("center_", "scale_"),
-    preprocessing.MaxAbsScaler: _scale("", "scale_"),
-    preprocessing.MinMaxScaler: _scale("min_", "scale_", standard=False),
-    preprocessing.OneHotEncoder: _encode(_one_hot_width),
-    preprocessing.OrdinalEncoder: _encode(lambda step, i, width: 1),
-    preprocessing.TargetEncoder: _encode(lambda step, i, width: width // len(step.categories_)),
-    preprocessing.FunctionTransformer: _function,
+    scalers.StandardScaler: _scale(minus="mean_", over="scale_"),
+    scalers.RobustScaler: _scale(minus="center_", over="scale_"),
+    scalers.MaxAbsScaler: _scale(over="scale_"),
+    scalers.MinMaxScaler: _scale(times="scale_", plus="min_"),
+    **dict.fromkeys((scalers.OneHotEncoder, scalers.OrdinalEncoder, scalers.TargetEncoder), _encode),
+    scalers.FunctionTransformer: _function,
     impute.SimpleImputer: _impute,
     impute.MissingIndicator: _indicate,
     decomposition.PCA: _rotate,
     decomposition.TruncatedSVD: _rotate,
-    feature_selection.VarianceThreshold: _supported,
-    feature_selection.SelectKBest: _supported,
-    feature_selection.SelectPercentile: _supported,
-    feature_selection.SelectFromModel: _supported,
+    **dict.fromkeys((feature_selection.VarianceThreshold, feature_selection.SelectKBest), _supported),
+    **dict.fromkeys((feature_selection.SelectPercentile, feature_selection.SelectFromModel), _supported),
 }
 
 _REFUSED = {

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from isonomy.errors import FileError, needed
+from isonomy.networks.graph import Read
+from isonomy.networks.sklearn_reader import read_sklearn
 
 # Parts of a fitted MLPClassifier or MLPRegressor that skops does not list itself: plain holders of numbers.
 _PARTS = (
@@ -20,10 +22,10 @@ _PARTS = (
 )
 
 
-def open_skops(path: Path) -> Any:
-    """The estimator in a skops file; an unknown type is refused before anything is made."""
+def read_skops(path: Path, **options: Any) -> Read:
+    """The graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     strange = [name for name in files.get_untrusted_types(file=path) if name not in _PARTS]
     if strange:
         raise FileError(f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, which are not trusted types.")
-    return files.load(path, trusted=list(_PARTS))
+    return read_sklearn(files.load(path, trusted=list(_PARTS)), **options)

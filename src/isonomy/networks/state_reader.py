@@ -19,13 +19,12 @@ from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
-from isonomy.networks.build import LARGEST, Builder
+from isonomy.networks.builder import LARGEST, Builder
 from isonomy.networks.graph import Head, Read
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
@@ -38,7 +37,7 @@ def read_state(path: Path, activation: str | None, head: Head | Literal["auto"])
     if len(layers) > 1 and activation is None:
         raise NetworkError("a state dict does not say what stands between its layers: say activation='relu', for one.")
     kind, *parameters = _named(activation or "relu")
-    builder = Builder((layers[0][1].shape[1],), 3)
+    builder = Builder((layers[0][1].shape[1],))
     value = builder.input
     for place, (name, weight, bias) in enumerate(layers):
         builder.at = name
@@ -124,20 +123,11 @@ _CHOICES = 1024  # ways to count equal layers; files of real modules have a hand
 
 def _same(layers: Sequence[_Layer]) -> list[list[str]]:
     """The names of the layers, those with equal weights and biases together."""
-    groups: list[tuple[_Layer, list[str]]] = []
-    for layer in layers:
-        names = next((names for first, names in groups if _equal(first, layer)), None)
-        if names is None:
-            groups.append((layer, names := []))
-        names.append(layer[0])
-    return [names for _, names in groups]
-
-
-def _equal(one: _Layer, other: _Layer) -> bool:
-    weights, biases = np.array_equal(one[1], other[1]), (one[2], other[2])
-    if biases[0] is None or biases[1] is None:
-        return weights and biases == (None, None)
-    return weights and np.array_equal(biases[0], biases[1])
+    groups: dict[Any, list[str]] = {}
+    for name, weight, bias in layers:
+        key = (weight.shape, weight.tobytes(), None if bias is None else bias.tobytes())
+        groups.setdefault(key, []).append(name)
+    return list(groups.values())
 
 
 def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:

@@ -1,174 +1,130 @@
-"""Read a ``torch.nn.Module`` by symbolic tracing (torch.fx).
+"""Read a ``torch.nn.Module``: a copy in evaluation mode is exported on a small table of individuals.
 
-A copy of the module in evaluation mode is traced; the trace is then interpreted with a small table of
-individuals in mind. Whatever depends on parameters alone is computed by torch itself.
-
-**Soundness.** Only operations in the tables of :mod:`isonomy.networks.torch_rules` are accepted, by their
-exact type. At the end the graph is compared with a run of the module: a disagreement is an error.
+**Soundness.** What depends on individuals is read by the rules of :mod:`isonomy.networks.aten`, what depends on
+parameters alone is computed by torch itself, and in the end the graph is compared with a run of the module: a
+disagreement is an error.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 import operator
 from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.utils import parametrize
+from torch.export.graph_signature import InputKind, TensorArgument
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
-from isonomy.networks.build import Builder, Value
+from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.networks.aten import ADVICE, Program
+from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Graph, Head, Read
-from isonomy.networks.torch_rules import FUNCTIONS, LAYOUTS, MODULES
-
-_BATCH = 3  # individuals in the table that is kept in mind; more than one, so that mixing them is noticed
+from isonomy.networks.reading import one_line, reading
 
 
 def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Literal["auto"] = "auto") -> Read:
     """The graph of a module up to its raw outputs, and its head."""
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
-    try:
-        frozen = copy.deepcopy(module).cpu().eval()
-        # A single layer is traced inside a container, else the tracer would look into torch's own code.
-        target = nn.Sequential(frozen) if fx.Tracer().is_leaf_module(frozen, "") else frozen
-        trace = fx.Tracer().trace(target, concrete_args=_defaults(target))
-    except Exception as error:  # tracing runs the user's code, which can fail in any way
-        raise NetworkError(
-            f"{type(module).__name__} cannot be traced ({_first_line(error)}): its forward must not branch "
-            "on the data; export it to ONNX instead."
-        ) from error
-    modules = dict(target.named_modules())
-    columns = _first_width(trace, modules) if width is None else width
-    if not isinstance(columns, int) or columns < 1:
+    if width is not None and (not isinstance(width, int) or width < 1):
         raise ParameterError(template("width", "the number of features the module reads", width))
-    builder = Builder((columns,), _BATCH)
-    with torch.no_grad():
-        output = _interpret(builder, trace, target, modules)
-        if not isinstance(output, Value):
-            got = type(output).__name__
-            raise NetworkError(f"{type(module).__name__} must return one tensor of its input. Got {got}.")
-        read = builder.finish(output, head)
-        _confirm(frozen, read.graph, _ENDINGS[builder.ending])
+    label = type(module).__name__
+    for name, part in module.named_modules():
+        if part._forward_hooks or part._forward_pre_hooks:
+            raise NetworkError(f"Module '{name or label}' has a hook, which can make other numbers; {ADVICE}.")
+    with torch.no_grad(), reading(label):
+        frozen = copy.deepcopy(module).cpu().eval()
+        columns = _seen_width(frozen) if width is None else width
+        _run(frozen, _table(frozen, columns))
+        try:
+            exported = torch.export.export(frozen, (_table(frozen, columns),), strict=False)
+        except Exception as error:  # exporting runs the user's code, which can fail in any way
+            reason = one_line(f"{type(error).__name__}: {error}")[:300]
+            raise NetworkError(f"it cannot be exported, as its forward must not branch on data ({reason}).") from error
+        program = Program(Builder((columns,)))
+        stored = {**exported.state_dict, **exported.constants}
+        for spec in exported.graph_signature.input_specs:
+            if isinstance(spec.arg, TensorArgument):
+                program.known[spec.arg.name] = (
+                    program.builder.input if spec.kind == InputKind.USER_INPUT else stored[str(spec.target)]
+                )
+        for node in exported.graph.nodes:
+            if node.op == "call_function":
+                _live_step(program, node)
+            elif node.op == "output":
+                read = program.finish([program.get(str(each)) for each in node.args[0]], head)
+        _confirm(frozen, read.graph, _ENDINGS[program.builder.ending])
     return read
 
 
-def _interpret(builder: Builder, trace: fx.Graph, root: nn.Module, modules: dict[str, nn.Module]) -> Any:
-    """Walk through the trace; each node becomes a :class:`Value` or a constant."""
-    known: dict[fx.Node, Any] = {}
-    fed = False
-    for node in trace.nodes:
-        builder.at = node.name
-        args = fx.node.map_arg(node.args, known.__getitem__)
-        kwargs = fx.node.map_arg(node.kwargs, known.__getitem__)
-        if node.op == "output":
-            return args[0]
-        if node.op == "get_attr":
-            known[node] = operator.attrgetter(str(node.target))(root)
-        elif node.op == "placeholder":
-            if fed and not args:
-                raise NetworkError(f"The module needs a second input '{node.name}'; one table is expected.")
-            known[node] = args[0] if fed else builder.input
-            fed = True
-        else:
-            known[node] = _call(builder, node, modules, args, kwargs)
-    raise NetworkError("The module returns nothing.")
+def _live_step(program: Program, node: fx.Node) -> None:
+    """One node of an exported module, with its arguments by name."""
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: program.get(each.name))
+    constant = not any(isinstance(each, Value) for each in pytree.tree_leaves((args, kwargs)))
+    if node.target is operator.getitem or constant:  # by torch itself
+        with reading(f"node '{node.name}'"):
+            program.known[node.name] = node.target(*args, **kwargs)  # type: ignore[operator]
+        program.storage[node.name] = program.storage_of(next(map(str, node.all_input_nodes), node.name))
+        return
+    schema = getattr(node.target, "_schema", None)
+    names = [each.name for each in schema.arguments] if schema else [str(i) for i in range(len(args))]
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    layer = stack[-1] if stack else ("", "")
+    operands = [each.name for each in node.all_input_nodes]
+    program.step(
+        f"torch.ops.{node.target}", dict(zip(names, args, strict=False)) | kwargs, [node.name], operands, layer
+    )
 
 
-def _call(
-    builder: Builder,
-    node: fx.Node,
-    modules: dict[str, nn.Module],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    """One operation, by its rule in the tables, or by torch itself when it depends on constants alone."""
-    module = modules[str(node.target)] if node.op == "call_module" else None
-    if module is not None:
-        kind: Any = type(module).__mro__[1] if parametrize.is_parametrized(module) else type(module)
-        label, rule = kind.__name__, MODULES.get(kind)
-        if module._forward_hooks or module._forward_pre_hooks:
-            raise NetworkError(f"Module '{node.target}' has a forward hook; remove it, or export to ONNX.")
-        args = (*args, module)
-    else:
-        label, rule = getattr(node.target, "__name__", str(node.target)), FUNCTIONS.get(node.target)
-        if node.op == "call_method":
-            method = operator.methodcaller(str(node.target), *args[1:], **kwargs)
-    name = str(node.target) if module is not None else node.name
+def _table(module: nn.Module, width: int, rows: int = BATCH) -> Tensor:
+    """Random individuals in the precision of the module."""
+    kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(kind)
+
+
+class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Remembers which operation was asked for last."""
+
+    last = "forward"
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.last = str(func).split(".")[1]
+        return func(*args, **(kwargs or {}))
+
+
+def _run(module: nn.Module, table: Tensor) -> Tensor:
+    """The outputs of the module itself."""
+    watched = _Watched()  # type: ignore[no-untyped-call]
     try:
-        if not _values((args, kwargs)):
-            if module is not None:
-                return module(*args[:-1], **kwargs)
-            return method(args[0]) if node.op == "call_method" else node.target(*args, **kwargs)  # type: ignore[operator]
-        if rule is not None:
-            return rule(builder, *args, **kwargs)
-        if module is None and node.target in LAYOUTS:
-            return _layout(builder, node, args, kwargs)
-    except NetworkError as error:
-        raise type(error)(f"Node '{name}' ({label}): {error}") from None
+        with watched:
+            result = module(table)
     except Exception as error:
-        raise NetworkError(f"Node '{name}' ({label}) cannot be read: {_first_line(error)}.") from error
-    listed = {kind.__name__ for kind in MODULES}
-    listed |= {_label(key) for key in (*FUNCTIONS, *LAYOUTS) if not _label(key).endswith("_")}
-    raise UnsupportedOperationError(
-        f"Node '{name}' ({label}) is not supported; supported are: {', '.join(sorted(listed))}."
-    )
+        reason = one_line(f"{type(error).__name__}: {error}")[:300].rstrip(".")
+        raise NetworkError(
+            f"it does not run on {table.shape[1]} features: '{watched.last}' fails ({reason}); its features and "
+            "weights must agree in width."
+        ) from error
+    if not isinstance(result, Tensor):
+        raise NetworkError(f"it must return one tensor. Got {type(result).__name__}.")
+    return result
 
 
-def _layout(builder: Builder, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Let torch itself move an array of positions."""
-    value, *others = _values((args, kwargs))
-    if others:
-        raise NetworkError("a layout operation must read one tensor.")
-    positions = torch.from_numpy(builder.positions(value))
-    moved_args, moved_kwargs = (
-        fx.node.map_aggregate(each, lambda leaf: positions if isinstance(leaf, Value) else leaf)
-        for each in (args, kwargs)
-    )
-    if node.op == "call_method":
-        result = getattr(moved_args[0], str(node.target))(*moved_args[1:], **moved_kwargs)  # type: ignore
-    else:
-        result = node.target(*moved_args, **moved_kwargs)  # type: ignore
-    if isinstance(result, Tensor):
-        return builder.placed(value, result.numpy())
-    return tuple(builder.placed(value, each.numpy()) for each in result)
-
-
-# -- helpers
-
-
-def _values(tree: Any) -> list[Value]:
-    """The tensors of the individual among arguments."""
-    found: list[Value] = []
-    fx.node.map_aggregate(tree, lambda leaf: found.append(leaf) if isinstance(leaf, Value) else None)
-    return found
-
-
-def _defaults(module: nn.Module) -> dict[str, Any]:
-    """Optional arguments of ``forward`` keep their default values."""
-    parameters = list(inspect.signature(module.forward).parameters.values())[1:]
-    return {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
-
-
-def _first_width(trace: fx.Graph, modules: dict[str, nn.Module]) -> int:
-    """How many features the first layer reads, as long as nothing before it changes their number."""
-    passing = {torch.flatten, "flatten", "float", "double", "to", "contiguous"}
-    passing |= {operator.add, operator.sub, operator.mul, operator.truediv, torch.add, torch.sub, torch.mul}
-    same: set[fx.Node] = set()
-    for node in trace.nodes:
-        if node.op == "placeholder":
-            same.add(node)
-        elif node.all_input_nodes and node.all_input_nodes[0] in same:
-            module = modules[str(node.target)] if node.op == "call_module" else None
-            for attribute in ("in_features", "num_features"):
-                if isinstance(module, nn.Linear | nn.BatchNorm1d) and hasattr(module, attribute):
-                    return int(getattr(module, attribute))
-            if (type(module) in MODULES and not isinstance(module, nn.Unflatten)) or node.target in passing:
-                same.add(node)
-    raise NetworkError("The number of features cannot be seen from the first layer: say width=...")
+def _seen_width(module: nn.Module) -> int:
+    """The one width of a layer that the module runs on."""
+    sizes = [getattr(part, name, None) for part in module.modules() for name in ("in_features", "num_features")]
+    fitting = []
+    for size in dict.fromkeys(size for size in sizes if isinstance(size, int)):
+        try:
+            _run(module, _table(module, size))
+            fitting.append(size)
+        except NetworkError:
+            pass
+    if len(fitting) != 1:
+        raise NetworkError("the number of features cannot be seen from its layers: say width=...")
+    return fitting[0]
 
 
 _ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -182,27 +138,14 @@ _ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]) -> None:
     """Compare the graph with a run of the module on a few random individuals."""
-    kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float64)
-    if kind in (torch.float16, torch.bfloat16):  # too coarse to tell one function from another
-        module, kind = copy.deepcopy(module).double(), torch.float64
-    x = torch.randn(8, graph.input_width, generator=torch.Generator().manual_seed(0)).to(kind)
-    try:
-        own = module(x).reshape(len(x), -1).to(torch.float64)
-    except Exception as error:
-        raise NetworkError(f"{type(module).__name__} does not run: {_first_line(error)}.") from error
-    ours = ending(torch.from_numpy(graph.evaluate(x.numpy())))
-    scale = 1.0 + float(own.abs().max())
-    tolerance = max(1e-5, 1e4 * torch.finfo(kind).eps) * scale
+    x = _table(module, graph.input_width, 8)
+    if x.dtype in (torch.float16, torch.bfloat16):  # too coarse to tell one function from another
+        module, x = copy.deepcopy(module).double(), x.double()
+    own = _run(module, x).reshape(len(x), -1).double()
+    ours = ending(torch.from_numpy(graph.evaluate(x.double().numpy())))
+    tolerance = max(1e-5, 1e4 * torch.finfo(x.dtype).eps) * (1.0 + float(own.abs().max()))
     if own.shape != ours.shape or not float((own - ours).abs().max()) <= tolerance:
         raise NetworkError(
-            f"{type(module).__name__} gives other numbers than its trace: its forward is random, depends on "
-            "the data in a way that cannot be seen, or changes a tensor in place. Export it to ONNX instead."
+            "it gives other numbers than its trace: its forward is random, or depends on the data in a way that cannot "
+            f"be seen; {ADVICE}."
         )
-
-
-def _label(key: Any) -> str:
-    return key if isinstance(key, str) else str(getattr(key, "__name__", key))
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}".rstrip(".: ")

@@ -25,7 +25,7 @@ ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
-class Line:
+class ExactAffine:
     """``constant + sum_i terms[i] x_i`` exactly; ``reach`` and ``reach_constant`` are the same with absolute values."""
 
     terms: Mapping[int, Fraction]
@@ -35,20 +35,20 @@ class Line:
     roundings: int = 0
 
     @classmethod
-    def coordinate(cls, index: int) -> Line:
+    def coordinate(cls, index: int) -> ExactAffine:
         """The coordinate itself."""
         return cls({index: Fraction(1)}, ZERO, {index: Fraction(1)}, ZERO)
 
     @classmethod
-    def of(cls, constant: Fraction) -> Line:
+    def of(cls, constant: Fraction) -> ExactAffine:
         """A constant."""
         return cls({}, constant, {}, abs(constant))
 
-    def times(self, factor: Fraction) -> Line:
+    def times(self, factor: Fraction) -> ExactAffine:
         """The product with a number; a run rounds once."""
         if factor == 1:
             return self
-        return Line(
+        return ExactAffine(
             {i: term * factor for i, term in self.terms.items() if factor},
             self.constant * factor,
             {i: term * abs(factor) for i, term in self.reach.items()},
@@ -56,14 +56,14 @@ class Line:
             self.roundings + 1,
         )
 
-    def plus(self, other: Line | Fraction) -> Line:
-        """The sum with a number or a line; a run rounds once."""
+    def plus(self, other: ExactAffine | Fraction) -> ExactAffine:
+        """The sum with a number or a function; a run rounds once."""
         if isinstance(other, Fraction):
             if not other:
                 return self
-            other = Line.of(other)
+            other = ExactAffine.of(other)
         terms = {i: self.terms.get(i, ZERO) + other.terms.get(i, ZERO) for i in {**self.terms, **other.terms}}
-        return Line(
+        return ExactAffine(
             {i: term for i, term in terms.items() if term},
             self.constant + other.constant,
             {i: self.reach.get(i, ZERO) + other.reach.get(i, ZERO) for i in {**self.reach, **other.reach}},
@@ -71,22 +71,24 @@ class Line:
             max(self.roundings, other.roundings) + 1,
         )
 
-    def rounded(self, times: int = 1) -> Line:
-        """The same line, of which a run rounds so many times more."""
-        return Line(self.terms, self.constant, self.reach, self.reach_constant, self.roundings + times)
+    def rounded(self, times: int = 1) -> ExactAffine:
+        """The same function, of which a run rounds so many times more."""
+        return ExactAffine(self.terms, self.constant, self.reach, self.reach_constant, self.roundings + times)
 
 
-def weighted(lines: Sequence[Line], factors: Sequence[Fraction]) -> Line:
-    """``sum_i factors[i] * lines[i]``."""
-    total = Line.of(ZERO)
-    for line, factor in zip(lines, factors, strict=True):
+def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> ExactAffine:
+    """``sum_i factors[i] * functions[i]``."""
+    total = ExactAffine.of(ZERO)
+    for function, factor in zip(functions, factors, strict=True):
         if factor:
-            total = total.plus(line.times(factor)) if total.reach or total.constant else line.times(factor)
+            total = total.plus(function.times(factor)) if total.reach or total.constant else function.times(factor)
     return total
 
 
 def exact(value: Any, what: str) -> Fraction:
     """A finite number as it is stored."""
+    if isinstance(value, Fraction):
+        return value
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -96,25 +98,25 @@ def exact(value: Any, what: str) -> Fraction:
     return Fraction(number)
 
 
-def affine_of(lines: Sequence[Line], width: int) -> Affine:
-    """Lines as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
-    if not lines:
+def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
+    """Functions as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
+    if not functions:
         raise NetworkError("The model reads no feature at all.")
-    weight = np.zeros((len(lines), width))
+    weight = np.zeros((len(functions), width))
     magnitude = np.zeros_like(weight)
     columns: list[tuple[float, float, float, float]] = []
-    for row, line in enumerate(lines):
+    for row, function in enumerate(functions):
         lost = ZERO
-        for i, term in line.terms.items():
+        for i, term in function.terms.items():
             weight[row, i] = nearest = _nearest(term)
             lost += abs(term - Fraction(nearest))
-        for i, term in line.reach.items():
+        for i, term in function.reach.items():
             magnitude[row, i] = _above(term)
-        bias = _nearest(line.constant)
-        gap = abs(line.constant - Fraction(bias))
-        columns.append((bias, _above(lost), _above(gap), _above(line.reach_constant)))
+        bias = _nearest(function.constant)
+        gap = abs(function.constant - Fraction(bias))
+        columns.append((bias, _above(lost), _above(gap), _above(function.reach_constant)))
     bias_, weight_slack, bias_slack, magnitude_bias = np.ascontiguousarray(np.array(columns).T)
-    roundings = max(line.roundings for line in lines)
+    roundings = max(function.roundings for function in functions)
     return Affine(weight, bias_, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
 
 

@@ -34,10 +34,12 @@ from isonomy.networks.graph import (
     Operation,
     Read,
     Select,
+    ancestors,
 )
 from isonomy_verify.arithmetic import TINY, gamma
 
 Constant = npt.NDArray[Any]
+BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
 LARGEST = 2**25  # numbers in one weight matrix (256 MiB); a damaged file may ask for anything
 
 
@@ -76,7 +78,7 @@ Operand = Value | Constant | float
 class Builder:
     """Collects the nodes of a graph. ``at`` is the name of the original node that is being read."""
 
-    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+    def __init__(self, shape: Sequence[int], batch: int = BATCH, name: str = "input") -> None:
         self.batch, self.at = batch, name
         self.ending = "raw"  # what :meth:`finish` took off: also softmax, log_softmax, sigmoid, both
         self._limit(int(np.prod(list(shape), dtype=object)), 2**10)
@@ -89,6 +91,11 @@ class Builder:
     def affine(self, value: Value, op: Affine, shape: Sequence[int] | None = None) -> Value:
         """An affine map of the flattened features."""
         return Value(self._emit(op, value.node), value.shape if shape is None else tuple(shape))
+
+    def diagonal(self, value: Value, scale: FloatArray, bias: FloatArray | None = None, **slacks: Any) -> Value:
+        """``scale * value + bias``, element by element, with the slacks of :meth:`Affine.diagonal`."""
+        self._limit(value.width, value.width)
+        return self.affine(value, Affine.diagonal(scale, bias, **slacks))
 
     def activation(self, value: Value, kind: str, *parameters: float) -> Value:
         """An elementwise function; special cases get their simplest name."""
@@ -110,8 +117,7 @@ class Builder:
     def nearly(self, value: Value, error: float) -> Value:
         """A tensor that stands for another one, at most ``error`` away from it."""
         slack = np.full(value.width, error)
-        op = Affine.diagonal(np.ones_like(slack), bias_slack=slack, roundings=0)
-        return self.affine(value, op)
+        return self.diagonal(value, np.ones_like(slack), bias_slack=slack, roundings=0)
 
     def softmax(self, value: Value, axis: int, kind: str = "softmax", *, flattened: bool = False) -> Value:
         """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
@@ -180,21 +186,18 @@ class Builder:
 
     @np.errstate(all="ignore")  # what overflows is refused as a weight
     def normalise(
-        self,
-        value: Value,
-        scale: Constant,
-        bias: Constant,
-        mean: Constant,
-        variance: Constant,
-        epsilon: float,
+        self, value: Value, mean: Any, variance: Any, scale: Any = None, bias: Any = None, *, epsilon: float
     ) -> Value:
         """Batch normalisation by stored statistics, ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
         **Soundness.** A sum of non-negative numbers, a root, a quotient and a product: below gamma(5); a run
         may subtract the mean first or last, so ``magnitude_bias`` holds ``|scale mean| + |bias|``.
         """
-        self._limit(value.width, value.width)
+        if any(isinstance(each, Value) for each in (mean, variance, scale, bias)):
+            raise UnsupportedOperationError("the statistics must be constants.")
         channels = value.shape[0] if value.shape else 0
+        scale = np.ones(channels) if scale is None else scale
+        bias = np.zeros(channels) if bias is None else bias
         parts = [numbers(each) for each in (scale, bias, mean, variance)]
         if any(each.shape != (channels,) for each in parts):
             raise NetworkError(f"the normalisation needs {channels} statistics, one for each channel.")
@@ -205,7 +208,8 @@ class Builder:
         factor = weight / np.sqrt(spread + epsilon)
         offset = shift - centre * factor
         reach = (np.abs(shift) + np.abs(centre * factor)) * (1 + gamma(16)) + 4 * TINY
-        op = Affine.diagonal(
+        return self.diagonal(
+            value,
             factor,
             offset,
             weight_slack=gamma(8) * np.abs(factor) + 4 * TINY,
@@ -213,7 +217,6 @@ class Builder:
             magnitude_bias=reach,
             roundings=12,
         )
-        return self.affine(value, op)
 
     def add(self, left: Operand, right: Operand) -> Value:
         """The sum, with broadcasting."""
@@ -229,8 +232,7 @@ class Builder:
         if isinstance(op, Affine) and op.magnitude_bias is None and not (op.bias.any() or op.bias_slack.any()):
             # A product followed by its bias is one layer, whose roundings already count this addition.
             return self.affine(Value(read[0], left.shape), replace(op, bias=other))
-        self._limit(left.width, left.width)
-        return self.affine(left, Affine.diagonal(np.ones_like(other), other))
+        return self.diagonal(left, np.ones_like(other), other)
 
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
         """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
@@ -257,8 +259,7 @@ class Builder:
             return fused_product(self, left, other)
         if (other == 1).all():
             return left
-        self._limit(left.width, left.width)
-        return self.affine(left, Affine.diagonal(other))
+        return self.diagonal(left, other)
 
     @np.errstate(all="ignore")
     def divide(self, left: Operand, right: Operand) -> Value:
@@ -269,11 +270,10 @@ class Builder:
         assert not isinstance(other, Value)
         if not other.all():
             raise NetworkError("division by zero.")
-        self._limit(left.width, left.width)
         inverse = 1.0 / other
         exact = (np.abs(np.frexp(other)[0]) == 0.5) & (np.abs(inverse) > TINY)
         slack = np.where(exact, 0.0, gamma(2) * np.abs(inverse) + TINY)
-        return self.affine(left, Affine.diagonal(inverse, weight_slack=slack))
+        return self.diagonal(left, inverse, weight_slack=slack)
 
     def row(self, value: Value, constant: Any) -> FloatArray:
         """What a constant holds for each feature of a tensor that it is broadcast to."""
@@ -290,15 +290,19 @@ class Builder:
         """Tensors joined along an axis; constants among them become nodes."""
         values = [each if isinstance(each, Value) else self.constant(each) for each in operands]
         node = values[0].node if len(values) == 1 else self._emit(Concat(), *(each.node for each in values))
-        starts = np.cumsum([0, *(each.width for each in values)])
-        joined = Value(node, (int(starts[-1]),))
-        rows = np.arange(self.batch).reshape(-1, 1) * joined.width
-        parts = [
+        joined = Value(node, (sum(each.width for each in values),))
+        return self.placed(joined, self.side_by_side(values, axis))
+
+    def side_by_side(self, parts: Sequence[Any], axis: int) -> Constant:
+        """The positions of tensors that are joined along an axis, in their flat features one after the other."""
+        starts = np.cumsum([0, *(each.width for each in parts)])
+        rows = np.arange(self.batch).reshape(-1, 1) * starts[-1]
+        places = [
             (rows + np.arange(start, start + each.width)).reshape(self.batch, *each.shape)
-            for start, each in zip(starts, values, strict=False)
+            for start, each in zip(starts, parts, strict=False)
         ]
         try:
-            return self.placed(joined, np.concatenate(parts, axis=axis))
+            return np.concatenate(places, axis=axis)
         except ValueError as error:
             raise NetworkError(f"the shapes do not fit: {error}.") from None
 
@@ -354,14 +358,8 @@ class Builder:
 
     def _graph(self, output: int) -> Graph:
         """The nodes that the output needs."""
-        kept: set[int] = {0}
-        waiting = [output]
-        while waiting:
-            i = waiting.pop()
-            if i not in kept or i == output:
-                kept.add(i)
-                waiting.extend(self.nodes[i][1])
-        place = {old: new for new, old in enumerate(sorted(kept))}
+        kept = ancestors([read for _, read, _ in self.nodes], output)
+        place = {old: new for new, old in enumerate(kept)}
         nodes = []
         for i in place:
             op, read, name = self.nodes[i]

@@ -1,0 +1,314 @@
+"""How a model reads the individuals of a schema: from fair coordinates to the numbers that it was trained on.
+
+A model file without its preprocessing says nothing about columns, scales and encodings. The table ``[model.inputs]``
+of the schema says it, column by column, in the order in which the model reads them; ``docs/formats.md`` has its keys
+and an example. Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
+
+**Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from isonomy.errors import NetworkError, ParameterError, SchemaError, template
+from isonomy.networks import preprocessing
+from isonomy.networks.affine import Affine
+from isonomy.networks.columns import (
+    Choice,
+    Column,
+    Number,
+    as_choice,
+    as_number,
+    cell_of,
+    coordinate_columns,
+    schema_columns,
+    settled,
+    shown,
+)
+from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
+from isonomy.networks.graph import Read, Select
+from isonomy.population.schema import Schema
+
+Reads = Literal["auto", "raw", "coordinates"]
+_Entries = Mapping[str, Any]
+
+
+def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
+    """The affine map from fair coordinates to the ``width`` numbers that a model reads.
+
+    It follows ``[model.inputs]`` when the schema has it. Otherwise the model reads coordinates as they are (all of
+    them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.
+    """
+    columns = model_columns(schema, width=width, reads=reads)
+    return affine_of(settled(columns), schema.width)
+
+
+def model_columns(
+    schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
+) -> list[Column]:
+    """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
+    if reads not in ("auto", "raw", "coordinates"):
+        raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
+    raw: Mapping[str, Column] = schema_columns(schema)
+    if names is not None:
+        coordinates: Mapping[str, Column] = {each.name: each for each in coordinate_columns(schema)}
+        for kind, table in (("raw", raw), ("coordinates", coordinates)):
+            if reads in ("auto", kind) and all(name in table for name in names):
+                return [table[name] for name in names]
+        strange = next((name for name in names if name not in raw), names[0])
+        near = difflib.get_close_matches(strange, raw, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
+        raise NetworkError(f"the model reads a column '{strange}' that the schema lacks; {advice}")
+    if schema.inputs and reads == "auto":
+        columns = input_columns(schema)
+        if width not in (None, len(columns)):
+            raise NetworkError(f"[model.inputs] gives {len(columns)} numbers, but the model reads {width}.")
+        return columns
+    return _by_number(schema, raw, width, reads)
+
+
+def _by_number(schema: Schema, raw: Mapping[str, Column], width: int | None, reads: Reads) -> list[Column]:
+    """Columns without names: their number must leave one reading only."""
+    seen = [raw[feature.name] for feature in schema.features if feature.seen]
+    readings: dict[str, list[list[Column]]] = {
+        "raw": [list(raw.values()), seen],
+        "coordinates": [list(coordinate_columns(schema)), list(coordinate_columns(schema, seen=True))],
+    }
+    if reads != "auto":
+        readings = {reads: readings[reads]}
+    fitting = [(kind, each) for kind, both in readings.items() for each in both if width in (None, len(each))]
+    counts = " or ".join(str(n) for n in sorted({len(each) for both in readings.values() for each in both}))
+    if not fitting:
+        raise NetworkError(
+            f"the model reads {width} numbers, where the schema would give {counts}: write [model.inputs] in the "
+            "schema to say which columns it reads, how scaled and encoded."
+        )
+    kinds = {kind for kind, _ in fitting}
+    same = all(feature.unit == 1 and feature.origin == 0 for feature in schema.features)
+    if len(kinds) > 1 and not same and width is not None:
+        raise NetworkError(
+            f"the model reads {width} numbers, which may be the raw columns or the schema's coordinates: say "
+            "reads='raw' or reads='coordinates'."
+        )
+    return fitting[-1 if len(kinds) > 1 else 0][1]
+
+
+def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Read:
+    """A model with named classes, its raw outputs put into the order of the schema's classes.
+
+    Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's
+    order.
+    """
+    if schema is None or schema.label is None or read.head == "regression" or not own:
+        return read
+    wanted = schema.label.classes
+    if not wanted:
+        raise NetworkError(f"it is a classifier, but the label '{schema.label.column}' has no classes in the schema.")
+    if set(wanted) != set(own):
+        if list(own) in ([str(i) for i in range(len(wanted))], ["False", "True"]) and len(own) == len(wanted):
+            return read
+        raise NetworkError(f"its classes {list(own)} are not those of the schema, {list(wanted)}.")
+    if list(wanted) == list(own):
+        return read
+    order = Select(tuple(list(own).index(each) for each in wanted))
+    op = Affine.of(-np.ones((1, 1)), roundings=0) if read.head == "sigmoid" else order
+    return read._replace(graph=read.graph.appended(op, "classes"))
+
+
+def input_columns(schema: Schema) -> list[Column]:
+    """The columns that ``[model.inputs]`` describes, one for each number that the model reads."""
+    raw = schema_columns(schema)
+    tables = {key: value for key, value in schema.inputs.items() if isinstance(value, Mapping)}
+    with _describing("[model.inputs]"):
+        _known_keys({key: 0 for key in schema.inputs if key not in tables}, ("columns", "scale"))
+        order = schema.inputs.get("columns", [feature.name for feature in schema.features if feature.seen])
+        if not isinstance(order, list) or not order or not all(isinstance(each, str) for each in order):
+            raise NetworkError(f"key 'columns' must be a list of column names. Got {order!r}.")
+        for key in (*tables, *order):
+            _one_of(key, raw, "column of the schema")
+        unused = next((key for key in tables if key not in order), None)
+        if unused is not None:
+            raise NetworkError(f"it has a table for {unused!r}, a column that 'columns' does not list.")
+    made: list[Column] = []
+    for name in order:
+        with _describing(f"[model.inputs.{name}]"):
+            start, usual = schema.slices[name].start, schema.inputs.get("scale", "none")
+            made += _inputs(raw[name], start, tables.get(name, {}), usual)
+    return made
+
+
+@contextmanager
+def _describing(table: str) -> Iterator[None]:
+    """Errors name the table of the schema that they are about."""
+    try:
+        yield
+    except NetworkError as error:
+        raise SchemaError(f"{table}: {error}") from None
+
+
+def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Column]:
+    """What the model reads of one column: encoded, then filled, then scaled, then the indicator of a gap."""
+    encode = "number"
+    if isinstance(column, Choice):
+        encode = "onehot" if column.marks else "ordinal"
+    encode = table.get("encode", encode)
+    if "scale" in table and "encode" not in table:
+        encode = "number" if _numeric(column) else "ordinal"
+    own, encoding = _one_of(encode, _ENCODINGS, "encoding")
+    scale = table.get("scale", "none" if isinstance(column, Choice) or encode != "number" else usual)
+    keys, scaling = _one_of(scale, _SCALES, "scale")
+    _known_keys(table, ("scale", "encode", "missing", "indicator", *own, *keys))
+    read = encoding(column, table)
+    if scale == "coordinate":
+        if isinstance(column, Choice) and column.rank is None:
+            raise NetworkError('the coordinates of a category are its one-hot block: write encode = "onehot".')
+        read = [Number(column.name, ExactAffine.coordinate(start))]
+    elif scale != "none" or encode != "index":
+        given = {key: _ends(table) if key == "to" else _number(table, key) for key in keys}
+        filled = [_filled(as_number(each), column, table) for each in read]
+        read = preprocessing.scaled(filled, **{part: [value] for part, value in scaling(given).items()})
+    return [*read, *_indicator(column, table)]
+
+
+def _numeric(column: Column) -> bool:
+    """Whether a column can be read as a number without an encoding."""
+    try:
+        as_number(column)
+    except NetworkError:
+        return False
+    return True
+
+
+def _filled(number: Number, column: Column, table: _Entries) -> Number:
+    """A missing cell reads what the table says, or what the schema fills it with."""
+    if number.flag is None:
+        return number
+    if "missing" in table:
+        return number.imputed(_number(table, "missing"))
+    if isinstance(column, Choice) and column.rank is None:
+        return number  # no fill in the schema: refused where it would be read
+    return number.imputed(column.filled)
+
+
+def _indicator(column: Column, table: _Entries) -> list[Column]:
+    wanted = table.get("indicator", False)
+    if not isinstance(wanted, bool):
+        raise NetworkError(f"key 'indicator' must be true or false. Got {wanted!r}.")
+    flag = preprocessing.indicator(column) if wanted else None
+    if wanted and flag is None:
+        raise NetworkError("the schema does not let this column be missing, so it has no indicator.")
+    return [] if flag is None else [Number(column.name, flag)]
+
+
+def _onehot(column: Column, table: _Entries) -> list[Column]:
+    choice = as_choice(column)
+    names = _categories(choice, table)
+    drop = table.get("drop", "none")
+    dropped = ... if drop in ("none", "if_binary") else cell_of(drop)
+    if drop == "first" or (drop == "if_binary" and len(names) == 2):
+        dropped = names[0]
+    elif dropped is not ... and dropped not in names:
+        raise NetworkError(f"key 'drop' must be first, if_binary or one of the categories. Got {drop!r}.")
+    return preprocessing.one_hot(choice, names, _unknown(choice, "categories"), dropped)
+
+
+def _ordinal(column: Column, table: _Entries) -> list[Column]:
+    choice = as_choice(column)
+    gap = choice.flag is None  # else a missing cell has no position, but a fill
+    places = {name: Fraction(place) for place, name in enumerate(_categories(choice, table, gap))}
+    refuse = _unknown(choice, "categories")
+    return [choice.numbers(choice.found(places, lambda cells: None if not gap and None in cells else refuse(cells)))]
+
+
+def _index(column: Column, table: _Entries) -> list[Column]:
+    choice = as_choice(column)
+    places = {name: place for place, name in enumerate(_categories(choice, table))}
+    return [preprocessing.relabelled(choice, places, _unknown(choice, "categories"))]
+
+
+def _values(column: Column, table: _Entries) -> list[Column]:
+    choice, given = as_choice(column), table.get("values")
+    if not isinstance(given, Mapping):
+        raise NetworkError(f"it needs 'values', such as {{ female = 0, male = 1 }}. Got {given!r}.")
+    known = {cell_of(name): exact(value, f"the value of {name!r}") for name, value in given.items()}
+    return [choice.numbers(choice.found(known, _unknown(choice, "values")))]
+
+
+def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:
+    """The categories in the model's order."""
+    listed = table.get("categories")
+    if listed is None:
+        return [cells[0] for cells in choice.spellings][: len(choice.spellings) - (not gap)]
+    names = [cell_of(each) for each in listed] if isinstance(listed, list) else []
+    if not names or len(set(names)) != len(names):
+        raise NetworkError(f"key 'categories' must be a list of different names. Got {listed!r}.")
+    return names
+
+
+def _unknown(choice: Choice, key: str) -> preprocessing.Unknown:
+    def refuse(cells: Sequence[str | None]) -> Any:
+        raise NetworkError(f"key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
+
+    return refuse
+
+
+# scale -> its keys, and from their values the parts of (value - minus) * times / over + plus
+_SCALES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Fraction]]]] = {
+    "none": ((), lambda given: {}),
+    "coordinate": ((), lambda given: {}),
+    "standard": (("mean", "std"), lambda given: {"minus": given["mean"], "over": given["std"]}),
+    "robust": (("center", "scaling"), lambda given: {"minus": given["center"], "over": given["scaling"]}),
+    "maxabs": (("max",), lambda given: {"over": given["max"]}),
+    "affine": (("factor", "offset"), lambda given: {"times": given["factor"], "plus": given["offset"]}),
+    "minmax": (
+        ("min", "max", "to"),
+        lambda given: {
+            "minus": given["min"],
+            "times": given["to"][1] - given["to"][0],
+            "over": given["max"] - given["min"],
+            "plus": given["to"][0],
+        },
+    ),
+}
+# encoding -> its keys, and the columns that it makes
+_ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries], list[Column]]]] = {
+    "number": ((), lambda column, table: [as_number(column)]),
+    "onehot": (("categories", "drop"), _onehot),
+    "ordinal": (("categories",), _ordinal),
+    "index": (("categories",), _index),
+    "values": (("values",), _values),
+}
+
+
+def _ends(table: _Entries) -> list[Fraction]:
+    ends = table.get("to", [0, 1])
+    if not isinstance(ends, list) or len(ends) != 2:
+        raise NetworkError(f"key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
+    return [exact(end, "key 'to'") for end in ends]
+
+
+def _number(table: _Entries, key: str) -> Fraction:
+    value = table.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise NetworkError(f"it needs {key!r}, a number. Got {value!r}.")
+    return exact(value, f"key {key!r}")
+
+
+def _one_of(key: Any, known: Mapping[str, Any], what: str) -> Any:
+    if not isinstance(key, str) or key not in known:
+        near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"these are: {', '.join(map(repr, known))}."
+        raise NetworkError(f"{key!r} is not a {what}; {advice}")
+    return known[key]
+
+
+def _known_keys(table: _Entries, known: Sequence[str]) -> None:
+    for key in table:
+        _one_of(key, dict.fromkeys(known), "key that belongs here")

@@ -1,0 +1,120 @@
+"""What each operation means, once for all formats: readers translate their names and attributes to these.
+
+Operands are tensors of the individual or constants; :class:`~isonomy.networks.builder.Builder` has the simpler ones
+(sums, products, concatenation, softmax, batch norm) as methods.
+
+**Soundness.** Each function is exactly the operation in real arithmetic, up to a slack that is derived where it stands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.networks.builder import Builder, Operand, Value, numbers
+
+
+def number(value: Any, what: str) -> float:
+    """A constant that is one number."""
+    if isinstance(value, Value) or np.size(numbers(value)) != 1:
+        raise UnsupportedOperationError(f"{what} must be one number, the same for everybody.")
+    return float(numbers(value).reshape(()))
+
+
+def elementwise(kind: str, *parameters: float) -> Callable[[Builder, Value], Value]:
+    """An activation by its name in the graph."""
+    return lambda builder, x: builder.activation(x, kind, *parameters)
+
+
+def clip(builder: Builder, x: Value, low: Any = None, high: Any = None) -> Value:
+    """``x`` between two numbers; None is no limit."""
+    ends = -math.inf if low is None else number(low, "a limit"), math.inf if high is None else number(high, "a limit")
+    return builder.activation(x, "clip", *ends)
+
+
+def gelu(builder: Builder, x: Value, approximate: str = "none") -> Value:
+    """``x Phi(x)``, or its tanh form."""
+    return builder.activation(x, "gelu_tanh" if approximate == "tanh" else "gelu")
+
+
+def selu(
+    builder: Builder, x: Value, alpha: float = 1.6732632423543772848, scale: float = 1.0507009873554804934
+) -> Value:
+    """``scale`` times an ELU."""
+    return builder.scaled(builder.activation(x, "elu", alpha), scale)
+
+
+def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = math.inf) -> Value:
+    """``log(1 + exp(beta x)) / beta``, in some frameworks linear beyond a threshold.
+
+    **Soundness.** The linear piece lies at most ``exp(-threshold) / beta`` below the smooth one; a slack covers that.
+    """
+    if threshold < 20:
+        raise UnsupportedOperationError(f"a softplus that is linear beyond {threshold} is not smooth.")
+    smooth = builder.activation(x, "softplus", beta)
+    return smooth if threshold == math.inf else builder.nearly(smooth, 2 * math.exp(-threshold) / beta)
+
+
+def prelu(builder: Builder, x: Value, slopes: Any) -> Value:
+    """A leaky ReLU with slopes that are broadcast to the tensor."""
+    return builder.activation(x, "prelu", *builder.row(x, slopes).tolist())
+
+
+def power(builder: Builder, x: Operand, exponent: Any) -> Value:
+    """A square or cube, as a part of a GELU."""
+    which = None if isinstance(exponent, Value) or np.size(numbers(exponent)) != 1 else number(exponent, "an exponent")
+    if not isinstance(x, Value) or which not in (1.0, 2.0, 3.0):
+        raise UnsupportedOperationError("only powers within a GELU are supported.")
+    return x if which == 1 else builder.unfinished(x, "square" if which == 2 else "cube")
+
+
+def matmul(builder: Builder, left: Operand, right: Operand) -> Value:
+    """A product with a constant matrix on either side."""
+    if isinstance(left, Value) and not isinstance(right, Value):
+        return builder.matmul(left, numbers(right))
+    if isinstance(right, Value) and not isinstance(left, Value) and len(right.shape) == 2 and np.ndim(left) == 2:
+        factor = numbers(left)
+        return builder.linear(right, lambda rows: factor @ rows)
+    raise UnsupportedOperationError("only a product with a constant matrix is supported.")
+
+
+def gemm(
+    builder: Builder, x: Operand, weight: Operand, bias: Operand | None = None, alpha: float = 1, beta: float = 1
+) -> Value:
+    """``alpha (x @ weight) + beta bias`` of a table of individuals."""
+    if not isinstance(x, Value) or isinstance(weight, Value) or len(x.shape) != 1:
+        raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
+    product = builder.scaled(builder.matmul(x, numbers(weight)), alpha)
+    return product if bias is None or beta == 0 else builder.add_scaled(product, bias, beta)
+
+
+def total(builder: Builder, first: Operand, *others: Operand) -> Any:
+    """The sum of any number of operands."""
+    for each in others:
+        both = isinstance(first, Value) or isinstance(each, Value)
+        first = builder.add(first, each) if both else numbers(first) + numbers(each)
+    return first
+
+
+def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Value:
+    """Tensors joined along a new axis."""
+    ranks = [len(each.shape) + 1 if isinstance(each, Value) else np.ndim(each) for each in operands]
+    at = axis if axis >= 0 else axis + ranks[0] + 1
+    lifted = [
+        builder.place(each, lambda positions: np.expand_dims(positions, at))
+        if isinstance(each, Value)
+        else np.expand_dims(numbers(each), at)
+        for each in operands
+    ]
+    return builder.concat(lifted, at)
+
+
+def dropout(x: Value, active: bool) -> Value:
+    """Nothing, unless it is active."""
+    if active:
+        raise NetworkError("dropout is active; the network must be in evaluation mode (training=self.training).")
+    return x
