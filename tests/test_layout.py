@@ -22,6 +22,7 @@ ORDER = [
     "progress",
     "parallel",
     "arithmetic",
+    "confidence",
     "sets",
     "population",
     "datasets",

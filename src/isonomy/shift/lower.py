@@ -7,7 +7,7 @@ Each table is split in three: on the first part witnesses are *fitted*, on the s
 parts are independent draws: with probability at least ``1 − α/2`` each, ``E_P φ ≥ A`` and ``E_Q ψ ≥ B``, hence
 with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. The two tables need not be
 independent of each other. Nothing depends on a transport problem having been solved well. Sampling
-weights are divided by the largest that can occur, which is known beforehand; see :mod:`isonomy.shift.confidence`.
+weights are divided by the largest that can occur, which is known beforehand; see :mod:`isonomy.confidence`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.shift.confidence import mean_lower
+from isonomy.confidence import mean_lower
 from isonomy.shift.cost import Cost
 from isonomy.shift.transport import solve
 from isonomy.shift.witnesses import Potentials, Slope, Witness, mean_direction
