@@ -131,9 +131,6 @@ def collapse_of(model: Any, people: Population) -> str:
 
 def test_scores(network: Any, people: Population) -> dict[str, float]:
     """Accuracy on the test rows, of a classifier."""
-    from isonomy.training.frontier import scores
+    from isonomy.fairness import scores
 
-    if people.schema.label is None or people.schema.label.regression:
-        return {}
-    found = scores(network, people.test)
-    return {name: found[name] for name in ("accuracy", "balanced_accuracy")}
+    return {name: value for name, value in scores(network, people.test).items() if name != "classes"}
