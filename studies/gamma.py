@@ -27,7 +27,7 @@ from isonomy.certificates.worst_case import Points, search
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
 from isonomy.similarity import Metric
-from isonomy.training.penalties import Method
+from isonomy.training.config import Method
 from studies import Result, Setting, Store, style
 from studies.methods import Way
 from studies.models import Case, Size, cases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from isonomy.training.penalties import Method
+from isonomy.training.config import Method
 
 RIDGE = 1.0
 """The published code adds the identity to the metric of the sensitive subspace."""

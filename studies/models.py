@@ -18,11 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from isonomy.fairness import scores
 from isonomy.networks import Network, load_network
 from isonomy.population import Population
 from isonomy.similarity import SensitiveSubspace
 from isonomy.training import FairClassifier
-from isonomy.training.frontier import scores
 from studies import Setting, paper
 from studies.methods import RIDGE, WAYS, Way
 from studies.page import write_whole

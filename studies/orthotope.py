@@ -22,7 +22,7 @@ from isonomy.certificates.local import Tier
 from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.similarity import Metric, WeightedLp
-from isonomy.training.penalties import Method
+from isonomy.training.config import Method
 from studies import Result, Setting, Store, style
 from studies.methods import Way
 from studies.models import Case, Size, cases

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.training.penalties import Method
+from isonomy.training.config import Method
 from studies import Result, Setting, Store, paper, style
 from studies.methods import Way
 from studies.models import Size

@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 
 from isonomy.certificates import certify, certify_local
+from isonomy.fairness import scores
 from isonomy.population import Population
 from isonomy.training import frontier, repair
-from isonomy.training.frontier import scores
 from studies import Result, Setting, Store, paper
 from studies.methods import RIDGE, Way
 from studies.models import Case, Size, cases

@@ -25,6 +25,7 @@ ORDER = [
     "engine",
     "files",
     "arithmetic",
+    "confidence",
     "sets",
     "population",
     "datasets",

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isonomy.certificates.dual import Cells
-from isonomy.certificates.finite_sample import (
-    BINS,
-    MULTIPLIERS,
-    Clusters,
-    bernstein,
-    betting,
-    hoeffding,
-    population_upper,
-    sample_size,
-)
+from isonomy.certificates.finite_sample import MULTIPLIERS, Clusters, population_upper
+from isonomy.confidence import BINS, bernstein, betting, hoeffding, sample_size
 from isonomy.errors import DataError, ParameterError
 
 Method = Callable[[np.ndarray, float, float], float]

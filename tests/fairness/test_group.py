@@ -12,7 +12,7 @@ from fairlearn import metrics as reference
 
 import isonomy
 from isonomy.errors import DataError, NetworkError, ParameterError
-from isonomy.fairness import GroupFairness, group_fairness
+from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.similarity import WeightedLp
@@ -292,3 +292,18 @@ def test_if_parity_lies_between_the_bounds_of_the_certificate() -> None:
     assert [value(found, "race", "if_parity", end) for end in ("lowest", "highest")] == ["b", "a"]
     with pytest.raises(ParameterError, match="'certificate'"):
         group_fairness(network, people[:50], certificate=certificate)
+
+
+def test_accuracy_by_hand() -> None:
+    """Weights 1, 1, 2, 4, 0: right are the first and the last three; somebody without weight is in no class."""
+    frame = {"sex": list("fmmfm"), "pay": [0.1, 0.9, 0.8, 0.2, 0.4], "y": ["no", "no", "yes", "no", "yes"]}
+    people = population(frame | {"w": [1.0, 1.0, 2.0, 4.0, 0.0]}, weight=True)
+    reads_pay = np.zeros((2, people.x.shape[1]))
+    reads_pay[1, people.schema.slices["pay"].start] = 1.0
+    network = Network.from_layers([reads_pay], [np.array([0.0, -people.schema["pay"].coordinate(0.5)])])
+    found = scores(network, people)
+    assert found == {"accuracy": 7 / 8, "balanced_accuracy": (5 / 6 + 1) / 2, "classes": 2}
+    assert scores(network, population(frame, label=False)) == {}
+    assert scores(network, population(frame | {"y": ["a", "a", "b", "a", "c"]}, classes=("a", "b", "c"))) == {}
+    nobody = population(frame | {"w": [1.0, 1.0, 0.0, 4.0, 0.0]}, weight=True)
+    assert scores(network, nobody)["balanced_accuracy"] == 5 / 6

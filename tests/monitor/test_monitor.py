@@ -6,14 +6,16 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.datasets.data_folder import needs_data
 
 from isonomy.errors import ParameterError
+from isonomy.fairness import group_fairness
 from isonomy.monitor import Monitor, by_group
-from isonomy.population import Feature, Schema
+from isonomy.population import Feature, Label, Population, Schema
 
 from .acs import californians
 from .test_evaluation import reference
@@ -146,16 +148,40 @@ def test_groups() -> None:
     upper = rng.random(400)
     found = {(group.feature, group.group): group for group in by_group(schema, x, upper)}
     assert set(found) == {
-        ("age", "0 to 20"), ("age", "20 to 40"), ("age", "40 to 60"), ("age", "60 to 80"), ("age", "missing"),
+        ("age", "below 20"), ("age", "20 to below 40"), ("age", "40 to below 60"), ("age", "60 and above"),
+        ("age", "missing"),
         ("sex", "female"), ("sex", "m"),
     }  # fmt: skip
     young = (age < 20) & ~gone
-    assert found["age", "0 to 20"].people == young.sum()
+    assert found["age", "below 20"].people == young.sum()
     assert found["sex", "female"].mean_upper == pytest.approx(upper[sex].mean())
     assert found["age", "missing"].people == gone.sum()
     assert sum(group.people for (feature, _), group in found.items() if feature == "age") == 400
     few = by_group(schema, x[:20], upper[:20], smallest=8)
     assert all(group.people >= 8 for group in few)
+
+
+def test_groups_are_those_of_group_fairness() -> None:
+    """One rule for both: codes of few values, levels, and no cut of a number without a range."""
+    schema = Schema(
+        "people",
+        (
+            Feature("code", "integer", low=1, high=3, protected=True),
+            Feature("rank", "ordinal", categories=("low", "high"), protected=True),
+            Feature("height", protected=True),
+        ),
+        label=Label("y", ("no", "yes")),
+    )
+    rng = np.random.default_rng(0)
+    frame = {"code": rng.integers(1, 4, 90), "rank": rng.choice(["low", "high"], 90), "height": rng.normal(size=90)}
+    people = Population.from_frame(pd.DataFrame(frame | {"y": rng.choice(["no", "yes"], 90)}), schema)
+    found = by_group(schema, people.x, rng.random(90), smallest=1)
+    table = group_fairness(rng.integers(0, 2, 90), people, by=["code", "rank"]).groups
+    spoken = [name.removeprefix("code ") for name in table["group"]]
+    assert [(g.feature, g.group, g.people) for g in found] == list(
+        zip(table["attributes"], spoken, table["people"], strict=True)
+    )
+    assert {group.group for group in found} == {"1", "2", "3", "low", "high"}
 
 
 @pytest.mark.slow

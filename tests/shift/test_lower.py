@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.shift.confidence import mean_lower
+from isonomy.confidence import mean_lower
 from isonomy.shift.cost import Cost
 from isonomy.shift.distance import wasserstein
 from isonomy.shift.lower import Rows, evaluate, fit_witnesses

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from isonomy.confidence import mean_lower
 from isonomy.errors import DataError, ParameterError, SchemaError
 from isonomy.population import Feature, Population, Schema
 from isonomy.shift import Distance, wasserstein
-from isonomy.shift.confidence import mean_lower
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 HEAVY = 500.0

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import isonomy
 from isonomy.errors import DataError, ParameterError
 from isonomy.training import FairClassifier, FairRegressor
-from isonomy.training.penalties import Method
+from isonomy.training.config import Method
 
 METHODS: tuple[Method, ...] = ("sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif")
 pytestmark = pytest.mark.filterwarnings("ignore:The network (gives|is no)")  # one epoch does not decide much

@@ -12,14 +12,14 @@ from sklearn.metrics import log_loss
 
 from isonomy.errors import FileError, NotANumberError, ParameterError
 from isonomy.population import Domain
+from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
 from isonomy.training import fitting as fitting_module
-from isonomy.training.checkpoint import save_state
+from isonomy.training.config import ResolvedConfig, default_epochs, ramp
 from isonomy.training.gaps import Head
-from isonomy.training.penalties import Setting, _within_budget, ascended, dual
+from isonomy.training.penalties import Penalty, dual
 from isonomy.training.reach import shift_reach
-from isonomy.training.schedule import Ramp, cooled
-from isonomy.training.trainer import Table, constant_error
+from isonomy.training.trainer import TrainingSet, constant_error, cooled, save_state
 
 QUICK = {"hidden": (16, 16), "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -81,6 +81,10 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
             FairClassifier(**QUICK | {"checkpoint": path} | other).fit(x, y)
     with pytest.raises(ParameterError, match="other data or parameters"):
         FairClassifier(**QUICK | {"checkpoint": path}).fit(x + 0.1, y)
+    by_metric = QUICK | {"checkpoint": tmp_path / "metric.pt"}
+    FairClassifier(**by_metric, metric=WeightedLp(np.ones(2), np.inf)).fit(x, y)
+    with pytest.raises(ParameterError, match="other data or parameters"):
+        FairClassifier(**by_metric, metric=WeightedLp(np.array([1.0, 2.0]), np.inf)).fit(x, y)
     path.write_bytes(b"no checkpoint")
     with pytest.raises(FileError, match="not a checkpoint"):
         FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
@@ -108,12 +112,11 @@ def test_training_stops_when_the_objective_no_longer_improves() -> None:
 
 
 def test_schedules() -> None:
-    ramp = Ramp(2, 4)
-    assert [ramp(epoch) for epoch in (0, 2, 3, 4, 9)] == [0, 0, 0.5, 1, 1]
-    assert Ramp(0, 0)(0) == 1
+    assert [ramp(epoch, 2, 4) for epoch in (0, 2, 3, 4, 9)] == [0, 0, 0.5, 1, 1]
+    assert ramp(0, 0, 0) == 1
     assert [cooled(share) for share in (0, 0.4, 0.75)] == [1, 1, 0.5]
-    with pytest.raises(ParameterError):
-        Ramp(3, 2)
+    with pytest.raises(ParameterError, match="'alpha_ramp' must be two shares"):
+        FairClassifier(**QUICK | {"alpha_ramp": (0.3, 0.2)}).fit(*moons())
     parameters = QUICK | {"alpha": 2.0, "alpha_ramp": (0.5, 1.0), "delta_ramp": (0.0, 0.5), "gamma_ramp": (0.0, 1.0)}
     history = FairClassifier(**parameters).fit(*moons()).history_
     assert [record["alpha"] for record in history] == pytest.approx([0, 0, 0, 2 / 3, 4 / 3, 2])
@@ -132,31 +135,31 @@ def test_the_learning_rate_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.score(x, y) > 0.8
 
 
-def shifts(order: float) -> Setting:
-    reach = shift_reach("l2", Domain.unbounded(3), np.arange(3))
+def shifts(order: float) -> Penalty:
+    reach, config = shift_reach("l2", Domain.unbounded(3), np.arange(3)), ResolvedConfig(order=order, ascent_steps=4)
     edge = torch.full((3,), torch.inf)
-    return Setting(Head(2), reach, reach, torch.zeros(3, 0), "relational", order, torch.eye(3), 2.0, -edge, edge)
+    return Penalty(config, Head(2), reach, reach, torch.zeros(3, 0), torch.eye(3), 2.0, -edge, edge)
 
 
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, np.inf])
 def test_shifts_keep_to_the_budget(order: float) -> None:
     generator = torch.Generator().manual_seed(0)
-    setting, x = shifts(order), torch.randn(40, 3, generator=generator)
+    penalty, x = shifts(order), torch.randn(40, 3, generator=generator)
     layers = [
         (torch.randn(units, inputs, generator=generator), torch.zeros(units)) for units, inputs in ((8, 3), (2, 8))
     ]
-    moved = ascended(layers, x, 0.05, 0.1, setting, 4, generator)
+    moved = penalty.ascended(layers, x, 0.05, 0.1, generator)
     cost = (moved - x).norm(dim=1)
     spent = cost.max() if order == np.inf else cost.pow(order).mean().pow(1 / order)
     assert 0.04 < float(spent) <= 0.1 * (1 + 1e-5)
-    before, after = (setting.local(layers, each, None, 0.05).mean() for each in (x, moved))
+    before, after = (penalty.local(layers, each, None, 0.05).mean() for each in (x, moved))
     assert after > before
 
 
 def test_order_one_projects_on_the_simplex() -> None:
     """The nearest point within the budget, by brute force over a grid."""
     shift = torch.tensor([[3.0, 0, 0], [1.0, 0, 0], [0.2, 0, 0]])
-    found = _within_budget(shift, 0.5, shifts(1.0))[:, 0].numpy()
+    found = shifts(1.0).within_budget(shift, 0.5)[:, 0].numpy()
     grid = np.linspace(0, 1.5, 61)
     points = np.array([(a, b, c) for a in grid for b in grid for c in grid if a + b + c <= 1.5 + 1e-9])
     nearest = points[((points - [3.0, 1.0, 0.2]) ** 2).sum(1).argmin()]
@@ -186,15 +189,15 @@ def test_the_error_of_a_constant() -> None:
     weight /= weight.mean()
     x = torch.zeros(50, 1)
     shares = np.bincount(y, weights=weight) / weight.sum()
-    table = Table(x, torch.tensor(y), torch.tensor(weight, dtype=torch.float32))
+    table = TrainingSet(x, torch.tensor(y), torch.tensor(weight, dtype=torch.float32))
     assert constant_error(table, Head(3)) == pytest.approx(log_loss(y, np.tile(shares, (50, 1)), sample_weight=weight))
     numbers = rng.normal(size=50)
-    table = Table(x, torch.tensor(numbers, dtype=torch.float32), torch.tensor(weight, dtype=torch.float32))
+    table = TrainingSet(x, torch.tensor(numbers, dtype=torch.float32), torch.tensor(weight, dtype=torch.float32))
     spread = np.average((numbers - np.average(numbers, weights=weight)) ** 2, weights=weight)
     assert constant_error(table, Head(0)) == pytest.approx(spread, rel=1e-5)
 
 
 def test_small_tables_get_more_epochs() -> None:
-    assert fitting_module.default_epochs(100_000, 256) == 10
-    assert fitting_module.default_epochs(718, 256) == 200
-    assert fitting_module.default_epochs(1, 256) == 600
+    assert default_epochs(100_000, 256) == 10
+    assert default_epochs(718, 256) == 200
+    assert default_epochs(1, 256) == 600

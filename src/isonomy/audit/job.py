@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from isonomy.audit.inputs import Inputs, read_inputs
 from isonomy.audit.plan import Plan
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.errors import IsonomyError
-from isonomy.fairness import GroupFairness, group_fairness
+from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.population import Population
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
@@ -61,7 +59,7 @@ def run(
         command=plan.command(),
         created=begun(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
-        **_accuracy(certificate, people),
+        **{name: value for name, value in scores(certificate.question.network, people).items() if name != "classes"},
     )
 
 
@@ -80,24 +78,3 @@ def _groups(certificate: Certificate, people: Population) -> GroupFairness | Non
         return group_fairness(network, people, outcomes=people.y is not None, certificate=certificate.local)
     except IsonomyError:  # such as a table in which everybody is of one group: there is nothing to compare
         return None
-
-
-def _accuracy(certificate: Certificate, people: Population) -> Mapping[str, Any]:
-    """Weighted accuracy, and its mean over the classes, where outcomes are known classes."""
-    network = certificate.question.network
-    label = people.schema.label
-    if people.y is None or label is None or label.regression or network.head == "regression":
-        return {}
-    given = network(people.x)
-    if given.shape[1] != len(label.classes) or not people.weights.sum() > 0:
-        return {}
-    right = given.argmax(axis=1) == people.y
-    each = []
-    for c in np.unique(people.y):
-        weights = people.weights[people.y == c]
-        if weights.sum() > 0:
-            each.append(np.average(right[people.y == c], weights=weights))
-    return {
-        "accuracy": float(np.average(right, weights=people.weights)),
-        "balanced_accuracy": float(np.mean(each)),
-    }

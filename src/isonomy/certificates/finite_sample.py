@@ -2,14 +2,8 @@
 
 For a multiplier that does not depend on the individuals, ``h(x) = sup over z of [I(z) - lambda c(x, z)^p]`` lies in
 ``[0, G]`` and every distribution within gamma of the true population has an expected violation of at most
-``lambda gamma^p + E[h]``. What is left is an upper confidence bound of one mean, from independent individuals:
-
-- **hoeffding**: ``mean + G sqrt(log(1/alpha) / 2n)``, the paper's lemma.
-- **betting** (Waudby-Smith & Ramdas 2024, with bets fixed in advance): a mean ``m`` (with ``G = 1``) is refuted when
-  the capital ``average over theta of prod_i (1 + theta (m - h_i) / (1 - m))`` reaches ``1/alpha``. By Markov's
-  inequality the true mean is refuted with probability at most alpha. Far smaller where the variance is small, up to a
-  quarter larger than Hoeffding where it is large (n = 10,000).
-- **bernstein**: the empirical Bernstein bound of Maurer & Pontil (2009).
+``lambda gamma^p + E[h]``. What is left is an upper confidence bound of one mean, from independent individuals: those of
+:mod:`isonomy.confidence`, of which *hoeffding* is the paper's lemma.
 
 **Soundness.** Taking the smallest of several bounds needs all of them to hold: alpha is shared among methods and
 multipliers (union bound). Cells give ``h_i' >= h(x_i)``. Where radii adapt to each individual only, the ``h_i'`` are
@@ -33,7 +27,7 @@ each row is taken for another person.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -42,9 +36,10 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.dual import Cells, Dual, check_radius
+from isonomy.confidence import METHODS, SLOW
 from isonomy.errors import DataError, ParameterError, template
-from isonomy_verify.arithmetic import ROUNDINGS, U, mean_up, power_down, up
 from isonomy_verify.arithmetic import gamma as rounding
+from isonomy_verify.arithmetic import mean_up, power_down, up
 from isonomy_verify.dual import heights, plain, price
 
 SHARES: Mapping[str, float] = MappingProxyType({"betting": 0.9, "hoeffding": 0.1})
@@ -52,11 +47,6 @@ SHARES: Mapping[str, float] = MappingProxyType({"betting": 0.9, "hoeffding": 0.1
 
 MULTIPLIERS = 32
 """Size of the fixed grid of multipliers: from the largest useful one downwards, in steps of the square root of 2."""
-
-BINS = 2**14
-"""Larger samples are rounded up to this many values before betting."""
-
-_SLOW = 1 + 8 * ROUNDINGS * U  # covers a handful of rounded operations and elementary functions
 
 
 @dataclass(frozen=True)
@@ -142,92 +132,11 @@ def population_upper(
         for method, share in shares.items():
             if least >= best.upper:
                 break  # a bound of the mean is above the mean: this one cannot win any more
-            part = alpha * share / math.fsum(shares.values()) / len(multipliers) / _SLOW
+            part = alpha * share / math.fsum(shares.values()) / len(multipliers) / SLOW
             upper = float(up(paid + METHODS[method](values, largest, part, weights)))
             if upper < best.upper:
                 best = PopulationBound(upper, confidence, method, multiplier, n, count)
     return best
-
-
-def sample_size(tau: float, alpha: float, largest: float = 1.0) -> int:
-    """How many individuals bring the mean within tau of its expectation with probability ``1 - alpha``.
-
-    The paper's lemma, two-sided Hoeffding: ``n >= log(2/alpha) / (2 tau^2)`` for violations of at most 1.
-    """
-    if not 0 < tau < math.inf:
-        raise ParameterError(template("tau", "a positive number", tau))
-    if not 0 < alpha < 1:
-        raise ParameterError(template("alpha", "between 0 and 1", alpha))
-    return max(1, math.ceil(math.log(2 / alpha) / 2 * (largest / tau) ** 2 * _SLOW))
-
-
-def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """Hoeffding's upper bound of the mean of independent values in ``[0, largest]``, with weights in ``(0, 1]``.
-
-    ``sum v (mu - h) <= G sqrt(n log(1/alpha) / 2)`` with probability ``1 - alpha``, divided by the sum of the weights.
-    """
-    n = len(values)
-    weights = np.ones(n) if weights is None else weights
-    deviation = largest * math.sqrt(_log_inverse(alpha) * n / 2) / math.fsum(weights.tolist()) * _SLOW
-    return min(largest, float(up(mean_up(values, weights) + deviation)))
-
-
-def bernstein(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """``mean + sqrt(2 V log(2/alpha) / n) + 7 G log(2/alpha) / 3(n - 1)``, V the sample variance (Maurer & Pontil)."""
-    n = len(values)
-    if n < 2 or (weights is not None and np.ptp(weights) > 0):
-        return largest
-    mean = mean_up(values)
-    log = _log_inverse(alpha / 2)
-    # Squares around any centre sum to at least those around the mean.
-    variance = math.fsum(np.square(values - mean).tolist()) / (n - 1) * _SLOW
-    deviation = math.sqrt(2 * variance * log / n) + 7 * largest * log / (3 * (n - 1))
-    return min(largest, float(up(mean + deviation * _SLOW)))
-
-
-def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """The smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
-
-    **Soundness.** The capital grows with ``m`` and falls with every value, so values may be rounded up, and the end of
-    a bisection holds whenever it was refuted itself. Bets depend on n and alpha only. They stay below 31/32, which
-    keeps each factor above 1/32, so that the logarithms lose less than ``slack`` to rounding.
-    """
-    n = len(values)
-    scaled = np.minimum(up(values / largest), 1.0) * (values > 0)
-    if n > BINS:
-        scaled = np.ceil(scaled * BINS) / BINS
-    if weights is None or (weights == 1).all():
-        points, counts = np.unique(scaled, return_counts=True)
-        sizes = np.ones(len(points))
-    else:
-        (points, sizes), counts = np.unique(np.stack([scaled, weights]), axis=1, return_counts=True)
-    # From all in, down to the best bet against the largest variance possible, which is Hoeffding's.
-    halvings = max(0.0, math.log2(2 * n / _log_inverse(alpha)))
-    theta = np.minimum(2.0 ** (-np.arange(math.ceil(halvings) + 1) / 2), 31 / 32)
-    slack = n * (1024 * U + 8 * rounding(len(points) + 2)) + 1e-12
-    goal = _log_inverse(alpha) + math.log(len(theta)) * _SLOW + slack
-
-    def refuted(m: float) -> bool:
-        logs = counts @ np.log1p(np.outer(sizes * (m - points) / (1 - m), theta))
-        highest = float(logs.max())
-        return highest + math.log(float(np.exp(logs - highest).sum())) >= goal
-
-    low, high = 0.0, 1.0  # a mean of 1 needs no refutation
-    while high - low > 1e-10:
-        middle = (low + high) / 2
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return min(largest, float(up(high * largest)))
-
-
-METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], float]] = MappingProxyType(
-    {"betting": betting, "hoeffding": hoeffding, "bernstein": bernstein}
-)
-"""Upper confidence bounds of a mean: values in ``[0, largest]``, ``largest``, alpha, weights in ``(0, 1]``."""
-
-
-def _log_inverse(alpha: float) -> float:
-    """An upper bound of ``log(1 / alpha)``."""
-    return -math.log(alpha) * _SLOW + U
 
 
 def _alpha(confidence: float) -> float:

@@ -1,5 +1,6 @@
 """Group fairness beside the individual certificates: do groups of people fare alike?"""
 
+from isonomy.fairness.decisions import scores
 from isonomy.fairness.group import GroupFairness, group_fairness
 
-__all__ = ["GroupFairness", "group_fairness"]
+__all__ = ["GroupFairness", "group_fairness", "scores"]

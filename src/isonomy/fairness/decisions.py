@@ -55,6 +55,26 @@ def decide(
     return np.isin(classes, good), None if people.y is None else np.isin(people.y, good)
 
 
+def scores(network: Network, people: Population) -> dict[str, float]:
+    """Weighted accuracy, its mean over the classes, and how many classes are given at all.
+
+    Empty where outcomes are not known, or are not the classes that the network gives.
+    """
+    label, weights = people.schema.label, people.weights
+    if people.y is None or label is None or label.regression or network.head == "regression" or not weights.sum() > 0:
+        return {}
+    probabilities = _run(network, people)
+    if probabilities.shape[1] != len(label.classes):
+        return {}
+    given = probabilities.argmax(axis=1)
+    right, classes = given == people.y, [people.y == c for c in np.unique(people.y[weights > 0])]
+    return {
+        "accuracy": float(np.average(right, weights=weights)),
+        "balanced_accuracy": float(np.mean([np.average(right[own], weights=weights[own]) for own in classes])),
+        "classes": len(np.unique(given)),
+    }
+
+
 def _run(network: Network, people: Population) -> npt.NDArray[np.float64]:
     """The network's outputs; features that the model does not see are dropped in front of it."""
     seen = people.schema.seen_coordinates

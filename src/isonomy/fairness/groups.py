@@ -15,9 +15,10 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import instance
-from isonomy.population import Population
+from isonomy.population import Population, Schema
 from isonomy.population.feature import Feature
 
 IntArray = NDArray[np.int64]
@@ -56,7 +57,7 @@ def make_groupings(
     for name in bins:
         if name not in used or people.schema[name].kind in ("categorical", "ordinal"):
             raise ParameterError(template("bins", "edges for numeric features that people are grouped by", name))
-    singles = {name: _single(people, people.schema[name], bins.get(name)) for name in sorted(used)}
+    singles = {name: feature_groups(people.schema, name, people.x, bins.get(name)) for name in sorted(used)}
     notes = [note for _, note in singles.values() if note]
     groupings = []
     for attributes in wanted:
@@ -106,9 +107,11 @@ def _crossed(parts: list[Grouping]) -> Grouping:
     return Grouping(attributes, tuple(", ".join(row) for row in rows), code.astype(np.int64))
 
 
-def _single(people: Population, feature: Feature, edges: Sequence[float] | None) -> tuple[Grouping, str]:
-    """The groups of one feature that somebody is in, and a note where a number was cut by default."""
-    block, note = people.x[:, people.schema.slices[feature.name]], ""
+def feature_groups(
+    schema: Schema, name: str, x: FloatArray, edges: Sequence[float] | None = None
+) -> tuple[Grouping, str]:
+    """The groups of one feature that somebody of ``x`` is in, and a note where a number was cut by default."""
+    feature, block, note = schema[name], x[:, schema.slices[name]], ""
     if feature.kind == "categorical":
         names, code = [feature.labels.get(level, level) for level in feature.levels], block.argmax(axis=1)
     elif feature.kind == "ordinal":

@@ -1,8 +1,7 @@
 """Has the population moved: is a certificate still about the people of today?"""
 
 from isonomy.monitor.evaluation import Evaluation, MeanViolation, Observed, Reference, RefusedShare, State, evaluate
-from isonomy.monitor.groups import GroupViolation, by_group
-from isonomy.monitor.monitor import Guarantee, Monitor
+from isonomy.monitor.monitor import GroupViolation, Guarantee, Monitor, by_group
 
 __all__ = [
     "Evaluation",

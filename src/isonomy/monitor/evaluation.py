@@ -35,11 +35,10 @@ from scipy.stats import beta
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.consistency import compare
-from isonomy.certificates.finite_sample import betting
+from isonomy.confidence import betting, mean_lower
 from isonomy.errors import ParameterError, template
 from isonomy.population import BoolArray, Population
 from isonomy.shift import wasserstein
-from isonomy.shift.confidence import mean_lower
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import mean_up
 

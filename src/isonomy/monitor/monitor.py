@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
+from isonomy.fairness.groups import feature_groups
 from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
-from isonomy.population import BoolArray
-from isonomy_verify.arithmetic import down
+from isonomy.population import BoolArray, Schema
+from isonomy_verify.arithmetic import down, mean_up
 
 Guarantee = Literal["all", "each"]
 Tighten = Callable[[FloatArray], FloatArray]
@@ -163,3 +165,32 @@ class Monitor:
         with self._lock:
             still = np.arange(max(first, self._arrived - self.window), first + len(upper))
             self._upper[still % self.window], self._tight[still % self.window] = upper[still - first], True
+
+
+@dataclass(frozen=True)
+class GroupViolation:
+    """The people of one protected group: how many, and the mean of their proved violations."""
+
+    feature: str
+    group: str
+    people: int
+    mean_upper: float
+
+
+def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 10) -> list[GroupViolation]:
+    """Who bears the violations: protected groups of at least ``smallest`` people, by the rule of group fairness.
+
+    Smaller ones would tell about persons, and say little. A number to which the schema gives no range is left out.
+    """
+    found = []
+    for name in schema.protected:
+        try:
+            grouping = feature_groups(schema, name, x)[0]
+        except ParameterError:  # no range that could be split
+            continue
+        for place, group in enumerate(grouping.names):
+            members = grouping.code == place
+            if members.sum() >= max(1, smallest):
+                spoken = group.removeprefix(f"{name} ")  # the feature stands beside it
+                found.append(GroupViolation(name, spoken, int(members.sum()), mean_up(upper[members])))
+    return found

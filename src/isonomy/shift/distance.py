@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray, at_least
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.given import numbers
+from isonomy.given import number, numbers, whole
 from isonomy.population import Population
 from isonomy.shift.cost import Cost
-from isonomy.shift.lower import NOTHING, Proof, Rows, lower_bound
+from isonomy.shift.lower import NOTHING, Rows, lower_bound
 from isonomy.shift.transport import exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
@@ -61,7 +61,8 @@ class Distance:
 
     def __str__(self) -> str:
         apart = f"the populations are at least {at_least(self.lower)} apart with confidence {self.confidence:g}"
-        proved = f"of the populations themselves it proves {self.evidence}" if self._unproved else apart
+        unproved = self.evidence.startswith(NOTHING)
+        proved = f"of the populations themselves it proves {self.evidence}" if unproved else apart
         order = "∞" if self.order == math.inf else f"{self.order:g}"
         kind = "about (sliced) " if self.approximate else ""
         sizes = f"{self.individuals[0]:,} of {self.n_one:,} and {self.individuals[1]:,} of {self.n_other:,} individuals"
@@ -74,10 +75,6 @@ class Distance:
     def whole(self) -> bool:
         """Everybody of the one table was compared with everybody of the other, and exactly."""
         return self.individuals == (self.n_one, self.n_other) and not self.approximate
-
-    @property
-    def _unproved(self) -> bool:
-        return self.evidence.startswith(NOTHING)
 
 
 def wasserstein(
@@ -128,29 +125,24 @@ def wasserstein(
             return sliced(places[0], places[1], pair[0].weights, pair[1].weights, float(order), seed)
         return exact(cost.between(places[0], places[1]), pair[0].weights, pair[1].weights, float(order))
 
-    whole = sizes == (len(left), len(right))
-    pairs = (
-        [(left, right)]
-        if whole
-        else [(_draw(left, sizes[0], streams[0]), _draw(right, sizes[1], streams[0])) for _ in range(repeats)]
-    )
+    pairs = [(left, right)]
+    if sizes != (len(left), len(right)):
+        pairs = [(_draw(left, sizes[0], streams[0]), _draw(right, sizes[1], streams[0])) for _ in range(repeats)]
     found = [apart(pair) for pair in pairs]
     source, same = _same_population(left, right, sizes)
     floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
     refused = _refusal(one, other, metric, max_weight)
-    proof = (
-        Proof(0.0, f"{NOTHING}, since {refused}")
-        if refused
-        else lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
-    )
+    lower, evidence = 0.0, f"{NOTHING}, since {refused}"
+    if not refused:
+        lower, evidence = lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
     return Distance(
         estimate=float(np.mean(found)),
         spread=float(np.std(found)),
         floor=float(np.mean(floors)),
         floor_spread=float(np.std(floors)),
         floor_of=source,
-        lower=proof.lower,
-        evidence=proof.by,
+        lower=lower,
+        evidence=evidence,
         confidence=float(confidence),
         order=float(order),
         ground=ground if isinstance(ground, str) else metric.describe(),
@@ -259,13 +251,9 @@ def _rows(parameter: str, people: Population | ArrayLike, max_weight: float | No
 
 
 def _check(order: float, sample: int, repeats: int, confidence: float, seed: int) -> None:
-    def number(value: object) -> bool:
-        return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-    if not (number(order) and (1.0 <= order <= _LARGEST_ORDER or order == math.inf)):
-        raise ParameterError(template("order", f"a number from 1 to {_LARGEST_ORDER:g}, or infinity", order))
+    right = f"a number from 1 to {_LARGEST_ORDER:g}, or infinity"
+    if _LARGEST_ORDER < number("order", order, right, 1.0) < math.inf:
+        raise ParameterError(template("order", right, order))
     for name, value, least in (("sample", sample, 2), ("repeats", repeats, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-            raise ParameterError(template(name, f"a whole number >= {least}", value))
-    if not (number(confidence) and 0.0 < confidence < 1.0):
-        raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
+        whole(name, value, least)
+    number("confidence", confidence, "a number between 0 and 1", 0.0, 1.0, strict=True)

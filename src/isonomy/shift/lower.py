@@ -7,7 +7,7 @@ Each table is split in three: on the first part witnesses are *fitted*, on the s
 parts are independent draws: with probability at least ``1 − α/2`` each, ``E_P φ ≥ A`` and ``E_Q ψ ≥ B``, hence
 with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. The two tables need not be
 independent of each other. Nothing depends on a transport problem having been solved well. Sampling
-weights are divided by the largest that can occur, which is known beforehand; see :mod:`isonomy.shift.confidence`.
+weights are divided by the largest that can occur, which is known beforehand; see :mod:`isonomy.confidence`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.shift.confidence import mean_lower
+from isonomy.confidence import mean_lower
 from isonomy.shift.cost import Cost
 from isonomy.shift.transport import solve
 from isonomy.shift.witnesses import Potentials, Slope, Witness, mean_direction
@@ -56,27 +56,19 @@ class Rows:
         return np.asarray(self.weights / self.weights.sum())
 
 
-@dataclass(frozen=True)
-class Proof:
-    """``lower`` ≤ W_p with the confidence asked for, and the kind of witness behind it."""
-
-    lower: float
-    by: str
-
-
 def lower_bound(
     one: Rows, other: Rows, cost: Cost, order: float, sample: int, alpha: float, rng: np.random.Generator
-) -> Proof:
-    """A lower confidence bound of ``W_order``; 0 when no witness tells the populations apart."""
+) -> tuple[float, str]:
+    """A lower confidence bound of ``W_order``, and by what; 0 when no witness tells the populations apart."""
     if min(len(one), len(other)) < FEWEST:
-        return Proof(0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population")
+        return 0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population"
     fitted, chosen, judged = zip(*(_three_parts(rows, sample, rng) for rows in (one, other)), strict=True)
     witnesses = fit_witnesses(fitted[0], fitted[1], cost, order)
     if not witnesses:
-        return Proof(0.0, f"{NOTHING}, since no witness was found")
+        return 0.0, f"{NOTHING}, since no witness was found"
     sizes = (_effective(judged[0]), _effective(judged[1]))
     best = max(witnesses, key=lambda witness: _promise(witness, chosen[0], chosen[1], sizes, alpha))
-    return Proof(evaluate(best, judged[0], judged[1], alpha), best.name)
+    return evaluate(best, judged[0], judged[1], alpha), best.name
 
 
 def evaluate(witness: Witness, one: Rows, other: Rows, alpha: float) -> float:
@@ -114,15 +106,15 @@ def _fit_potentials(one: Rows, other: Rows, cost: Cost, order: float) -> list[Po
     points = cost.places(one.x)
     costs = cost.between(points, cost.places(other.x))
     largest = float(cost.sizes(one.x).max())
-    plan = solve(costs, one.weights, other.weights, order)
+    coupling = solve(costs, one.weights, other.weights, order)
     found = []
     for share in _REACHES:
-        reach = float(np.quantile(plan.moved, share)) if plan.moved.size else 0.0
+        reach = float(np.quantile(coupling.moved, share)) if coupling.moved.size else 0.0
         if reach <= 0.0:
             break
         near = np.minimum(costs / reach, 1.0)
         if share == 1.0:  # costs beyond carry no mass: the potentials at hand will do
-            potential = plan.potential * (float(costs.max()) / reach) ** order
+            potential = coupling.potential * (float(costs.max()) / reach) ** order
         else:
             potential = solve(near, one.weights, other.weights, order).potential
         heights = (near**order - potential).min(axis=1)  # the c-transform on the sample

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -27,7 +28,7 @@ _AT_ONCE = 10  # directions, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Coupling:
     """What the solver found: good enough to fit a witness on even where it stopped early, which ``trouble`` tells."""
 
     value: float  # W_p
@@ -40,29 +41,25 @@ def exact(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -
     """``W_order`` of two samples given the matrix of costs and their weights."""
     if order == math.inf:
         return bottleneck(costs, one, other)
-    plan = solve(costs, one, other, order)
-    if plan.trouble is not None or not math.isfinite(plan.value):
+    found = solve(costs, one, other, order)
+    if found.trouble is not None or not math.isfinite(found.value):
         raise NotANumberError(
-            f"The transport problem could not be solved: {plan.trouble} Take a smaller 'sample', a lower 'order', or "
+            f"The transport problem could not be solved: {found.trouble} Take a smaller 'sample', a lower 'order', or "
             "the order infinity."
         )
-    return plan.value
+    return found.value
 
 
-def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -> Plan:
+def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -> Coupling:
     """The optimal plan of finite order, by the network simplex.
 
     Costs are divided by the largest one before they are raised to the power, so that no order overflows.
     """
-    import ot
-
     scale = float(costs.max())
     if scale == 0.0:
-        return Plan(0.0, np.zeros(1), np.zeros(costs.shape[1]))
+        return Coupling(0.0, np.zeros(1), np.zeros(costs.shape[1]))
     powers = (costs / scale) ** order
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are in the log
-        plan, log = ot.emd(_shares(one), _shares(other), powers, numItermax=_STEPS, log=True)
+    plan, log = _simplex(one, other, powers)
     value = float((plan * powers).sum())
     # The solver stops where powers of costs are below its tolerance, far from the optimum for high orders. A feasible
     # dual solution tells: the optimum is between its value and the plan's.
@@ -71,7 +68,7 @@ def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -
     trouble = log["warning"]
     if trouble is None and not upper - lower <= _ACCURACY:
         trouble = f"at order {order:g} it is somewhere between {scale * lower:.4g} and {scale * upper:.4g}."
-    return Plan(scale * upper, costs[plan > 0.0], np.asarray(log["v"]), trouble)
+    return Coupling(scale * upper, costs[plan > 0.0], np.asarray(log["v"]), trouble)
 
 
 def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
@@ -115,14 +112,20 @@ def sliced(left: FloatArray, right: FloatArray, one: FloatArray, other: FloatArr
 def _can_be_moved(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:
     if len(one) == len(other) and np.ptp(one) == 0.0 == np.ptp(other):
         return bool((maximum_bipartite_matching(csr_array(allowed), perm_type="column") >= 0).all())
+    plan, log = _simplex(one, other, (~allowed).astype(np.float64))
+    if log["warning"] is not None:
+        raise NotANumberError(f"The bottleneck could not be found: {log['warning']} Take a smaller 'sample'.")
+    return bool(plan[~allowed].sum() <= _MASS)
+
+
+def _simplex(one: FloatArray, other: FloatArray, costs: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
+    """The plan (one, other) that the network simplex of POT finds, and its log, where its warnings are."""
     import ot
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plan, log = ot.emd(_shares(one), _shares(other), (~allowed).astype(np.float64), numItermax=_STEPS, log=True)
-    if log["warning"] is not None:
-        raise NotANumberError(f"The bottleneck could not be found: {log['warning']} Take a smaller 'sample'.")
-    return bool(plan[~allowed].sum() <= _MASS)
+        plan, log = ot.emd(_shares(one), _shares(other), costs, numItermax=_STEPS, log=True)
+    return plan, log
 
 
 def _shares(weights: FloatArray) -> FloatArray:

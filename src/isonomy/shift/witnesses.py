@@ -5,14 +5,17 @@ By weak duality, whenever ``φ(x) + ψ(y) ≤ c(x, y)^q`` for **all** ``x`` and 
     E_P φ + E_Q ψ ≤ W_q(P, Q)^q ≤ W_p(P, Q)^q   for every order p ≥ q.
 
 Both kinds of witness here are feasible on all of ``R^m`` by construction, whatever numbers they were fitted to, and
-bounded, whatever the domain; so the two means can be bounded from a sample that the fit has not seen.
+bounded, whatever the domain; so the two means can be bounded from a sample that the fit has not seen. Each has a
+``name`` for reports, the ``order`` ``q`` of the cost below which it stays, the ``unit`` in which that cost is measured,
+the proved ``ranges`` (low and high) of both functions, and these themselves, rounded down: ``one`` is ``φ`` of
+individuals of the one population, ``other`` is ``ψ``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -21,32 +24,6 @@ from isonomy.shift.cost import Cost
 from isonomy_verify.arithmetic import gamma
 
 _CHUNK = 4_000_000  # entries of a matrix of costs in memory
-
-
-class Witness(Protocol):
-    """A feasible pair in units of ``unit^order``; both functions are rounded down and in a proved range."""
-
-    @property
-    def name(self) -> str:
-        """In words, for reports."""
-
-    @property
-    def order(self) -> float:
-        """The ``q`` of the cost ``c^q`` below which the pair stays."""
-
-    @property
-    def unit(self) -> float:
-        """``c`` is measured in this unit."""
-
-    @property
-    def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Low and high of ``φ`` and of ``ψ``."""
-
-    def one(self, x: FloatArray) -> FloatArray:
-        """``φ`` of individuals of the one population."""
-
-    def other(self, y: FloatArray) -> FloatArray:
-        """``ψ`` of individuals of the other population."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +74,7 @@ class Potentials:
         """``ψ``, rounded down."""
         return self._over(y, lambda near: (near**self.order - self.heights).min(axis=1))
 
-    def _over(self, x: FloatArray, value: _Rule) -> FloatArray:
+    def _over(self, x: FloatArray, value: Callable[[FloatArray], FloatArray]) -> FloatArray:
         rows = max(1, _CHUNK // len(self.points))
         found = np.empty(len(x))
         for start in range(0, len(x), rows):
@@ -142,8 +119,7 @@ class Slope:
         return np.clip(self.cost.places(x)[:, 0], self.low, self.high)
 
 
-class _Rule(Protocol):
-    def __call__(self, near: FloatArray) -> FloatArray: ...
+Witness = Potentials | Slope
 
 
 def mean_direction(

@@ -77,10 +77,9 @@ def _decisions(
     constant, balanced = 1 / len(classes), float(np.mean(rates))
     if balanced > constant + max(LEAST, CHANCE * constant * np.sqrt(variance)):
         return ""
-    what = (
-        "is no better than a constant" if balanced <= constant + LEAST else "cannot be told from a constant by so few"
-    )
-    return f"{what} a constant: its balanced accuracy is {balanced:.3f}, that of a constant {constant:.3f}"
+    few = balanced > constant + LEAST
+    what = "cannot be told from a constant by so few" if few else "is no better than a constant"
+    return f"{what}: its balanced accuracy is {balanced:.3f}, that of a constant {constant:.3f}"
 
 
 def _flat(given: FloatArray, wanted: FloatArray, weights: FloatArray) -> str:

@@ -8,24 +8,131 @@ What is trained is always an MLP with ReLU; what is left behind is an :class:`is
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import compute_class_weight
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import DataError
-from isonomy.population import Population
-from isonomy.training.base import FairEstimator, individuals, rows_of
+from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
+from isonomy.errors import DataError, IsonomyError, ParameterError, template
+from isonomy.given import numbers
+from isonomy.population import Domain, Population
+from isonomy.progress import shown
+from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
+from isonomy.training.config import Method, ResolvedConfig, TrainingConfig
+from isonomy.training.fitting import Task, fitted
 from isonomy.training.gaps import Head
+from isonomy.training.onnx_file import write_onnx
+from isonomy.training.reach import IntArray
 from isonomy.training.trainer import OnEpoch
+
+
+@dataclass(eq=False, repr=False)
+class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
+    """What classification and regression share: the training itself, certificates, the file."""
+
+    def certify(
+        self,
+        people: Population | npt.ArrayLike,
+        gamma: float | None = None,
+        delta: float | None = None,
+        **options: Any,
+    ) -> Certificate:
+        """The certificate for every population within gamma, with the similarity of the training.
+
+        ``gamma`` and ``delta`` are the training's unless given; ``options`` are those of ``isonomy.certify``.
+        """
+        options = {"ground": self.ground, "order": self.order} | self._asked(people, options)
+        delta = self.delta if delta is None else delta
+        gamma = self.gamma if gamma is None else gamma
+        return certify(self.network_, people, self.metric_, delta, gamma, **options)
+
+    def certify_local(
+        self, people: Population | npt.ArrayLike, delta: float | None = None, **options: Any
+    ) -> LocalCertificate:
+        """Certificates of the violation around each individual, with the similarity of the training."""
+        options = self._asked(people, options)
+        return certify_local(self.network_, people, self.metric_, self.delta if delta is None else delta, **options)
+
+    def _asked(self, people: Any, options: dict[str, Any]) -> dict[str, Any]:
+        """Options with the training's domain, unless a population brings its own or the caller names one."""
+        check_is_fitted(self)
+        asked: dict[str, Any] = {"progress": self.progress}
+        if not isinstance(people, Population):
+            asked["domain"] = self.domain_
+        elif self.domain is not None:
+            asked["domain"] = self.domain
+        return asked | options
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write the network as an ONNX file that reads all coordinates."""
+        check_is_fitted(self)
+        write_onnx(self.network_, path)
+
+    def _train(
+        self,
+        x: FloatArray,
+        y: npt.NDArray[Any],
+        weight: FloatArray,
+        head: Head,
+        people: Population | None,
+        on_epoch: OnEpoch | None,
+    ) -> None:
+        """Train, and leave everything that was learned; a regression learns standardised outcomes."""
+        self._check_parameters()
+        width = x.shape[1]
+        self.domain_ = self._domain(width, people)
+        self.metric_ = self._metric(width, people)
+        reads = _reads(self.method, self.metric_, width, people)
+        origin, unit = 0.0, 1.0
+        if not head.classes:
+            origin = float(np.average(y, weights=weight))
+            unit = float(np.sqrt(np.average((y - origin) ** 2, weights=weight))) or 1.0
+            y = (y - origin) / unit
+        task = Task(x, y, weight, head, self.metric_, self.domain_, reads)
+        config = ResolvedConfig.of(self, len(x), int(check_random_state(self.random_state).randint(2**31 - 1)))
+        with shown("Training", self.progress) as tick:
+            trained, self.history_, self.learning_rate_ = fitted(config, task, tick, on_epoch)
+        name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
+        self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
+        self.n_iter_ = len(self.history_)
+
+    def _domain(self, width: int, people: Population | None) -> Domain:
+        if isinstance(self.domain, Domain):
+            return self.domain
+        if people is not None:
+            return people.domain if self.domain is None else people.schema.domain(self.domain)
+        if self.domain in (None, "unbounded"):
+            return Domain.unbounded(width)
+        raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come as arrays", self.domain))
+
+    def _metric(self, width: int, people: Population | None) -> Metric:
+        metric = self.metric
+        if metric is None:
+            metric = WeightedLp(np.ones(width), 2) if people is None else SensitiveSubspace.fit(people)
+        if metric.width != width:
+            raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
+        return metric
+
+    def _judge_collapse(
+        self, x: FloatArray, wanted: npt.NDArray[Any], weight: FloatArray, names: Sequence[object], advice: str
+    ) -> None:
+        """Say so where the network decides nothing."""
+        reason = collapse(self.network_, x, wanted, weight, names)
+        self.collapsed_ = bool(reason)
+        if reason:
+            text = f"The network {reason}: it is fair because it decides nothing. Train with {advice}."
+            warnings.warn(text, CollapsedModelWarning, stacklevel=3)
 
 
 @dataclass(eq=False, repr=False)
@@ -68,7 +175,7 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
 
         ``on_epoch`` is called with the record of each epoch, as it will stand in ``history_``.
         """
-        x, labels, weight, people = individuals(self, X, y, sample_weight)
+        x, labels, weight, people = _individuals(self, X, y, sample_weight)
         check_classification_targets(labels)
         if people is not None and people.schema.label is not None:
             self.classes_ = np.arange(len(people.schema.label.classes))
@@ -83,21 +190,14 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
             weight = weight * _spread(codes, factors)
         self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
         names = list(self.classes_) if people is None else class_names(people.schema.label)
-        reason = collapse(self.network_, x, codes, weight, names)
-        self.collapsed_ = bool(reason)
-        if reason:
-            warnings.warn(
-                f"The network {reason}: it is fair because it decides nothing. Train with a smaller 'alpha', more "
-                "'epochs', or class_weight='balanced'.",
-                CollapsedModelWarning,
-                stacklevel=2,
-            )
+        advice = "a smaller 'alpha', more 'epochs', or class_weight='balanced'"
+        self._judge_collapse(x, codes, weight, names, advice)
         return self
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
         """Probabilities (n, classes)."""
         check_is_fitted(self)
-        return self.network_(rows_of(self, X))
+        return self.network_(_rows_of(self, X))
 
     def predict(self, X: Population | npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of each individual."""
@@ -123,24 +223,75 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
         on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Train on a population whose label is a number, or on ``X`` and numbers ``y``."""
-        x, target, weight, people = individuals(self, X, y, sample_weight, numeric=True)
+        x, target, weight, people = _individuals(self, X, y, sample_weight, numeric=True)
         target = np.asarray(target, dtype=np.float64)
         self._train(x, target, weight, Head(0), people, on_epoch)
-        reason = collapse(self.network_, x, target, weight)
-        self.collapsed_ = bool(reason)
-        if reason:
-            warnings.warn(
-                f"The network {reason}: it is fair because it decides nothing. Train with a smaller 'alpha' or more "
-                "'epochs'.",
-                CollapsedModelWarning,
-                stacklevel=2,
-            )
+        self._judge_collapse(x, target, weight, (), "a smaller 'alpha' or more 'epochs'")
         return self
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:
         """One number for each individual."""
         check_is_fitted(self)
-        return self.network_(rows_of(self, X))[:, 0]
+        return self.network_(_rows_of(self, X))[:, 0]
+
+
+def _individuals(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, numeric: bool = False
+) -> tuple[FloatArray, npt.NDArray[Any], FloatArray, Population | None]:
+    """Rows, outcomes and weights, checked; of a whole population the training split."""
+    if not isinstance(X, Population):
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None")
+        try:
+            x, labels = validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric)
+        except ValueError as error:
+            raise DataError(f"'X' and 'y' cannot be trained on: {_first_sentence(error)}{_not_finite(X)}.") from None
+        weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+        if not weight.sum() > 0:
+            raise DataError("All sample weights are zero; at least one must be positive.")
+        return x, labels, weight, None
+    people = X.train if X.split == "all" else X
+    if y is not None:
+        raise ParameterError("A population brings its own labels: leave 'y' out.")
+    if people.y is None:
+        raise DataError(f"The population {people.schema.name!r} has no label column to train on.")
+    if sample_weight is not None and len(people) != len(X):
+        raise ParameterError("'sample_weight' must belong to the training rows: give fit(people.train, ...).")
+    weight = people.weights if sample_weight is None else _check_sample_weight(sample_weight, people.x)
+    estimator.n_features_in_ = people.x.shape[1]
+    estimator.__dict__.pop("feature_names_in_", None)
+    return people.x, people.y, weight, people
+
+
+def _first_sentence(error: ValueError) -> str:
+    return " ".join(str(error).split()).split(": array=")[0].split(". ")[0].rstrip(".")
+
+
+def _not_finite(x: Any) -> str:
+    """Where a table has its first cell that is not finite, if it has one."""
+    try:
+        places = np.argwhere(~np.isfinite(numbers("X", x, "a table")))
+    except IsonomyError:
+        return ""
+    return "" if len(places) == 0 or places.shape[1] != 2 else f" in row {places[0, 0]}, column {places[0, 1]}"
+
+
+def _rows_of(estimator: Any, X: Any) -> FloatArray:
+    """The individuals to predict for, in the coordinates of the training."""
+    if isinstance(X, Population):
+        return X.x
+    rows: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False)
+    return rows
+
+
+def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
+    """The coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
+    seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
+    if method == "ftu":
+        seen &= ~(metric.free if people is None else people.schema.protected_coordinates)
+    if not seen.any():
+        raise ParameterError("The network would read nothing: every coordinate is protected or not seen.")
+    return np.flatnonzero(seen).astype(np.int64)
 
 
 def _spread(codes: npt.NDArray[np.int64], factors: FloatArray) -> FloatArray:

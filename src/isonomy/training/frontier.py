@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.networks import Network
+from isonomy.fairness import scores
 from isonomy.population import Population
 from isonomy.training.collapse import collapse
 from isonomy.training.estimators import FairClassifier
@@ -108,18 +108,6 @@ def frontier(
 def mean_local(model: FairClassifier, people: Population) -> float:
     """The certified mean local violation of the tight tier."""
     return model.certify_local(people, attack=False).mean_upper
-
-
-def scores(network: Network, people: Population) -> dict[str, float]:
-    """Accuracy, balanced accuracy, and how many classes are given at all."""
-    given, weights = network(people.x).argmax(axis=1), people.weights
-    right = given == people.y
-    each = [np.average(right[people.y == c], weights=weights[people.y == c]) for c in np.unique(np.asarray(people.y))]
-    return {
-        "accuracy": float(np.average(right, weights=weights)),
-        "balanced_accuracy": float(np.mean(each)),
-        "classes": len(np.unique(given)),
-    }
 
 
 def _undominated(accuracy: np.ndarray[Any, Any], upper: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -17,52 +17,93 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from isonomy.arithmetic import FloatArray
+from isonomy.errors import ParameterError, template
+from isonomy.population import Domain
+from isonomy.similarity.ground import ground_metric, ground_root
+from isonomy.similarity.metric import Metric
+from isonomy.training.config import FURTHEST, ResolvedConfig
 from isonomy.training.gaps import Gaps, Head, Layers, paper_gap, run
-from isonomy.training.reach import Reach
-
-Method = Literal["sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif"]
-Form = Literal["relational", "paper"]
+from isonomy.training.reach import IntArray, Reach, boxed, shift_reach, similar_reach, single
 
 _HALVINGS = 16
-
-FURTHEST = 3.0
-"""How many times gamma one individual may be moved when others stay."""
+_LOOKED_AT = 2048  # individuals around whom tolerances of single coordinates are measured
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Who counts as similar and what shifts cost, prepared for the first layer that is trained."""
+class Penalty:
+    """What a method adds to the loss of a batch: bounds of the violation, prepared for the first layer that is trained.
 
+    The tensors say who counts as similar (``moves``), what shifts cost, and which vectors are
+    somebody.
+    """
+
+    config: ResolvedConfig
     head: Head
     moves: Reach
     shifts: Reach
     unlimited: Tensor  # (read, k) directions in which nothing but the domain limits who is similar
-    form: Form
-    order: float  # p of the Wasserstein distance
     ground: Tensor  # (r, read) root of the ground cost, and its order
     ground_order: float
     low: Tensor  # (read,) the domain's ranges
     high: Tensor
 
+    @classmethod
+    def prepared(
+        cls, config: ResolvedConfig, metric: Metric, domain: Domain, head: Head, reads: IntArray, x: FloatArray
+    ) -> Penalty:
+        """For a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
+        exact = similar_reach(metric, domain, reads, x[:_LOOKED_AT], config.delta)
+        root, root_order = ground_root(ground_metric(config.ground, domain.width))
+        return cls(
+            config=config,
+            head=head,
+            moves=boxed(exact) if config.bound == "paper" else exact,
+            shifts=shift_reach(config.ground, domain, reads),
+            unlimited=exact.unlimited(),
+            ground=single(root[:, reads]),
+            ground_order=root_order,
+            low=single(domain.low[reads]),
+            high=single(domain.high[reads]),
+        )
+
+    def __call__(
+        self,
+        layers: Layers,
+        x: Tensor,
+        values: Sequence[Tensor],
+        weight: Tensor,
+        delta: float,
+        gamma: float,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """The penalty of a batch with these pre-activations, before alpha."""
+        config = self.config
+        if config.method == "u-dif" and gamma > 0:
+            radii = [radius * (gamma / config.gamma) for radius in config.radii]
+            return dual(self.profile(layers, x, values, delta, radii), radii, gamma, config.order, weight)
+        if config.method == "l-dif" and gamma > 0:
+            moved = self.ascended(layers, x, delta, gamma, generator)
+            return (self.local(layers, moved, None, delta) * weight).mean()
+        return (self.local(layers, x, values, delta) * weight).mean()
+
     def local(self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float) -> Tensor:
         """The bound of the local violation (n,)."""
-        if self.form == "paper":
-            return paper_gap(layers, x, self.head, self.moves, delta)
-        return Gaps(layers, run(layers, x) if values is None else values, self.head, self.moves, self.shifts).at(delta)
+        return self.profile(layers, x, values, delta, (0.0,))[0]
 
     def profile(
-        self, layers: Layers, x: Tensor, values: Sequence[Tensor], delta: float, radii: Sequence[float]
+        self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float, radii: Sequence[float]
     ) -> list[Tensor]:
         """The bounds for centres within each radius. The paper's form adds the radius to delta, in the same metric."""
-        if self.form == "paper":
+        if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
+        values = run(layers, x) if values is None else values
         gaps = Gaps(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
         return [gaps.at(delta, radius) for radius in radii]
 
@@ -70,6 +111,39 @@ class Setting:
         """What each shift (n, read) costs."""
         cost: Tensor = torch.linalg.vector_norm(shift @ self.ground.T, self.ground_order, dim=1)
         return cost
+
+    def ascended(self, layers: Layers, x: Tensor, delta: float, gamma: float, generator: torch.Generator) -> Tensor:
+        """Individuals moved to where the local violation is larger, within the budget of the batch and the domain.
+
+        From a small random start, each step goes along the slope, the further the steeper it is, but at most
+        ``FURTHEST`` gamma: what a slope says holds nearby only.
+        """
+        steps = self.config.ascent_steps
+        shift = torch.randn(x.shape, generator=generator)
+        shift = shift * (0.1 * gamma / self.cost(shift).clamp(min=1e-12))[:, None]
+        frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
+        for _ in range(steps):
+            at = (x + shift).requires_grad_()
+            (slope,) = torch.autograd.grad(self.local(frozen, at, None, delta).sum(), at)
+            steep = self.cost(slope)
+            length = gamma / steps * (steep / steep.mean().clamp(min=1e-12)).clamp(max=FURTHEST)
+            shift = self.within_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)
+        return torch.minimum(torch.maximum(x + shift, self.low), self.high)
+
+    def within_budget(self, shift: Tensor, gamma: float) -> Tensor:
+        """Scale shifts so that ``mean cost^p ≤ γ^p``: for order 1 by the projection on a simplex, which leaves few."""
+        cost, order = self.cost(shift), self.config.order
+        if order == math.inf:
+            allowed = cost.clamp(max=gamma)
+        elif order == 1:
+            budget = gamma * len(cost)
+            ranked = cost.sort(descending=True).values
+            excess = (ranked.cumsum(0) - budget) / torch.arange(1, len(cost) + 1)
+            allowed = (cost - excess.max().clamp(min=0.0)).relu()
+        else:
+            spent = cost.pow(order).mean().pow(1 / order)
+            allowed = cost * (gamma / spent.clamp(min=1e-12)).clamp(max=1.0)
+        return shift * (allowed / cost.clamp(min=1e-12))[:, None]
 
 
 def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order: float, weight: Tensor) -> Tensor:
@@ -100,42 +174,6 @@ def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor
     return high
 
 
-def ascended(
-    layers: Layers, x: Tensor, delta: float, gamma: float, setting: Setting, steps: int, generator: torch.Generator
-) -> Tensor:
-    """Individuals moved to where the local violation is larger, within the budget of the batch and the domain.
-
-    From a small random start, each step goes along the slope, the further the steeper it is, but at most ``FURTHEST``
-    gamma: what a slope says holds nearby only.
-    """
-    shift = torch.randn(x.shape, generator=generator)
-    shift = shift * (0.1 * gamma / setting.cost(shift).clamp(min=1e-12))[:, None]
-    frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
-    for _ in range(steps):
-        at = (x + shift).requires_grad_()
-        (slope,) = torch.autograd.grad(setting.local(frozen, at, None, delta).sum(), at)
-        steep = setting.cost(slope)
-        length = gamma / steps * (steep / steep.mean().clamp(min=1e-12)).clamp(max=FURTHEST)
-        shift = _within_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma, setting)
-    return torch.minimum(torch.maximum(x + shift, setting.low), setting.high)
-
-
-def _within_budget(shift: Tensor, gamma: float, setting: Setting) -> Tensor:
-    """Scale shifts so that ``mean cost^p ≤ γ^p``: for order 1 by the projection on a simplex, which leaves few."""
-    cost = setting.cost(shift)
-    if setting.order == math.inf:
-        allowed = cost.clamp(max=gamma)
-    elif setting.order == 1:
-        budget = gamma * len(cost)
-        ranked = cost.sort(descending=True).values
-        excess = (ranked.cumsum(0) - budget) / torch.arange(1, len(cost) + 1)
-        allowed = (cost - excess.max().clamp(min=0.0)).relu()
-    else:
-        spent = cost.pow(setting.order).mean().pow(1 / setting.order)
-        allowed = cost * (gamma / spent.clamp(min=1e-12)).clamp(max=1.0)
-    return shift * (allowed / cost.clamp(min=1e-12))[:, None]
-
-
 @dataclass
 class Adversary:
     """The inner maximisation of SenSR: ``max over x' of loss(x') − λ d(x, x')²``, and its multiplier ``λ``.
@@ -152,6 +190,27 @@ class Adversary:
     steps: int = 5
     rate: float = 0.1
     multiplier: float = 2.0
+
+    @classmethod
+    def prepared(cls, config: ResolvedConfig, metric: Metric, domain: Domain, reads: IntArray) -> Adversary:
+        """For a metric: the directions that it resists least are its sensitive subspace."""
+        root = metric.gauge()[0]
+        if metric.boxed:
+            right = "one with a root, such as SensitiveSubspace, for 'sensr'"
+            raise ParameterError(template("metric", right, metric.kind))
+        _, values, right_vectors = np.linalg.svd(root, full_matrices=True)
+        values = np.concatenate([values, np.zeros(len(right_vectors) - len(values))])
+        limit = (1 - 1e-6 if metric.kind == "sensitive-subspace" else 1e-9) * values.max()
+        subspace = right_vectors[(values < limit) | (values == 0)][:, reads]
+        _, sizes, rows = np.linalg.svd(subspace, full_matrices=False)
+        return cls(
+            subspace=single(rows[sizes > 1e-9]),
+            root=single(root[:, reads]),
+            low=single(domain.low[reads]),
+            high=single(domain.high[reads]),
+            budget=max(config.delta, config.gamma) ** 2,
+            steps=config.ascent_steps,
+        )
 
     def __call__(self, layers: Layers, x: Tensor, y: Tensor, head: Head) -> Tensor:
         """Adversarial individuals for a batch."""

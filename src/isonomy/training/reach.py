@@ -202,14 +202,15 @@ def _assembled(
                 "bounded domain ('relaxed' or 'realizable'), or with method='ftu'."
             )
     return Reach(
-        _single(ball),
+        single(ball),
         order,
-        None if tolerance is None else _single(tolerance),
-        None if free is None else _single(free),
-        None if extent is None else _single(extent),
+        None if tolerance is None else single(tolerance),
+        None if free is None else single(free),
+        None if extent is None else single(extent),
         blocks,
     )
 
 
-def _single(array: FloatArray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to(torch.float32)
+def single(array: FloatArray) -> Tensor:
+    """A copy in float32, as everything is that is trained with."""
+    return torch.from_numpy(np.array(array, dtype=np.float32))

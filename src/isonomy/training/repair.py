@@ -30,11 +30,12 @@ from isonomy.population import Population
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace
 from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
-from isonomy.training.fitting import Similar
+from isonomy.training.config import ResolvedConfig, TrainingConfig
 from isonomy.training.gaps import Head
+from isonomy.training.penalties import Penalty
 from isonomy.training.perceptron import Perceptron
-from isonomy.training.schedule import Ramp
-from isonomy.training.trainer import Plan, Table, Trainer
+from isonomy.training.reach import single
+from isonomy.training.trainer import Trainer, TrainingSet
 
 _SHARES = (0.25, 0.5, 0.75, 1.0)
 """How blind a network is made, one after the other until it is certified."""
@@ -135,16 +136,19 @@ def repair(
     head = _head(network)
     similarity = SensitiveSubspace.fit(train) if metric is None else metric
     perceptron = _reading(Perceptron.of_network(network))
-    setting = Similar(similarity, train.domain, "l2", 1.0, "relational").setting(head, perceptron.reads, train.x, delta)
+    still = (0.0, 0.0)
+    given = TrainingConfig(
+        "f-ibp", delta, 0.0, alpha, keep=0.0, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+        alpha_ramp=still, delta_ramp=still, gamma_ramp=still,
+    )  # fmt: skip
+    config = ResolvedConfig.of(given, len(train), random_state)
+    penalty = Penalty.prepared(config, similarity, train.domain, head, perceptron.reads, train.x)
     learned, weights = _filled(train, random_state)
-    x = torch.from_numpy(np.array(learned[:, perceptron.reads], dtype=np.float32))
-    weight = torch.from_numpy(np.array(weights / weights.mean(), dtype=np.float32))
-    original = Perceptron(
-        tuple((w.detach().clone(), b.detach().clone()) for w, b in perceptron.layers),
-        perceptron.reads,
-        perceptron.width,
-    )
-    table = Table(x, torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32), weight)
+    x = single(learned[:, perceptron.reads])
+    layers = tuple((weight.detach().clone(), bias.detach().clone()) for weight, bias in perceptron.layers)
+    original = Perceptron(layers, perceptron.reads, perceptron.width)
+    labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # nobody looks at them
+    table = TrainingSet(x, labels, single(weights / weights.mean()))
     generator = torch.Generator().manual_seed(random_state)
 
     def drift(rows: Tensor, outputs: Tensor) -> Tensor:
@@ -174,21 +178,17 @@ def repair(
 
     best = result(network, 0.0)
     with shown("Repairing", progress) as tick:
-        for share in _SHARES if setting.unlimited.shape[1] else ():
+        for share in _SHARES if penalty.unlimited.shape[1] else ():
             if not best.reached:
                 perceptron.load_state(original.copy_state())
-                perceptron.blinded(setting.unlimited, x.mean(0), share)
+                perceptron.blinded(penalty.unlimited, x.mean(0), share)
                 best = tried(best, 0.0)
         blind, best = best.lost, replace(best, lost="")
         for step in range(rounds):
             if best.certified or best.lost:  # alpha only grows: a network that has collapsed does not come back
                 break
             strength = alpha * growth**step
-            plan = Plan(
-                "f-ibp", delta, 0.0, strength, (), 0.0, epochs, batch_size, learning_rate, 0.0, 1,
-                Ramp(0, 0), Ramp(0, 0), Ramp(0, 0), None, 0.0,
-            )  # fmt: skip
-            Trainer(perceptron, plan, setting, generator, extra=drift).fit(table)
+            Trainer(perceptron, replace(config, alpha=strength), penalty, generator, objective=drift).fit(table)
             best = tried(best, strength)
             tick(step + 1, rounds)
     best = replace(best, lost=best.lost or blind)

@@ -1,0 +1,152 @@
+"""Every parameter of a training: its default, its rule, and the ramp along which it grows."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, Literal, get_args
+
+from isonomy.errors import ParameterError, template
+from isonomy.given import FINITE, instance, number, whole
+from isonomy.population import Domain, DomainKind
+from isonomy.progress import Progress
+from isonomy.similarity import Metric
+from isonomy.similarity.ground import Ground
+
+Method = Literal["sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif"]
+Form = Literal["relational", "paper"]
+
+FURTHEST = 3.0
+"""How many times gamma one individual may be moved when others stay."""
+
+_STEPS = 600
+"""Steps that a training has at least, unless the caller says how many epochs."""
+
+_RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
+_ELSEWHERE = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
+
+
+@dataclass(eq=False)
+class TrainingConfig:
+    """How a training goes, as the caller gives it: the estimators inherit it, :class:`FairClassifier` describes it."""
+
+    method: Method = "u-dif"
+    delta: float = 0.05
+    gamma: float = 0.1
+    alpha: float = 1.0
+    hidden: tuple[int, ...] = (256, 256)
+    _: KW_ONLY
+    metric: Metric | None = None
+    domain: Domain | DomainKind | None = None
+    ground: Ground = "l2"
+    order: float = 1.0
+    radii: tuple[float, ...] | None = None
+    bound: Form = "relational"
+    keep: float = 0.1
+    epochs: int | None = None
+    batch_size: int = 256
+    learning_rate: float | Literal["search"] = 1e-3
+    weight_decay: float = 0.0
+    ascent_steps: int | None = None
+    alpha_ramp: tuple[float, float] = (0.0, 0.3)
+    delta_ramp: tuple[float, float] = (0.0, 0.0)
+    gamma_ramp: tuple[float, float] = (0.0, 0.0)
+    validation: float = 0.0
+    patience: int | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: Any = None
+    progress: Progress | Literal["auto"] | None = "auto"
+
+    def _check_parameters(self) -> None:
+        """Refuse what no training can go by."""
+        for name, kind in (("method", Method), ("bound", Form)):
+            if getattr(self, name) not in get_args(kind):
+                raise ParameterError(template(name, f"one of {', '.join(get_args(kind))}", getattr(self, name)))
+        for name in ("delta", "gamma", "alpha", "keep", "weight_decay"):
+            number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
+        for name in ("epochs", "batch_size", "ascent_steps"):
+            if name == "batch_size" or getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
+            raise ParameterError(template("hidden", "a tuple of widths, such as (256, 256)", self.hidden))
+        for width in self.hidden:
+            whole("hidden", width, 1)
+        if self.learning_rate != "search":
+            right = "a number above 0, or 'search'"
+            number("learning_rate", self.learning_rate, right, high=math.inf, strict=True)
+        number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
+        if self.patience is not None and (whole("patience", self.patience, 1) < 1 or self.validation == 0):
+            raise ParameterError(template("patience", "epochs >= 1, together with 'validation' > 0", self.patience))
+        number("order", self.order, "a number >= 1, or infinity", 1.0)
+        for name in _RAMPS:
+            ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"
+            if not isinstance(ends, tuple | list) or len(ends) != 2:
+                raise ParameterError(template(name, right, ends))
+            begin, end = (number(name, share, right, high=1.0) for share in ends)
+            if begin > end:
+                raise ParameterError(template(name, right, ends))
+        if self.radii is not None:
+            if not isinstance(self.radii, tuple | list) or not self.radii:
+                raise ParameterError(template("radii", "None or some numbers >= 0", self.radii))
+            for radius in self.radii:
+                number("radii", radius, "None or some numbers >= 0", high=FINITE)
+        instance("metric", self.metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
+
+
+@dataclass(eq=False)
+class ResolvedConfig(TrainingConfig):
+    """What a trainer goes by: the same for one table, with the defaults that depend on it filled in."""
+
+    radii: tuple[float, ...] = ()
+    epochs: int = 1
+    ascent_steps: int = 1
+
+    @classmethod
+    def of(cls, given: TrainingConfig, rows: int, seed: int) -> ResolvedConfig:
+        """For a table of so many rows. A learning rate that is to be searched stays so.
+
+        The radii of the dual: stay, or move three times as far as all can; order ∞ moves everybody by gamma. Further
+        radii cost time and, measured on ACS Income, gain nothing.
+        """
+        values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
+        values |= {name: float(values[name]) for name in ("delta", "gamma", "alpha", "keep")}
+        radii = (values["gamma"],) if given.order == math.inf else (0.0, FURTHEST * values["gamma"])
+        values["radii"] = radii if given.radii is None else tuple(given.radii)
+        values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
+        values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
+        return cls(**values | {"hidden": tuple(given.hidden), "random_state": seed})
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a bound is part of the loss."""
+        return self.method in ("f-ibp", "l-dif", "u-dif")
+
+    def reached(self, epoch: float) -> tuple[float, float, float]:
+        """alpha, delta and gamma at a fractional epoch."""
+        alpha, delta, gamma = (ramp(epoch, *self._ends(name)) for name in _RAMPS)
+        return self.alpha * alpha, self.delta * delta, self.gamma * gamma
+
+    @property
+    def settled(self) -> float:
+        """The epoch after which the ramps stand still."""
+        return max(self._ends(name)[1] for name in _RAMPS)
+
+    def words(self) -> str:
+        """All parameters that decide a training but for those that are known by the tensors made from them."""
+        return str({name: value for name, value in vars(self).items() if name not in _ELSEWHERE})
+
+    def _ends(self, name: str) -> tuple[float, float]:
+        start, stop = getattr(self, name)
+        return start * self.epochs, stop * self.epochs
+
+
+def ramp(epoch: float, start: float, stop: float) -> float:
+    """The share of its full value that a number has: 0 until the epoch ``start``, then linear, 1 from ``stop`` on."""
+    return 1.0 if epoch >= stop else max(0.0, (epoch - start) / (stop - start))
+
+
+def default_epochs(rows: int, batch_size: int) -> int:
+    """Ten, and more on a small table, where ten are too few steps to learn anything but the larger class."""
+    return max(10, math.ceil(_STEPS / math.ceil(rows / batch_size)))
