@@ -46,7 +46,7 @@ EVERYBODY = 20_000
 """Up to so many individuals are all derived, unless fewer are asked for."""
 
 THETA = ALPHA = 1e-3
-"""In a larger table a mean that exceeds the claim by more than θ of what all could hide is missed with probability α."""
+"""In a larger table a mean above the claim by more than θ of what all could hide is missed with probability α."""
 
 ROWS = 1024
 """Individuals derived at a time."""

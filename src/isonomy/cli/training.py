@@ -307,9 +307,7 @@ def _collapse(model: Any, people: Population) -> str:
 
 def _scores(model: Any, people: Population) -> dict[str, float]:
     """Accuracy on the test rows, of a classifier."""
-    from isonomy.training.frontier import scores
+    from isonomy.fairness import scores
 
-    if people.schema.label is None or people.schema.label.regression:
-        return {}
     found = scores(model.network_, people.test)
-    return {name: found[name] for name in ("accuracy", "balanced_accuracy")}
+    return {name: value for name, value in found.items() if name != "classes"}
