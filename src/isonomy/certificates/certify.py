@@ -130,18 +130,17 @@ def certify(
     if work is not None:
         instance("work", work, str | PathLike, "a path")
     check_engine(engine, scheduler)
+    max_branches, rounds, seed = whole("max_branches", max_branches), whole("rounds", rounds), whole("seed", seed)
+    effort, output_range = checked_effort(effort), checked_range(output_range)
     folder = None if work is None else Path(work).resolve()
-    max_branches = whole("max_branches", max_branches)
     source, space, network = _opened(
         network, people, metric, delta, domain, schema, unknown, split, max_branches, folder
     )
     job = Job(
         network, metric, checked_delta(delta), space, ground_metric(ground, space.width, space.names), float(gamma),
-        float(order), tier, bool(attack), bool(decide), checked_effort(effort), whole("rounds", rounds), arithmetic,
-        checked_range(output_range), max_branches,
+        float(order), tier, bool(attack), bool(decide), effort, rounds, arithmetic, output_range, max_branches,
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
-    seed = whole("seed", seed)
     keys = source.keys(chunk)
     job = replace(job, plan=_plan(job, source, keys, folder))
     columns, computed = _columns(Work(job, source, folder), keys, engine, scheduler, progress)
@@ -201,6 +200,9 @@ def _opened(
     instance("schema", schema, Schema, "a Schema")
     space = domain if isinstance(domain, Domain) else schema.domain(domain or "realizable")
     Similarity(metric, checked_delta(delta), space, max_branches)  # checks that they fit
+    if not isinstance(people, str | PathLike | PeopleSource) and not hasattr(people, "columns"):
+        expected = "a Population, a table or the path of one, or a Dask data frame"
+        raise ParameterError(template("people", expected, type(people).__name__))
     source = open_people(people, schema, unknown=unknown, split=split, work=work)
     return source, space, on_all_coordinates(network, schema)
 
