@@ -215,7 +215,7 @@ def _plan(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path
     path = folder / "plan.json"
     known = read_json(path)
     if known is not None and known.get("identity") == identity:
-        return Plan(tuple(known["rungs"]), known["first"], known["multiplier"])
+        return Plan(tuple(known["rungs"]), known["first"], known["multiplier"], known["whole"])
     with one_thread_in_blas():
         plan = job.planned(source, keys)
     write_json(path, {"identity": identity, **asdict(plan)})

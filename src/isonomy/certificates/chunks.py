@@ -47,6 +47,9 @@ DECISIONS = ("none", "certified", "flippable", "undecided")
 PILOT = 16
 """Individuals on whom the plan is made, evenly spread over the table."""
 
+FEW = 64
+"""A table of so few people is its own pilot group."""
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -87,11 +90,12 @@ class Job:
     def planned(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Plan:
         """A plan from a pilot group that row numbers alone decide."""
         some = spread(len(keys), PILOT)
-        each = math.ceil(PILOT / len(some))
+        whole = sum(map(len, keys)) <= FEW
+        each = FEW if whole else math.ceil(PILOT / len(some))
         chosen = []
-        for index in some:
+        for index in range(len(keys)) if whole else some:
             chunk = source.read(keys[index])
-            rows = np.arange(len(chunk)) if len(keys) == 1 and len(chunk) <= 2 * PILOT else spread(len(chunk), each)
+            rows = spread(len(chunk), each)
             chosen.append((chunk.x[rows], chunk.weights[rows]))
         x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
         if not len(x):  # then whoever stands first
@@ -108,7 +112,8 @@ class Job:
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        return make_plan(moving, local.upper, self.gamma, self.order, largest, tight=self.tier == "tight")
+        plan = make_plan(moving, local.upper, self.gamma, self.order, largest, tight=self.tier == "tight")
+        return replace(plan, whole=whole)
 
     def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
         """What is known of the individuals of a chunk."""

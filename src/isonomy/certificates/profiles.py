@@ -131,6 +131,7 @@ class Plan:
     rungs: tuple[float, ...]
     first: float | None
     multiplier: float
+    whole: bool = False  # the pilot group is everybody: all rungs are worth a pass for all
 
 
 def make_plan(
@@ -164,8 +165,9 @@ def profiles(
         known.compute(everybody, min(max(gamma, NEAREST), FURTHEST))
         return known.profiles()
     known.make_room(plan.rungs)
-    if plan.first is not None:
-        known.compute(everybody, plan.first)
+    for rung in plan.rungs if plan.whole else (plan.first,):
+        if rung is not None:
+            known.compute(everybody, rung)
     tick(1, rounds + 1)
     for step in range(rounds):
         jobs = []
