@@ -31,7 +31,6 @@ from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
 from isonomy.similarity.regions import Regions
-from isonomy_verify.arithmetic import U
 from isonomy_verify.branching import Leaves
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.tiers import Enclosure, enclose_at
@@ -276,13 +275,7 @@ def filled(regions: Regions, domain: Domain) -> Regions:
     """Whoever has no value for a feature has its fill: where a region says so, its box is a point there."""
     if domain.kind != "realizable" or not domain.fills:
         return regions
-    sets, centre = regions.sets, regions.centre
-    low, high = (np.array(np.broadcast_to(side, centre.shape)) for side in (sets.low, sets.high))
-    for flag, value, fill in domain.fills:
-        missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
-        move = fill - centre[:, value]
-        room = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
-        low[:, value] = np.where(missing, np.maximum(low[:, value], move - room), low[:, value])
-        high[:, value] = np.where(missing, np.minimum(high[:, value], move + room), high[:, value])
+    sets = regions.sets
+    low, high = domain.filled_box(regions.centre, sets.low, sets.high)
     alive = np.asarray((low <= high).all(1))
     return replace(regions, sets=replace(sets, low=low, high=high))[alive]
