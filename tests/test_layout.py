@@ -22,7 +22,6 @@ ORDER = [
     "progress",
     "parallel",
     "arithmetic",
-    "sets",
     "population",
     "datasets",
     "similarity",

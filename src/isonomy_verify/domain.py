@@ -9,8 +9,9 @@ Each kind contains the next one, so a bound proved on an earlier kind holds on a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +49,14 @@ class Domain:
     immutable: Mask
     names: tuple[str, ...]
     fills: tuple[tuple[int, int, float], ...] = ()
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Any], names: tuple[str, ...]) -> Self:
+        """From the arrays of a certificate, which know no names."""
+        blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
+        fills = tuple((int(flag), int(value), float(fill)) for flag, value, fill in arrays["fills"])
+        parts = {part: arrays[part] for part in ("low", "high", "integer", "origin", "unit", "immutable")}
+        return cls(kind=str(arrays["kind"]), blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
 
     @property
     def width(self) -> int:
