@@ -30,11 +30,11 @@ import numpy as np  # noqa: E402
 
 import isonomy  # noqa: E402
 from isonomy.attacks import Field  # noqa: E402
-from isonomy.bounds.kernel import compare_sets, head_of, prepared_for  # noqa: E402
+from isonomy.bounds.kernel import head_of, preparations, prepared_for  # noqa: E402
 from isonomy.networks.graph import Affine  # noqa: E402
 from isonomy.parallel import set_workers  # noqa: E402
-from isonomy.sets import ConvexSets  # noqa: E402
 from isonomy.similarity.regions import Similarity  # noqa: E402
+from isonomy_verify.sets import ConvexSets  # noqa: E402
 
 NETWORK = Path(__file__).parent / "networks" / "adult_2x256.onnx"
 STRONG = isonomy.Effort(steps=120, restarts=7)
@@ -213,7 +213,7 @@ def moving_centre(network: isonomy.Network, people: isonomy.Population, metric: 
         for start in range(0, n, 250):
             (piece,) = similarity.regions(x[start : start + 250])
             ball = ConvexSets.of_ball(np.ones(x.shape[1]), 2.0, radius)
-            (found,) = compare_sets(network, piece.centre, ball, piece.sets)
+            (found,) = preparations(network).compare(piece.centre, ball, piece.sets)
             apart.append(head.violation(found.near, found.far))
             gap.append(head.gap(*found))
         lower = attack_pairs(network, metric, x, delta, radius)

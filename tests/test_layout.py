@@ -26,7 +26,6 @@ ORDER = [
     "files",
     "arithmetic",
     "confidence",
-    "sets",
     "population",
     "datasets",
     "similarity",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from tests.bounds.support import ranges, support
 
-from isonomy.sets import ConvexSets
+from isonomy_verify.sets import ConvexSets
 
 quick = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)

@@ -14,9 +14,9 @@ from tests.fuzz.engine import ordered
 
 from isonomy.bounds import kernel
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets
 from isonomy_verify import arithmetic, tiers
 from isonomy_verify import prepared as preparation
+from isonomy_verify.sets import ConvexSets, ball_of, region_of
 
 Array = NDArray[np.float64]
 Sides = tuple[Array, Array]
@@ -53,15 +53,15 @@ def enclose(
     head = kernel.head_of(network, None, float32_run)
     with ExitStack() as stack:
         if float32_products is not None:
-            stack.enter_context(mock.patch.object(kernel, "_prepared", WeakKeyDictionary()))
+            stack.enter_context(mock.patch.object(kernel, "_ready", WeakKeyDictionary()))
             for module in (arithmetic, preparation):
                 stack.enter_context(mock.patch.object(module, "WIDE", 1 if float32_products else 1_000_000))
-        shared = sets is not None and kernel.ball_of(sets) is not None
+        shared = sets is not None and ball_of(sets) is not None
         prepared = kernel.prepared_for(network, sets if shared else None, float32_run)
         if sets is None:
             at = over = tiers.enclose_at(prepared, centre)
         else:
-            at, over = tiers.enclose(prepared, centre, tier, None if shared else kernel.region_of(sets))
+            at, over = tiers.enclose(prepared, centre, tier, None if shared else region_of(sets))
     return Enclosed(ordered(head, at), ordered(head, over), head.violation(at, over))
 
 
@@ -95,7 +95,7 @@ def compare(
 ) -> list[Compared]:
     """Over the sets, and over smaller sets ``within``."""
     head = kernel.head_of(network, None, float32_run)
-    gaps = kernel.compare_sets(network, centre, near, between, limits, within, float32_run=float32_run)
+    gaps = kernel.preparations(network).compare(centre, near, between, limits, within, float32_run=float32_run)
     return [
         Compared(*(ordered(head, side) for side in gap), head.violation(gap.near, gap.far), head.gap(*gap))
         for gap in gaps

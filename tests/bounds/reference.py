@@ -10,7 +10,7 @@ import torch
 
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets
+from isonomy_verify.sets import ConvexSets
 
 BITS = 1200
 mpf = mpmath.mpf

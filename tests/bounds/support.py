@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.bounds.kernel import ball_of, region_of
-from isonomy.sets import ConvexSets
+from isonomy_verify.sets import ConvexSets, ball_of, region_of
 
 Array = NDArray[np.float64]
 

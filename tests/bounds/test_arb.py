@@ -23,7 +23,7 @@ from tests.ball_activations import apply, sigma
 from isonomy import Mahalanobis, Metric, WeightedLp, certify_local
 from isonomy.networks.graph import ACTIVATIONS, Activation, Affine, Graph, Head, Input, Node
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets
+from isonomy_verify.sets import ConvexSets
 
 from .asked import enclose
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.sets import ConvexSets
 from isonomy.similarity import Mahalanobis, WeightedLp
 from isonomy.similarity.regions import Similarity
+from isonomy_verify.sets import ConvexSets
 
 from .asked import enclose
 from .reference import (

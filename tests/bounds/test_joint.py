@@ -13,15 +13,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isonomy.bounds.kernel import nodes_of, region_of
+from isonomy.bounds.kernel import nodes_of
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets
 from isonomy_verify import differences
 from isonomy_verify.arithmetic import spectral_up
 from isonomy_verify.differences import Differences, Pairs
 from isonomy_verify.joint import SQUARES, Joint, Weights, largest_up
 from isonomy_verify.network import normal_form
 from isonomy_verify.regions import Ball
+from isonomy_verify.sets import ConvexSets, region_of
 from isonomy_verify.sweep import Sweep
 
 from .asked import compare

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from isonomy.networks.graph import Activation, Affine, Head
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets
+from isonomy_verify.sets import ConvexSets
 
 from .asked import compare
 from .reference import BITS, KINDS, RATIONAL, differentiable, enclosed, exact_margins, exact_values, mpf, random_network

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
-from isonomy.sets import ConvexSets
+from isonomy_verify.sets import ConvexSets
 from isonomy_verify.tiers import Enclosure
 
 from .asked import compare

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.sets import ConvexSets
 from isonomy.similarity import Mahalanobis
 from isonomy.similarity.regions import Similarity
 from isonomy_verify import tiers
 from isonomy_verify.activations import Activation as Judged
 from isonomy_verify.activations import slope_range
+from isonomy_verify.sets import ConvexSets
 from isonomy_verify.sweep import Sweep
 
 from .asked import enclose

@@ -16,18 +16,18 @@ from unittest import mock
 import numpy as np
 
 import isonomy
-from isonomy.bounds.kernel import ball_of, compare_sets, prepared_for, region_of
+from isonomy.bounds.kernel import preparations, prepared_for
 from isonomy.errors import IsonomyError
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.sets import ConvexSets
 from isonomy_verify import activations, differences, tiers
 from isonomy_verify import network as kernel
 from isonomy_verify import prepared as preparation
 from isonomy_verify.heads import Head
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.sets import ConvexSets, ball_of, region_of
 
 from .networks import Array, Net, Step
 from .people import People
@@ -127,7 +127,7 @@ def compare(
             limited = None if limits is None else _sets(limits)
             parts = [_sets(part) for part in within]
             options = {"float32_run": float32, "tight": tight}
-            gaps = compare_sets(_network(net), centre, _sets(near), _sets(between), limited, parts, **options)
+            gaps = preparations(_network(net)).compare(centre, _sets(near), _sets(between), limited, parts, **options)
         return [Compared(*(ordered(head, side) for side in gap), head.gap(*gap)) for gap in gaps]
 
 

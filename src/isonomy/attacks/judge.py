@@ -8,7 +8,6 @@ enclosures of both runs, rounded *down*. A failed check costs the find, never th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +35,6 @@ class Finds:
     flip_counterpart: FloatArray
 
     __repr__ = brief
-
-
-class Known(NamedTuple):
-    """What bounds say of individuals: ``upper`` bounds of their violations, whose decision is ``kept``, the margins
-    ``at`` them, and which way (n, coordinates of a ball that all share) the first margin is thought to grow."""
-
-    upper: FloatArray
-    kept: NDArray[np.bool_]
-    at: Enclosure | None = None
-    pull: FloatArray | None = None
 
 
 class Judge:

@@ -21,16 +21,17 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.field import IntArray
-from isonomy.attacks.judge import Finds, Judge, Known
+from isonomy.attacks.judge import Finds, Judge
 from isonomy.attacks.places import FAR, as_individuals, find_anchors, furthest, led_back, on_sphere
-from isonomy.bounds.kernel import region_of
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity.regions import Regions, Similarity
 from isonomy_verify.arithmetic import dual_order
 from isonomy_verify.heads import Head
+from isonomy_verify.local import Known
 from isonomy_verify.regions import BallBox
+from isonomy_verify.sets import region_of
 
 ROWS = 2048
 """Regions searched at once; bounds the memory of a batch."""

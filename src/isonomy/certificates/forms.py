@@ -7,22 +7,19 @@ within a ratio ``1 + relative`` of the raw values ``x unit + origin``. The kind 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.errors import MetricError, NetworkError
+from isonomy.errors import NetworkError
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
-from isonomy_verify.arithmetic import up
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -68,28 +65,11 @@ def network_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
 
 def metric_arrays(metric: Metric) -> Arrays:
     """What a bound needs to know of a metric."""
-    m = metric.width
-    root, order = metric.gauge()
-    arrays: Arrays = {
-        "root": np.array(root),
-        "order": np.array(float(order)),
-        "free": np.ones(m, dtype=bool),
-        "tolerance": np.zeros(m),
-        "relative": np.zeros(m),
-        "origin": np.zeros(m),
-        "unit": np.ones(m),
-    }
-    if isinstance(metric, Counterparts):
-        parts = ("tolerance", "relative", "origin", "unit")
-        return arrays | {part: np.array(getattr(metric, part)) for part in parts} | {"free": np.array(metric.free)}
-    if isinstance(metric, WeightedLp) and metric.order == math.inf:
-        counts = ~metric.free
-        arrays["free"] = np.array(metric.free)
-        arrays["tolerance"][counts] = up(1.0 / metric.weights[counts])
-    elif isinstance(metric, WeightedLp):
-        arrays["root"] = np.diag(root.sum(axis=0))  # with a row of zeros for a free coordinate
-    elif metric.boxed:
-        raise MetricError(f"A metric of kind '{metric.kind}' has no form in a certificate.")
+    form = metric.form
+    parts = ("root", "order", "free", "tolerance", "relative", "origin", "unit")
+    arrays: Arrays = {part: np.array(getattr(form, part)) for part in parts}
+    if isinstance(metric, WeightedLp) and len(form.root):
+        arrays["root"] = np.diag(form.root.sum(axis=0))  # with a row of zeros for a free coordinate
     return arrays
 
 
@@ -106,10 +86,7 @@ def domain_arrays(domain: Domain) -> Arrays:
 
 def domain_of(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Domain:
     """The domain that :func:`domain_arrays` wrote."""
-    blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
-    fills = tuple((int(flag), int(value), float(fill)) for flag, value, fill in arrays["fills"])
-    parts = {part: arrays[part] for part in ("low", "high", "integer", "origin", "unit", "immutable")}
-    return Domain(kind=str(arrays["kind"]), blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
+    return Domain.of(arrays, names)
 
 
 def _kind(op: Operation) -> str:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
-from isonomy.attacks import Effort, Finds, Known, checked_effort
+from isonomy.attacks import Effort, Finds, checked_effort
 from isonomy.attacks import attack as search
-from isonomy.bounds.kernel import head_of, prepared_for, region_of
+from isonomy.bounds.kernel import head_of, preparations
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.question import Question
@@ -37,12 +37,11 @@ from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
-from isonomy.sets import ConvexSets
 from isonomy.similarity.metric import Metric
-from isonomy.similarity.regions import MAX_BRANCHES, Regions
+from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify import tiers
 from isonomy_verify.arithmetic import mean_down, mean_up
-from isonomy_verify.tiers import Enclosure, enclose, enclose_at
+from isonomy_verify.local import LocalBounds
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
@@ -208,7 +207,7 @@ def certify_local(
     searched = attack or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
-    size = chunk_rows(judged.graph, tier)
+    size = judged.size
     room = _Room(min(size, n), question.x.shape[1])
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
@@ -270,134 +269,25 @@ def chunk_rows(graph: Graph, tier: str) -> int:
     return max(64, min(4096, NUMBERS.get(tier, 2**17) // max(graph.widths)))
 
 
-class _Judged(NamedTuple):
-    """For each region: the largest violation, whether nobody there is decided otherwise than its owner, and whether
-    that can never be shown."""
-
-    bound: FloatArray
-    keeps: NDArray[np.bool_]
-    turns: NDArray[np.bool_]
-    at: Enclosure  # the margins at its owner
-
-
-class Bounds:
-    """Upper bounds and certain decisions, chunk by chunk: the kernel's, over every region of a similar set."""
+class Bounds(LocalBounds):
+    """Upper bounds and certain decisions of a question's individuals, chunk by chunk."""
 
     def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
-        self.question, self.tier = question, tier
-        self.graph = question.network.margins
-        self.float32_run = float32_run
-        self.head = head_of(question.network, threshold, float32_run)
-        self.kernel: tiers.Tier = _KERNEL[tier]
+        self.question, self.graph = question, question.network.margins
+        head, network = head_of(question.network, threshold, float32_run), preparations(question.network)
         if question.domain.kind == "unbounded":
             _refuse_free_reading(question, self.graph)
-        self.alone = prepared_for(question.network, None, float32_run)
-
-    def chunk(self, x: FloatArray) -> Known:
-        """What is known of some individuals."""
-        upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
-        branching = self.question.domain.kind == "realizable"
-        at_x = enclose_at(self.alone, x) if branching else None
-        ats: list[Enclosure] = []
-        pulls: list[FloatArray] = []
-        for regions in self.question.similarity.regions(x):
-            for piece in regions.pieces(chunk_rows(self.graph, self.tier)):
-                judged = (
-                    self._judged(piece, None, self.kernel, pulls=pulls) if at_x is None else self._laddered(piece, at_x)
-                )
-                bound, keeps = judged.bound, judged.keeps
-                np.maximum.at(upper, piece.owner, bound)
-                kept[piece.owner[~keeps]] = False
-                ats.append(judged.at)
-        if at_x is not None or self.float32_run:
-            return Known(upper, kept, None if self.float32_run else at_x)
-        at = Enclosure(*(np.concatenate(sides) for sides in zip(*ats, strict=True)))
-        pull = np.concatenate(pulls) if sum(map(len, pulls)) == len(x) else None
-        return Known(upper, kept, at, pull)
-
-    def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
-        """Bounds of regions of which everybody has several: only the worst one of each counts.
-
-        All are bounded quickly; then, rung by rung, the worst of each more tightly, and those that are still above it
-        or that alone leave a decision open.
-        """
-        if self.kernel != "tight":
-            return self._judged(piece, at_x, self.kernel)
-        bound, keeps, turns, at = self._judged(piece, at_x, "quick")
-        for once in (True, False):
-            order = np.lexsort((bound, piece.owner))
-            rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
-            floor, done = np.zeros(len(at_x.low)), np.zeros(len(bound), dtype=bool)
-            while len(rows):
-                found = self._judged(piece[rows], at_x, "tight", once)
-                bound[rows], keeps[rows] = np.minimum(bound[rows], found.bound), keeps[rows] | found.keeps
-                turns[rows] |= found.turns
-                np.maximum.at(floor, piece.owner[rows], bound[rows])
-                done[rows] = True
-                lost = np.zeros(len(at_x.low), dtype=bool)
-                lost[piece.owner[turns]] = True
-                rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
-        return _Judged(bound, keeps, turns, at)
-
-    def _judged(
-        self,
-        piece: Regions,
-        at_x: Enclosure | None,
-        tier: tiers.Tier,
-        once: bool = False,
-        pulls: list[FloatArray] | None = None,
-    ) -> _Judged:
-        """What a tier says of regions; ``pulls`` receives which way it looked for the extremes of a shared ball."""
-        at, over = self.enclosed(piece, tier, once, pulls)
-        # Without branches every region is centred at its owner, whose run is then already there.
-        at = at if at_x is None else at_x.of(piece.owner)
-        mine, theirs = self.head.decision(at), self.head.decision(over)
-        keeps = (mine >= 0) & (mine == theirs)
-        return _Judged(self._violation(at, over), keeps, (mine < 0) | ((theirs >= 0) & ~keeps), at)
-
-    @property
-    def size(self) -> int:
-        """How many individuals or regions are bounded at a time."""
-        return chunk_rows(self.graph, self.tier)
-
-    @property
-    def ladder(self) -> tuple[tiers.Tier, ...]:
-        """Tiers that are worth trying, one after the other, on regions of which there may be many."""
-        return ("quick", "tight") if self.question.domain.kind == "realizable" else ("tight",)
-
-    def enclosed(
-        self, piece: Regions, tier: tiers.Tier, once: bool = False, pulls: list[FloatArray] | None = None
-    ) -> tiers.Bounds:
-        """Margins at the centres of regions and over them."""
-        sets, centre = piece.sets, piece.centre
-        if self.tier == "paper":
-            sets = _boxed(sets, len(piece))
-        prepared = prepared_for(self.question.network, sets, self.float32_run)
-        if prepared.region is not None:
-            return enclose(prepared, centre, tier, once=once, pulls=pulls)
-        return enclose(self.alone, centre, tier, region_of(sets), once=once)
+        size = chunk_rows(self.graph, tier)
+        super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
 
     def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whose decision cannot change because nobody similar is treated so differently, beyond those ``kept``."""
         found = kept.copy()
         open_ = np.flatnonzero(~kept)
-        for start in range(0, len(open_), chunk_rows(self.graph, self.tier)):
-            rows = open_[start : start + chunk_rows(self.graph, self.tier)]
-            at_x = enclose_at(self.alone, self.question.x[rows])
-            same = self.head.settled(at_x, upper[rows])
-            found[rows] = (same >= 0) & (same == self.head.decision(at_x))
+        for start in range(0, len(open_), self.size):
+            rows = open_[start : start + self.size]
+            found[rows] = self.keeps(self.question.x[rows], upper[rows])
         return found
-
-    def _violation(self, at: Enclosure, over: Enclosure) -> FloatArray:
-        if self.tier == "paper":  # the whole width, as the paper has it
-            return self.head.violation(over, over)
-        return self.head.violation(at, over)
-
-
-def _boxed(sets: ConvexSets, rows: int) -> ConvexSets:
-    """The axis-aligned box around each set, in which the paper loses most of its tightness."""
-    low, high = (np.broadcast_to(side, (rows, side.shape[1])) for side in (sets.low, sets.high))
-    return ConvexSets.of_box(low, high)
 
 
 def _refuse_free_reading(question: Question, graph: Graph) -> None:

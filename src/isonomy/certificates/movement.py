@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
-from isonomy.bounds.kernel import region_of
 from isonomy.certificates.question import Question
+from isonomy_verify.sets import region_of
 
 ROWS = 1024
 """Individuals looked at: enough to see what moves, cheap for any table."""

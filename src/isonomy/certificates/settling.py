@@ -13,7 +13,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,18 +21,17 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Finds, Judge
-from isonomy.bounds.kernel import prepared_for, region_of
+from isonomy.bounds.kernel import prepared_for
 from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
-from isonomy.population import Domain
 from isonomy.progress import Progress
 from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
-from isonomy.similarity.regions import Regions
-from isonomy_verify.arithmetic import U
 from isonomy_verify.branching import Leaves
 from isonomy_verify.prepared import Prepared
+from isonomy_verify.sets import Regions, region_of
+from isonomy_verify.similar import filled
 from isonomy_verify.tiers import Enclosure, enclose_at
 
 if TYPE_CHECKING:
@@ -270,19 +268,3 @@ def _budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index,
             with one_thread():
                 yield some, budget
         nodes -= mine - budget.nodes
-
-
-def filled(regions: Regions, domain: Domain) -> Regions:
-    """Whoever has no value for a feature has its fill: where a region says so, its box is a point there."""
-    if domain.kind != "realizable" or not domain.fills:
-        return regions
-    sets, centre = regions.sets, regions.centre
-    low, high = (np.array(np.broadcast_to(side, centre.shape)) for side in (sets.low, sets.high))
-    for flag, value, fill in domain.fills:
-        missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
-        move = fill - centre[:, value]
-        room = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
-        low[:, value] = np.where(missing, np.maximum(low[:, value], move - room), low[:, value])
-        high[:, value] = np.where(missing, np.minimum(high[:, value], move + room), high[:, value])
-    alive = np.asarray((low <= high).all(1))
-    return replace(regions, sets=replace(sets, low=low, high=high))[alive]

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
-from isonomy.bounds.kernel import region_of
 from isonomy.search.cuts import SMALLEST, cut_box
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
+from isonomy_verify.sets import region_of
 
 BATCH = 512
 """Parts that are bounded together."""

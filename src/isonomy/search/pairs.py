@@ -21,14 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.bounds.kernel import head_of, pairs_for
+from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.similarity.branches import pseudo_inverse
-from isonomy.similarity.regions import LATTICE_MARGIN, Similarity, axis_reach
+from isonomy.similarity.regions import Similarity
 from isonomy_verify.arithmetic import down, up
+from isonomy_verify.branches import pseudo_inverse
 from isonomy_verify.differences import compare
 from isonomy_verify.regions import SIMPLEX_TOLERANCE, BallBox
+from isonomy_verify.similar import LATTICE_MARGIN, axis_reach
 
 MARGIN = 1e-9
 """Relative margin before a part is called empty; far above any rounding error."""
@@ -64,13 +65,13 @@ class Pairs:
         self, similarity: Similarity, network: Network, influence: FloatArray, float32_run: bool = False
     ) -> None:
         self.similarity = similarity
-        self.network, _, _ = pairs_for(network, None, None, float32_run)
+        self.network, _, _ = preparations(network).pairs(float32_run=float32_run)
         self.head = head_of(network, None, float32_run)
         # What the network does not read may still decide who is similar: cut it last.
         self.influence = influence + 1e-6 * influence.max(initial=1.0)
         self.domain: Domain = similarity.domain
-        root = np.where(self.domain.immutable, 0.0, similarity.root)
-        self.root, self.order = root, similarity.order
+        root = np.where(self.domain.immutable, 0.0, similarity.form.root)
+        self.root, self.order = root, similarity.form.order
         ruled = root.any(axis=0)
         self.reach = np.full(self.domain.width, np.inf)
         self.reach[self.domain.immutable] = 0.0
@@ -118,9 +119,9 @@ class Pairs:
     def _around(self, x: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
         """How far ``y`` can be from anybody in a box, coordinate by coordinate."""
         low, high = np.broadcast_to(-self.reach, x[0].shape), np.broadcast_to(self.reach, x[0].shape)
-        if self.similarity.boxed:
+        if self.similarity.form.boxed:
             delta = self.similarity.delta
-            (one_low, one_high), (two_low, two_high) = (self.similarity.metric.box(end, delta) for end in x)
+            (one_low, one_high), (two_low, two_high) = (self.similarity.form.box(end, delta) for end in x)
             still = self.domain.immutable
             low = np.where(still, 0.0, np.maximum(low, np.minimum(one_low, two_low)))
             high = np.where(still, 0.0, np.minimum(high, np.maximum(one_high, two_high)))

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, template
-from isonomy.similarity.metric import BoolArray, Metric, checked_names, difference_upper, frozen, vector
-from isonomy_verify.arithmetic import ROUNDINGS, down, gamma, up
+from isonomy.similarity.metric import BoolArray, Metric, checked_names, frozen, vector
 
 if TYPE_CHECKING:
     from isonomy.population.feature import Feature
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 ROUNDING = 2.0**-47
 """By how much of a coordinate's size ``Counterparts.of`` widens a tolerance."""
-
-_ERROR = gamma(2 * ROUNDINGS)  # of log1p and expm1, relative
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -142,35 +139,11 @@ class Counterparts(Metric):
         counts = f"{self.free.sum()} free, {within.sum()} within a tolerance, {equal} equal"
         return f"counterparts on {self.width} coordinates: {counts}"
 
-    def _parts(self) -> tuple[BoolArray, BoolArray, BoolArray]:
-        """Which coordinates must be equal, stay within a tolerance, stay within a ratio."""
-        ratio = ~self.free & (self.relative > 0)
-        within = ~self.free & ~ratio & (self.tolerance > 0)
-        return ~(self.free | ratio | within), within, ratio
-
-    def _box(self, x: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
-        _, within, ratio = self._parts()
-        high = np.zeros(x.shape)
-        high[..., self.free] = np.inf
-        low = -high
-        if delta == 0.0:
-            return low, high
-        with np.errstate(all="ignore"):
-            reach = up(delta * self.tolerance[within])
-            high[..., within], low[..., within] = reach, -reach
-            # The raw value v moves to v e^(±L) with L = delta log(1 + relative): by v expm1(±L).
-            unit, origin = self.unit[ratio], self.origin[ratio]
-            value = up(up(x[..., ratio] * unit) + origin)
-            log = up(up(np.log1p(self.relative[ratio]) * (1.0 + _ERROR)) * delta)
-            grow = up(np.expm1(log) * (1.0 + _ERROR))
-            shrink = np.minimum(up(-np.expm1(-log) * (1.0 + _ERROR)), 1.0)
-            positive = value > 0.0
-            high[..., ratio] = np.where(positive, up(up(value * grow) / unit), 0.0)
-            low[..., ratio] = np.where(positive, -up(up(value * shrink) / unit), 0.0)
-        return low, high
+    def _coordinatewise(self) -> dict[str, NDArray[Any]]:
+        return {"free": self.free} | {part: getattr(self, part) for part in ("tolerance", "relative", "origin", "unit")}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        equal, within, ratio = self._parts()
+        equal, within, ratio = self.form.parts
         size = np.abs(x - y)
         size = np.where(equal & (size != 0.0), np.inf, size)
         size[..., within] /= self.tolerance[within]
@@ -179,22 +152,6 @@ class Counterparts(Metric):
         logs = np.where(smaller > 0.0, np.log1p(change / smaller), np.inf) / np.log1p(self.relative[ratio])
         size[..., ratio] = np.where(size[..., ratio] == 0.0, 0.0, logs)
         return np.asarray(size[..., ~self.free].max(axis=-1, initial=0.0))
-
-    def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        equal, within, ratio = self._parts()
-        size = difference_upper(x, y)
-        moved = size != 0.0
-        size[..., within] = up(size[..., within] / self.tolerance[within])
-        size[..., equal] = np.inf
-        # |log v − log w| = log(1 + |v − w| / min(v, w)), each piece rounded toward a larger result.
-        smaller = down(down(np.minimum(x, y)[..., ratio] * self.unit[ratio]) + self.origin[ratio])
-        change = up(size[..., ratio] * self.unit[ratio])
-        logs = up(np.log1p(up(change / smaller)) * (1.0 + _ERROR))
-        size[..., ratio] = np.where(smaller > 0.0, up(logs / self._log_ratio_lower(ratio)), np.inf)
-        return np.asarray(np.where(moved & ~self.free, size, 0.0).max(axis=-1))
-
-    def _log_ratio_lower(self, ratio: BoolArray) -> FloatArray:
-        return np.asarray(down(np.log1p(self.relative[ratio]) * (1.0 - _ERROR)))
 
     def _state(self) -> dict[str, Any]:
         arrays = ("tolerance", "relative", "origin", "unit")

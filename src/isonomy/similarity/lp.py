@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, ParameterError, template
@@ -18,11 +18,11 @@ from isonomy.similarity.metric import (
     Metric,
     checked_names,
     checked_number,
-    difference_upper,
     origin_of,
     vector,
 )
 from isonomy_verify.arithmetic import up
+from isonomy_verify.forms import difference_upper
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -34,8 +34,8 @@ class WeightedLp(Metric):
 
     A coordinate of weight 0 is free. The half-width of the ball along axis ``i`` is ``δ w_i^(−1/p)``.
 
-    **Soundness.** The root ``w^(1/2)`` of the order 2 is rounded *down*, so the sets built from it hold
-    every similar individual; ``distance_upper`` makes up for it.
+    **Soundness.** The root ``w^(1/2)`` of the order 2 is rounded *down* and the tolerance ``1/w`` of the order ∞ *up*,
+    so the sets built from them hold every similar individual; ``distance_upper`` makes up for it.
     """
 
     kind: ClassVar[str] = "weighted-lp"
@@ -98,13 +98,11 @@ class WeightedLp(Metric):
     def _root_roundings(self) -> int:
         return 4 if self.order == 2 else 0
 
-    def _box(self, x: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
+    def _coordinatewise(self) -> dict[str, NDArray[Any]]:
         if not self.boxed:
-            return super()._box(x, delta)
-        with np.errstate(all="ignore"):
-            reach = np.zeros(self.width) if delta == 0.0 else up(delta / self.weights)
-        high = np.broadcast_to(np.where(self.free, np.inf, reach), x.shape).copy()
-        return -high, high
+            return super()._coordinatewise()
+        tolerance = [_inverse_up(float(w)) if w else 0.0 for w in self.weights]
+        return {"free": self.free, "tolerance": np.array(tolerance)}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         if not self.boxed:
@@ -161,3 +159,10 @@ def _root_down(weight: float) -> float:
     """The largest float whose square is at most ``weight``, or the one below it."""
     root = math.sqrt(weight)
     return root if Fraction(root) ** 2 <= Fraction(weight) else math.nextafter(root, 0.0)
+
+
+def _inverse_up(weight: float) -> float:
+    """The smallest float that is at least ``1 / weight``, or the one above it."""
+    inverse = 1.0 / weight
+    exact = math.isinf(inverse) or Fraction(inverse) * Fraction(weight) >= 1
+    return inverse if exact else math.nextafter(inverse, math.inf)

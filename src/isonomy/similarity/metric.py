@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, MetricError, ParameterError, template
 from isonomy.given import FINITE, number, numbers
-from isonomy_verify.arithmetic import TINY, gamma, product_up, up
+from isonomy_verify.arithmetic import gamma
+from isonomy_verify.forms import Form, norm, raised
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -38,8 +39,8 @@ class Metric(ABC):
     """How unlike two individuals are, protected attributes and their proxies discounted; never squared.
 
     The public methods validate and are final. A new metric gives ``kind``, ``width``, ``free``,
-    ``describe``, the kernels ``_gauge`` and/or ``_box`` with its two distances, and ``_state`` /
-    ``_restore`` for its file.
+    ``describe``, what its form is made of (``_gauge`` and/or ``_coordinatewise``, with ``_box_distance``), and
+    ``_state`` / ``_restore`` for its file.
     """
 
     kind: ClassVar[str]
@@ -68,7 +69,14 @@ class Metric(ABC):
     @final
     def gauge(self) -> tuple[FloatArray, float]:
         """The root ``R``, shape ``(r, width)`` with ``r ≥ 0``, and the order ``p`` of its norm: 1, 2 or ∞."""
-        return self._cached_gauge
+        return self.form.root, self.form.order
+
+    @cached_property
+    def form(self) -> Form:
+        """The metric as the kernel takes it."""
+        width, root = self.width, self._gauge()
+        parts = {"free": np.ones(width, dtype=bool), "tolerance": np.zeros(width), "relative": np.zeros(width)}
+        return Form(*root, **(parts | {"origin": np.zeros(width), "unit": np.ones(width)} | self._coordinatewise()))
 
     @final
     def box(self, x: ArrayLike, delta: float) -> tuple[FloatArray, FloatArray]:
@@ -78,7 +86,7 @@ class Metric(ABC):
         ``delta = 0`` the offsets are exactly 0 or infinite.
         """
         delta = checked_delta(delta)
-        return self._box(self._individuals("x", x), delta)
+        return self.form.box(self._individuals("x", x), delta)
 
     @final
     def distance(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -98,10 +106,8 @@ class Metric(ABC):
         Individuals that differ in free coordinates only get exactly 0.
         """
         left, right = self._pair(x, y)
-        root, order = self.gauge()
         with np.errstate(all="ignore"):
-            roundings = 2 * len(root) + self._root_roundings()  # of the norm, and of the root itself
-            ball = raised(norm(_products_upper(root, left - right), order), roundings)
+            ball = self.form.ball_upper(left, right, self._root_roundings())
             both = np.maximum(ball, self._box_distance_upper(left, right))
         return _without_nan(both)
 
@@ -159,15 +165,15 @@ class Metric(ABC):
         """By definition the metric is between 1 and ``1 + γ_roundings`` times its gauge."""
         return 0
 
-    def _box(self, x: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
-        """No box unless a subclass has one; ``x`` and ``delta`` are valid."""
-        return np.full(x.shape, -np.inf), np.full(x.shape, np.inf)
+    def _coordinatewise(self) -> dict[str, NDArray[Any]]:
+        """What is asked of single coordinates, as arrays of the form: nothing unless a subclass has a box."""
+        return {}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
 
     def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
+        return self.form.box_upper(x, y)
 
     @abstractmethod
     def _state(self) -> dict[str, Any]:
@@ -179,11 +185,6 @@ class Metric(ABC):
         """The metric that ``_state`` describes; takes what it needs out of ``state``."""
 
     # -- validation, once, at the door -----------------------------------------------------------------------
-
-    @cached_property
-    def _cached_gauge(self) -> tuple[FloatArray, float]:
-        root, order = self._gauge()
-        return frozen(root), order
 
     def _individuals(self, parameter: str, x: ArrayLike) -> FloatArray:
         rows = numbers(parameter, x, f"rows of {self.width} coordinates, as the metric has")
@@ -206,33 +207,6 @@ class Metric(ABC):
             expected = f"as many rows as 'x' has, shape {left.shape}"
             raise ParameterError(template("y", expected, f"shape {right.shape}")) from None
         return left, right
-
-
-def norm(rows: FloatArray, order: float) -> FloatArray:
-    """``‖·‖_order`` of each row, without overflow or underflow on the way; 0 only for a row of zeros."""
-    if rows.shape[-1] == 0:
-        return np.zeros(rows.shape[:-1])
-    size = np.abs(rows)
-    largest = size.max(axis=-1)
-    if order == math.inf:
-        return np.asarray(largest)
-    # Scaling by a power of two is exact but for numbers that are negligible beside the largest one.
-    exponent = np.frexp(largest)[1]
-    scaled = np.ldexp(size, -exponent[..., None])
-    total = scaled.sum(axis=-1) if order == 1 else np.sqrt(np.square(scaled).sum(axis=-1))
-    return np.asarray(np.ldexp(total, exponent))
-
-
-def raised(value: FloatArray, roundings: int) -> FloatArray:
-    """At least ``value · (1 + γ_roundings)`` in real arithmetic; 0 stays 0."""
-    # 1 + γ and its product round once each: four more roundings and the next float cover both.
-    return np.where(value == 0.0, 0.0, up(value * (1.0 + gamma(roundings + 4))))
-
-
-def difference_upper(x: FloatArray, y: FloatArray) -> FloatArray:
-    """At least ``|x − y|``; exactly 0 where they are equal."""
-    size = np.abs(x - y)
-    return np.where(size == 0.0, 0.0, up(size))
 
 
 def checked_delta(delta: float) -> float:
@@ -285,23 +259,6 @@ def overlaps(metric: Metric, people: Population) -> bool:
     """
     parts = ("train", "test", "all") if people.split == "all" else (people.split, "all")
     return any(f"({part})" in metric.fitted_on for part in parts)
-
-
-def _products_upper(root: FloatArray, difference: FloatArray) -> FloatArray:
-    """At least ``|R (x − y)|``, entry by entry, given the rounded ``difference``.
-
-    With ``k`` nonzero entries in row ``i`` of ``R`` the computed ``(R t)_i`` is within
-    ``γ_k (|R| |t|)_i + k TINY`` of its real value in any order of summation; the difference adds a rounding.
-    """
-    size = np.abs(difference)
-    entries = np.count_nonzero(root, axis=1)
-    relative = np.array([gamma(int(k) + 2) for k in entries])
-    spread = product_up(size, np.abs(root).T)
-    value = np.abs(difference @ root.T) + entries * TINY
-    entry = up(up(value) + up(relative * spread))
-    # Exactly 0 where no nonzero entry of the row meets a nonzero difference.
-    meets = (size != 0.0).astype(np.float64) @ (root != 0.0).astype(np.float64).T
-    return np.where(meets == 0.0, 0.0, entry)
 
 
 def _without_nan(distance: FloatArray) -> FloatArray:

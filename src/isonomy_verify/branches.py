@@ -20,16 +20,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
-from isonomy.errors import MetricError
-from isonomy.population.domain import Domain
-from isonomy_verify.arithmetic import TINY, U, gamma, norm_up, product_up
+from isonomy_verify.arithmetic import TINY, Array, U, gamma, norm_up, product_up
+from isonomy_verify.domain import Domain, Mask
+from isonomy_verify.regions import Index
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Block = tuple[int, int]
+
+
+class MetricError(ValueError):
+    """A metric does not say who is similar in the chosen domain, or not within any bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,22 +38,27 @@ class Branches:
 
     order: float
     delta: float
-    numeric: BoolArray  # coordinates that move continuously
+    numeric: Mask  # coordinates that move continuously
     blocks: tuple[Block, ...]  # blocks that may change, in the order of the triangle
     free: tuple[bool, ...]  # which of them have no price
-    root: FloatArray  # (rank, m): the numbers' own part of the seminorm
-    inverse: FloatArray  # (m, rank)
-    along: FloatArray  # (rank, m): how a change of categories shifts the numbers' ball
-    price: FloatArray  # (rows, m): price of a change, order 2: norm of price @ f; order 1: price @ |f|
-    triangle: FloatArray  # (rows, m): the same norm, for the tree
+    root: Array  # (rank, m): the numbers' own part of the seminorm
+    inverse: Array  # (m, rank)
+    along: Array  # (rank, m): how a change of categories shifts the numbers' ball
+    price: Array  # (rows, m): price of a change, order 2: norm of price @ f; order 1: price @ |f|
+    triangle: Array  # (rows, m): the same norm, for the tree
     stretch: float  # at least the norm of the rotation
     price_error: float
     radius_error: float
-    furthest: FloatArray  # (numbers,): the widest possible move
+    furthest: Array  # (numbers,): the widest possible move
 
     @classmethod
-    def of(cls, root: FloatArray, order: float, delta: float, domain: Domain) -> Branches:
-        """Split a seminorm for a domain whose ranges are finite."""
+    def of(cls, root: Array, order: float, delta: float, domain: Domain) -> Branches:
+        """Split a seminorm for a domain whose ranges are finite.
+
+        **Soundness.** With any matrix ``Q`` near a rotation ``‖Qᵀ R v‖ ≤ ‖Q‖ ‖R v‖``, and ``‖Q‖ ≤ 1 + ‖QᵀQ − I‖_F``
+        is ``stretch``. What the rounding of ``Qᵀ R`` and the numbers' spill into rows that are only to price categories
+        can change, over the widest possible moves, is ``price_error`` and ``radius_error``.
+        """
         if len(root) and (order == np.inf or (order == 1 and (np.count_nonzero(root, axis=1) > 1).any())):
             raise MetricError("In the realizable domain a metric of order 1 or ∞ must weigh coordinates one by one.")
         numeric = domain.numeric & ~domain.immutable
@@ -114,8 +119,12 @@ class Branches:
             radius_error=float(change + norm_up(drift, 2) * (1 + gamma(width))) * (1 + 8 * U),
         )
 
-    def leftover(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Radius (−1 when out of reach) and offset of the numbers' ball after a change of categories (rows, m)."""
+    def leftover(self, change: Array) -> tuple[Array, Array]:
+        """Radius (−1 when out of reach) and offset of the numbers' ball after a change of categories (rows, m).
+
+        **Soundness.** ``‖T u + o‖² ≤ (stretch δ)² − paid²`` with ``paid`` from below (order 1: ``δ − paid``); the
+        difference of squares is formed as a product, and each step is raised by its roundings.
+        """
         offset = change @ self.along.T
         if not len(self.price) and not len(self.root):
             return np.full(len(change), self.delta), offset
@@ -130,7 +139,7 @@ class Branches:
         radius = np.sqrt(np.maximum(square, 0.0)) * (1 + 4 * U) + self.radius_error + TINY
         return np.where(paid <= budget, radius, -1.0), offset
 
-    def reach(self, radius: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    def reach(self, radius: Array, offset: Array) -> tuple[Array, Array] | None:
         """Intervals that hold every number's move, from the ball alone; ``None`` when there is no ball.
 
         ``u = K (T u + o) − K o + (I − K T) u`` with ``K`` the inverse, ``T`` the root and ``o`` the offset.
@@ -150,16 +159,16 @@ class Branches:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BranchList:
     """Branches of a batch of individuals: whose, and the individual with its categories changed."""
 
-    row: IntArray
-    centre: FloatArray
+    row: Index
+    centre: Array
     relaxed: tuple[Block, ...]  # blocks that were not enumerated and stay in their simplex
-    overflow: IntArray  # individuals with too many branches to list
+    overflow: Index  # individuals with too many branches to list
 
 
-def enumerate_branches(branches: Branches, x: FloatArray, low: FloatArray, high: FloatArray, cap: int) -> Found:
+def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, cap: int) -> BranchList:
     """Every change of categories that box and price allow, for all individuals (n, m) at once.
 
     ``low`` and ``high`` (n, m) bound the moves of single coordinates.
@@ -208,15 +217,15 @@ def enumerate_branches(branches: Branches, x: FloatArray, low: FloatArray, high:
             centre[:, first:last] = 0.0
             centre[np.arange(len(row)), first + choice[:, k]] = 1.0
     relaxed = tuple(block for k, block in enumerate(branches.blocks) if k not in listed)
-    return Found(row, centre, relaxed, np.flatnonzero(overflow))
+    return BranchList(row, centre, relaxed, np.flatnonzero(overflow))
 
 
-def pseudo_inverse(matrix: FloatArray) -> FloatArray:
+def pseudo_inverse(matrix: Array) -> Array:
     """Moore and Penrose's inverse, as float64; also of a matrix without rows."""
     return np.asarray(np.linalg.pinv(matrix), dtype=np.float64) if matrix.size else np.zeros(matrix.T.shape)
 
 
-def _states(block: Block, x: FloatArray, low: FloatArray, high: FloatArray) -> tuple[IntArray, BoolArray]:
+def _states(block: Block, x: Array, low: Array, high: Array) -> tuple[Index, Mask]:
     """The category of each individual in a block, and (n, states) which others the box lets it take."""
     start, stop = block
     if stop - start == 1:
@@ -230,7 +239,7 @@ def _states(block: Block, x: FloatArray, low: FloatArray, high: FloatArray) -> t
     return now, allowed
 
 
-def _vectors(triangle: FloatArray, block: Block) -> FloatArray:
+def _vectors(triangle: Array, block: Block) -> Array:
     """What each state of a block adds to the sums, (states, rows)."""
     start, stop = block
     if stop - start == 1:
@@ -238,7 +247,7 @@ def _vectors(triangle: FloatArray, block: Block) -> FloatArray:
     return triangle[:, start:stop].T
 
 
-def _sum_prices(price: FloatArray, block: Block) -> FloatArray:
+def _sum_prices(price: Array, block: Block) -> Array:
     """Order 1: what a change from one state of a block to another costs, (states, states)."""
     start, stop = block
     if not len(price):
@@ -247,7 +256,7 @@ def _sum_prices(price: FloatArray, block: Block) -> FloatArray:
     return (each[:, None] + each[None, :]) * (1.0 - np.eye(len(each)))
 
 
-def _affordable(branches: Branches, allowed: list[BoolArray], cap: int) -> set[int]:
+def _affordable(branches: Branches, allowed: list[Mask], cap: int) -> set[int]:
     """The blocks to enumerate: of those without a price, the largest are relaxed until the rest fit the cap.
 
     Flags are always listed: they have no simplex.

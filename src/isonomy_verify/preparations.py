@@ -1,0 +1,126 @@
+"""A network made ready for the sets that are asked for, the last few kept.
+
+What is the same for all individuals is prepared once for a network and a ball; sets that differ from person to person
+share the preparation of the network alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.differences import Gap, Pairs, compare
+from isonomy_verify.network import Network
+from isonomy_verify.prepared import Prepared
+from isonomy_verify.regions import Ball
+from isonomy_verify.sets import ConvexSets, ball_of, region_of
+from isonomy_verify.tiers import Bounds, Tier, enclose
+
+KEPT = 8
+"""Preparations that are kept: radii and metrics that are asked for again and again."""
+
+_Balls = tuple[Pairs, Ball | None, Ball | None, tuple[Array | None, Array | None]]
+
+
+class Preparations:
+    """A network's margins or scores, with what was prepared for sets; several threads may ask."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._single: OrderedDict[tuple[int, float, bool], tuple[Array | None, Prepared]] = OrderedDict()
+        self._pairs: OrderedDict[tuple[float, ...], _Balls] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def single(self, sets: ConvexSets | None = None, float32_run: bool = False) -> Prepared:
+        """Ready for ``sets`` if they are a ball that everybody shares, else for any sets."""
+        sets = sets if sets is not None and sets.is_ball else None
+        # The ball is known by its root, which is kept so that its id stays its own.
+        root, radius = (None, 0.0) if sets is None else (sets.root, float(sets.radius[0]))
+        key = id(root), radius, float32_run
+        with self._lock:
+            known = self._single.pop(key, None)
+            if known is None:
+                known = root, Prepared(self.network, None if sets is None else ball_of(sets), float32_run)
+            self._single[key] = known
+            while len(self._single) > KEPT:
+                self._single.popitem(last=False)
+            return known[1]
+
+    def pairs(
+        self,
+        near: ConvexSets | None = None,
+        between: ConvexSets | None = None,
+        float32_run: bool = False,
+        keep: bool = True,
+    ) -> tuple[Pairs, Ball | None, Ball | None]:
+        """Ready for pairs of people, and the balls that everybody shares, if both do.
+
+        Without ``keep`` nothing is kept for others: for balls that nobody will ask for again.
+        """
+        sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
+        with self._lock:
+            kept = self._pairs
+            key = float(float32_run), *(number for each in sets[: 2 * (len(sets) == 2)] for number in _key(each))
+            known = kept.pop(key, None)
+            if known is None:
+                like = next(reversed(kept.values()), None)
+                one, other = None, None
+                roots: tuple[Array | None, Array | None] = (None, None)
+                if len(sets) == 2:
+                    one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
+                    other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[3:] == key[3:]), None)
+                    other = ball_of(sets[1]) if other is None else other
+                pairs = Pairs(self.network, float32_run, one, other, None if like is None else like[0])
+                known = pairs, one, other, roots
+                if not keep:
+                    return known[:3]
+            kept[key] = known
+            while len(kept) > KEPT:
+                kept.popitem(last=False)
+            return known[:3]
+
+    def enclose(
+        self,
+        centre: Array,
+        sets: ConvexSets,
+        tier: Tier,
+        *,
+        float32_run: bool = False,
+        once: bool = False,
+        pulls: list[Array] | None = None,
+    ) -> Bounds:
+        """Outputs at the centres and over ``centre + v``, ``v`` in ``sets``: :func:`isonomy_verify.tiers.enclose`."""
+        prepared = self.single(sets, float32_run)
+        if prepared.region is not None:
+            return enclose(prepared, centre, tier, once=once, pulls=pulls)
+        return enclose(self.single(None, float32_run), centre, tier, region_of(sets), once=once)
+
+    def compare(
+        self,
+        centre: Array,
+        near: ConvexSets,
+        between: ConvexSets,
+        limits: ConvexSets | None = None,
+        within: Sequence[ConvexSets] = (),
+        *,
+        float32_run: bool = False,
+        tight: bool = True,
+        keep: bool = True,
+    ) -> list[Gap]:
+        """Outputs of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
+        the difference of the two; the same for every part of ``near`` in ``within``."""
+        sets = (near, between) if limits is None else (None, None)
+        pairs, one, other = self.pairs(sets[0], sets[1], float32_run, keep)
+        if one is None or other is None:
+            around, apart, *smaller = (region_of(each) for each in (near, between, *within))
+            room = None if limits is None else region_of(limits)
+            return compare(pairs, centre, around, apart, room, smaller, tight)
+        balls = [ball for each in within if (ball := ball_of(each)) is not None]
+        return compare(pairs, centre, one, other, None, balls, tight)
+
+
+def _key(sets: ConvexSets) -> tuple[float, float]:
+    """A ball is known by its root, which is kept so that its id stays its own, and by its radius."""
+    return float(id(sets.root)), float(sets.radius[0])

@@ -1,0 +1,176 @@
+"""How unequally can anybody within reach of an individual be treated?
+
+Problem, for individuals ``x`` and a radius ``r``: bound ``I(z, δ)`` over every possible individual ``z`` with ground
+cost ``c(x, z) ≤ r``. The people in reach are regions of the ground cost just as similar people are regions of the
+metric (one for each choice of categories in the realizable domain); the other person ``y`` of a pair is somewhere in
+the sum of both, and ``y − z`` in the metric's own set.
+
+**Soundness.** Regions cover everybody in reach, sums of sets hold every ``y``, and
+:mod:`isonomy_verify.differences` bounds the difference of the two. A pass at a radius also bounds every smaller one:
+its lines hold there as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from isonomy_verify.arithmetic import Array, down, up
+from isonomy_verify.forms import Form
+from isonomy_verify.heads import Head
+from isonomy_verify.preparations import Preparations
+from isonomy_verify.regions import Index
+from isonomy_verify.sets import ConvexSets, Regions
+from isonomy_verify.similar import Similarity, axis_reach
+
+WIDE = 1e6
+"""On the unbounded domain "anybody" is anybody within this radius."""
+
+ROWS = 65_536
+"""Rows looked at together when a whole table is measured."""
+
+
+class Reach:
+    """Margins of a network, who is similar and what moving somebody costs, ready to bound violations over balls."""
+
+    def __init__(
+        self, network: Preparations, head: Head, similarity: Similarity, ground: Form, float32_run: bool = False
+    ) -> None:
+        self.network, self.head, self.similarity, self.float32_run = network, head, similarity, float32_run
+        self.domain, self.ground = similarity.domain, ground
+        # Immutable features of a person do change from one population to another.
+        free = replace(self.domain, immutable=np.zeros_like(self.domain.immutable))
+        self.ball = Similarity(ground, 0.0, free, similarity.max_branches, keep=True)
+        self._balls: dict[float, Similarity] = {}
+
+    def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
+        """Upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii`` of the rows of
+        ``x``, which lie in the domain.
+
+        The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only. ``size``
+        regions are bounded at a time.
+
+        **Soundness.** The parts that a smaller radius leaves of a region cover everybody within it
+        (:meth:`Similarity.parts`); a region of which nothing is left has nobody. The largest of all regions counts.
+        """
+        worst = np.zeros((len(x), len(radii)))
+        balls = [self.within(radius) for radius in radii]
+        for regions in balls[-1].regions(x):
+            for near in regions.pieces(size):
+                smaller = [ball.parts(x, near) for ball in balls[:-1]]
+                for between in self._between(near):
+                    for some in between.pieces(size):
+                        value = self._gaps(near, some, [sets for sets, _ in smaller], tight)
+                        for j, (_, alive) in enumerate(smaller):
+                            value[~alive[some.owner], j] = 0.0
+                        np.maximum.at(worst, near.owner[some.owner], value)
+        return worst
+
+    def everywhere(self, x: Array) -> tuple[float, float]:
+        """An upper bound of the violation of anybody at all, and up to which radius around the rows of ``x`` it holds.
+
+        **Soundness.** In a bounded domain one region is the whole of the relaxed domain, which holds everybody. Else
+        whoever is within ``WIDE`` of a row is within ``WIDE`` plus the row's cost of the centre, by the triangle
+        inequality; a billionth more covers the rounding of that sum.
+        """
+        domain = self.domain
+        if domain.kind == "unbounded":
+            centre = x.mean(axis=0, keepdims=True)
+            starts = range(0, len(x), ROWS)
+            furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
+            (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
+        else:
+            centre = (domain.low + domain.high)[None] / 2
+            for start, stop in domain.simplices:
+                centre[:, start:stop] = 1 / (stop - start)
+            sets = ConvexSets.of_box(down(domain.low - centre), up(domain.high - centre), centre, domain.simplices)
+            near = Regions(np.zeros(1, dtype=np.int64), centre, sets)
+        values = [self._gaps(near, between, (), tight=True, keep=False) for between in self._between(near)]
+        worst = float(np.concatenate(values).max())
+        return worst, WIDE if domain.kind == "unbounded" else np.inf
+
+    def within(self, radius: float) -> Similarity:
+        """Who is in reach of a radius; kept, since chunks ask for the same radii."""
+        if radius not in self._balls:
+            self._balls[radius] = self.ball.resized(radius)
+        return self._balls[radius]
+
+    @cached_property
+    def separates(self) -> bool:
+        """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
+        ground = self.ground
+        if not np.isinf(ground.box(np.zeros(ground.width), 0.0)[1]).any():
+            return True
+        return bool(len(ground.root)) and bool(np.isfinite(axis_reach(ground.root, ground.order, 1.0)[1]).all())
+
+    @cached_property
+    def together(self) -> bool:
+        """May neurons be judged all together? Then every radius is worth a pass of its own.
+
+        Neuron by neuron a smaller one costs no more than a support function. A guide, nothing more.
+        """
+        root = self.similarity.form.root
+        return bool(len(root) >= root.shape[1])
+
+    def _between(self, near: Regions) -> list[Regions]:
+        """Differences between somebody in the regions and somebody similar."""
+        similarity = self.similarity
+        if self.domain.kind == "realizable" and not self._whole(near):
+            similarity = self._relaxed
+        return similarity.regions(near.centre, (near.sets.low, near.sets.high))
+
+    @cached_property
+    def _relaxed(self) -> Similarity:
+        return self.similarity.within(replace(self.domain, kind="relaxed"))
+
+    def _whole(self, near: Regions) -> bool:
+        """Is everybody in the regions of the realizable kind, with the categories and on the lattice of the centre?"""
+        domain, centre = self.domain, near.centre
+        wanders = bool((near.sets.extent[:, ~domain.numeric] > 0).any())
+        return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())
+
+    def _gaps(
+        self, near: Regions, between: Regions, smaller: Sequence[ConvexSets], tight: bool, keep: bool = True
+    ) -> Array:
+        """Bounds (pairs of regions, radii) for the regions ``near`` and smaller sets around the same centres."""
+        owner = between.owner
+        centre = near.centre[owner]
+        apart = _moved(between.sets, between.centre - centre)
+        limits = self._limits(near, owner, apart)
+        nears = [sets[owner] for sets in (near.sets, *smaller)]
+
+        def compared(sets: ConvexSets, parts: Sequence[ConvexSets]) -> list[Array]:
+            gaps = self.network.compare(
+                centre, sets, apart, limits, parts, float32_run=self.float32_run, tight=tight, keep=keep
+            )
+            return [self.head.gap(*gap) for gap in gaps]
+
+        if self.together or not tight:  # a pass that says nothing of smaller radii
+            values = [compared(sets, ())[0] for sets in nears]
+        else:
+            values = compared(nears[0], nears[1:])
+        return np.stack([*values[1:], values[0]], axis=1)
+
+    def _limits(self, near: Regions, owner: Index, apart: ConvexSets) -> ConvexSets | None:
+        """Where the other person can be at all, seen from the centres."""
+        domain = self.domain
+        if domain.kind == "unbounded":
+            return None
+        centre = near.centre[owner]
+        low, high = down(domain.low - centre), up(domain.high - centre)
+        if self._whole(near):  # categories do not move with the centre: where they go says the difference alone
+            fixed = ~domain.numeric
+            low[:, fixed] = np.maximum(low[:, fixed], apart.low[:, fixed])
+            high[:, fixed] = np.minimum(high[:, fixed], apart.high[:, fixed])
+            return ConvexSets.of_box(low, high)
+        return ConvexSets.of_box(low, high, centre, domain.simplices)
+
+
+def _moved(sets: ConvexSets, shift: Array) -> ConvexSets:
+    """Sets around other centres: a change of categories, which no seminorm of numbers sees."""
+    if not shift.any():
+        return sets
+    return replace(sets, low=sets.low + shift, high=sets.high + shift)

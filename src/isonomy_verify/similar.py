@@ -1,0 +1,369 @@
+"""The similar set as a union of convex pieces that bounds and attacks can work on.
+
+For every individual ``x`` the set ``{ y in X : d(x, y) ≤ δ }`` is covered by *regions* ``centre + V`` with ``V`` a
+:class:`~isonomy_verify.sets.ConvexSets`:
+
+* ``unbounded``: one region, the ball of the metric, the same for everybody;
+* ``relaxed``: one region, the ball clipped by the ranges and simplices;
+* ``realizable``: one region per *branch*, a choice of categories, in which only numbers still move. A branch
+  counts when numbers can compensate for its change of categories: with ``R`` split into numeric and categorical
+  columns and the rows rotated so that the numeric columns only meet the first ones,
+  ``‖R v‖² = ‖T u + Q₁ᵀR f‖² + ‖Q₂ᵀR f‖²``. The second term is the price of the change ``f``; what remains of
+  ``δ²`` is the ball of ``u``. Branches are found by a depth-first sum over blocks in which every partial sum is a
+  lower bound of the price (:mod:`isonomy_verify.branches`).
+
+**Soundness.** Regions cover the similar set; they may be larger. Branches are left out only when their price
+exceeds δ by more than every rounding error on the way; with more branches than ``max_branches`` an individual
+falls back to the relaxed region, which holds them all. Whole numbers narrow the box of a region to the lattice
+points inside it, with a margin far above rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from isonomy_verify.arithmetic import TINY, Array, U, down, dual_order, gamma, norm_up, product_up, up
+from isonomy_verify.branches import Branches, MetricError, enumerate_branches, pseudo_inverse
+from isonomy_verify.domain import Domain, Mask
+from isonomy_verify.forms import Form
+from isonomy_verify.regions import Index
+from isonomy_verify.sets import ConvexSets, Regions
+
+Wander = tuple[Array, Array]
+"""How far down and up a centre may itself move, coordinate by coordinate."""
+
+MAX_BRANCHES = 1024
+"""Beyond this many choices of categories an individual's similar set is relaxed."""
+
+LATTICE_MARGIN = 1e-9
+"""Whole numbers this close outside an interval still count as inside; far above any rounding error."""
+
+
+KEPT = 8
+"""Balls of each metric that are kept, for whoever asks again."""
+
+_balls: WeakKeyDictionary[Form, OrderedDict[tuple[float, bytes], ConvexSets]] = WeakKeyDictionary()
+_roots: WeakKeyDictionary[Form, dict[bytes, dict[str, Array]]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+class DeltaError(ValueError):
+    """A δ is so large that similar individuals are beyond all numbers."""
+
+
+class Similarity:
+    """A metric, a δ and a domain, made ready to give the regions of any individuals."""
+
+    def __init__(
+        self, form: Form, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
+    ) -> None:
+        """``keep``: the ball is kept with the form, for whoever asks the same again."""
+        if form.width != domain.width:
+            raise MetricError(f"The metric has {form.width} coordinates but the individuals have {domain.width}.")
+        self.form, self.delta, self.domain = form, _checked(delta), domain
+        self.max_branches, self.keep = max_branches, keep and not form.boxed
+        self._shared: ConvexSets | None = None
+        # The same for every δ, and known to others by their identity.
+        self._matrices: dict[str, Array] = {}
+        if self.keep:
+            with _lock:
+                self._matrices = _roots.setdefault(form, {}).setdefault(domain.immutable.tobytes(), {})
+        self._branches: Branches | None = None
+        if domain.kind != "unbounded":
+            unlimited = ~(np.isfinite(domain.low) & np.isfinite(domain.high))
+            if unlimited.any():
+                name = domain.names[int(np.flatnonzero(unlimited)[0])]
+                raise MetricError(f"The coordinate '{name}' has no finite range: a {domain.kind} domain needs one.")
+
+    def regions(self, x: Array, wander: Wander | None = None) -> list[Regions]:
+        """The pieces of the similar sets of the rows of ``x`` (n, m), which must lie in the domain.
+
+        With ``wander`` (low, high), each (n, m) or one row, the pieces hold every ``y − z`` (added to ``x``) for ``z``
+        that keep the categories of ``x`` and lie between ``x + low`` and ``x + high``, and ``y`` similar to ``z``.
+        """
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        everybody = np.arange(len(x))
+        if self.domain.kind == "unbounded":
+            return [Regions(everybody, x, self._unbounded(x, wander))]
+        if self.domain.kind == "relaxed":
+            # The difference of two shares is no share: of simplices only their boxes are left.
+            return [self._relaxed(x, everybody, self._one_hot_blocks() if wander is None else (), wander)]
+        return self._realizable(x, everybody, self._known_branches(), wander)
+
+    def resized(self, delta: float, keep: bool = True) -> Self:
+        """The same metric and domain with another δ; ``keep`` as for this one, unless it is not worth it."""
+        other = copy(self)
+        other.delta, other.keep, other._shared = _checked(delta), keep and self.keep, None
+        if self.domain.kind == "realizable":
+            other._branches = replace(self._known_branches(), delta=other._within_domain())
+        return other
+
+    def within(self, domain: Domain) -> Similarity:
+        """The same metric and δ in another domain."""
+        return Similarity(self.form, self.delta, domain, self.max_branches)
+
+    def parts(self, x: Array, regions: Regions) -> tuple[ConvexSets, Mask]:
+        """For regions of a larger δ of the rows of ``x``: the sets (one per region) that this δ leaves of them, around
+        the same centres, and which are not empty; where that is False a set is a placeholder, to be ignored.
+
+        **Soundness.** Whoever is similar by the smaller δ is so by the larger one, hence in one of its regions; there
+        the set of the smaller δ holds them, or the whole region stands for it.
+        """
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        everywhere = np.ones(len(regions), dtype=bool)
+        if self.domain.kind == "unbounded":
+            return self._unbounded(x, None), everywhere
+        if self.domain.kind == "relaxed":
+            return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
+        if (regions.sets.extent[:, ~self.domain.numeric] > 0).any():
+            # Categories that were not listed, flags included: the whole region stands for its part.
+            return regions.sets, everywhere
+        low, high = self._ranges(x, None)
+        return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre, ())
+
+    def _known_branches(self) -> Branches:
+        if self._branches is None:
+            self._branches = Branches.of(self.form.root, self.form.order, self._within_domain(), self.domain)
+        return self._branches
+
+    def _within_domain(self) -> float:
+        """δ, or the largest distance of two individuals at all if that is less: squares of it must not overflow."""
+        if not len(self.form.root):
+            return self.delta
+        across = np.abs(self.form.root) @ (self.domain.high - self.domain.low)
+        return min(self.delta, float(norm_up(across, self.form.order)) * (1 + 1e-6))
+
+    # -- the three domains --------------------------------------------------------------------------------
+
+    def _unbounded(self, x: Array, wander: Wander | None) -> ConvexSets:
+        """The ball around 0, the same for everybody; its box is what :func:`axis_reach` proves of the ball."""
+        if self._shared is not None:
+            return self._shared
+        low, high = self._box(x, wander)
+        low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
+        if not len(self.form.root):
+            return ConvexSets.of_box(low, high)
+        ruled = self.form.root.any(axis=0) & ~self.domain.immutable
+        root = np.where(ruled, self.form.root, 0.0)
+        key = self.delta, self.domain.immutable.tobytes()
+        with _lock:
+            known = _balls.setdefault(self.form, OrderedDict()).get(key) if self.keep else None
+        if known is not None and np.array_equal(known.root, root):
+            self._shared = known  # the root stays the same object, by which others know the ball
+            return self._shared
+        inverse, axis = axis_reach(root[:, ruled], self.form.order, self.delta)
+        if not np.isfinite(axis).all():
+            if np.isfinite(axis_reach(root[:, ruled], self.form.order, 1.0)[1]).all():
+                raise DeltaError(
+                    f"'delta' must be small enough for similar individuals to be finite. Got {self.delta}."
+                )
+            raise MetricError(
+                "The metric is singular, so on the unbounded domain similar individuals can be arbitrarily far apart: "
+                "give individuals a schema (domain 'relaxed' or 'realizable'), or a metric with a ridge."
+            )
+        low[:, ruled], high[:, ruled] = np.maximum(low[:, ruled], -axis), np.minimum(high[:, ruled], axis)
+        whole = np.zeros((len(ruled), len(root)))
+        whole[ruled] = inverse
+        root, inverse = (self._matrices.setdefault(*each) for each in (("root", root), ("inverse", whole)))
+        sets = ConvexSets(
+            root=root,
+            order=self.form.order,
+            radius=np.array([self.delta]),
+            offset=np.zeros((1, len(root))),
+            low=low,
+            high=high,
+            blocks=(),
+            base=np.zeros((1, len(ruled))),
+            inverse=inverse,
+            clipped=self.form.boxed,
+        )
+        if not self.form.boxed:
+            self._shared = sets
+        if self.keep:
+            with _lock:
+                kept = _balls[self.form]
+                kept[key] = sets
+                while len(kept) > KEPT:
+                    kept.popitem(last=False)
+        return sets
+
+    def _relaxed(self, x: Array, owner: Index, blocks: tuple[tuple[int, int], ...], wander: Wander | None) -> Regions:
+        low, high = self._ranges(x, wander)
+        root, inverse = self._relaxed_root
+        sets = ConvexSets(
+            root=root,
+            order=self.form.order,
+            radius=np.array([self.delta]),
+            offset=np.zeros((1, len(root))),
+            low=low,
+            high=high,
+            blocks=blocks,
+            base=x,
+            inverse=inverse,
+        )
+        return Regions(owner, x, sets)
+
+    def _realizable(self, x: Array, owner: Index, branches: Branches, wander: Wander | None) -> list[Regions]:
+        low, high = self._ranges(x, wander)
+        found = enumerate_branches(branches, x, low, high, self.max_branches)
+        regions = []
+        if len(found.row):
+            relaxed = found.relaxed if wander is None else ()
+            sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed)
+            sets = replace(sets, blocks=relaxed)
+            pieces = Regions(owner[found.row], found.centre, sets)
+            regions.append(pieces if alive.all() else pieces[alive])
+        if len(found.overflow):
+            crowd, still = found.overflow, None
+            if wander is not None:
+                still = tuple(side if len(side) == 1 else side[crowd] for side in wander)
+            blocks = self._one_hot_blocks() if wander is None else ()
+            regions.append(self._relaxed(x[crowd], owner[crowd], blocks, still))  # type: ignore[arg-type]
+        return [piece for piece in regions if len(piece)]
+
+    def _sets(
+        self,
+        x: Array,
+        low: Array,
+        high: Array,
+        branches: Branches,
+        row: Index,
+        centre: Array,
+        relaxed: tuple[tuple[int, int], ...],
+    ) -> tuple[ConvexSets, Mask]:
+        """One set per branch: numbers move in what the change of categories leaves of the ball, if it leaves any."""
+        low, high = low[row], high[row]
+        still = ~branches.numeric
+        for start, stop in relaxed:
+            still[start:stop] = False
+        low[:, still] = high[:, still] = 0.0
+        radius, offset = branches.leftover(centre - x[row])
+        reach = branches.reach(radius, offset)
+        if reach is not None:
+            low[:, branches.numeric] = np.maximum(low[:, branches.numeric], reach[0])
+            high[:, branches.numeric] = np.minimum(high[:, branches.numeric], reach[1])
+        self._narrow_to_lattice(centre, low, high)
+        alive = (low <= high).all(axis=1) & (radius >= 0)
+        sets = ConvexSets(
+            root=branches.root,
+            order=self.form.order,
+            radius=np.maximum(radius, 0.0),
+            offset=offset,
+            low=low,
+            high=np.maximum(low, high),
+            blocks=relaxed,
+            base=centre,
+            inverse=branches.inverse,
+        )
+        return sets, alive
+
+    # -- boxes --------------------------------------------------------------------------------------------
+
+    def _box(self, x: Array, wander: Wander | None) -> tuple[Array, Array]:
+        """What the metric says of single coordinates; one shared row where it says nothing."""
+        if not self.form.boxed:
+            return np.full((1, x.shape[1]), -np.inf), np.full((1, x.shape[1]), np.inf)
+        if wander is None:
+            return self.form.box(x, self.delta)
+        # A box changes with its centre coordinate by coordinate, and linearly: it is widest at an end.
+        lowest, highest = (
+            np.clip(end, self.domain.low, self.domain.high) for end in (down(x + wander[0]), up(x + wander[1]))
+        )
+        endless = (np.isinf(lowest) | np.isinf(highest)).any(0)
+        if endless.any():
+            raise MetricError(
+                f"The ground cost leaves '{self.domain.names[int(endless.argmax())]}' free: on the unbounded domain "
+                "people go there as far as they like. Give individuals a schema (domain 'relaxed' or 'realizable'), or "
+                "another ground cost."
+            )
+        ends = [self.form.box(end, self.delta) for end in (lowest, highest)]
+        return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
+
+    def _ranges(self, x: Array, wander: Wander | None) -> tuple[Array, Array]:
+        """The moves that metric box, domain ranges and immutability leave.
+
+        **Soundness.** ``low − z ≤ y − z ≤ high − z`` for members, widest at the ends of where ``z`` wanders; sums and
+        differences are rounded outward once each, and 0 always belongs: ``z`` is similar to itself.
+        """
+        low, high = self._box(x, wander)
+        lowest, highest = (x, x) if wander is None else (down(x + wander[0]), up(x + wander[1]))
+        low = np.maximum(low, np.minimum(down(self.domain.low - highest), 0.0))
+        high = np.minimum(high, np.maximum(up(self.domain.high - lowest), 0.0))
+        low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
+        return low, high
+
+    def _narrow_to_lattice(self, centre: Array, low: Array, high: Array) -> None:
+        """Shrink, in place, the interval of each whole-number coordinate to the lattice points within it.
+
+        **Soundness.** ``(here + v) unit + origin`` is computed within a few roundings of ``size``; the margin is
+        millions of them, so no lattice point is lost, and the way back is rounded outward.
+        """
+        which = self.domain.integer
+        if not which.any():
+            return
+        origin, unit, here = self.domain.origin[which], self.domain.unit[which], centre[:, which]
+        first = (here + low[:, which]) * unit + origin
+        last = (here + high[:, which]) * unit + origin
+        size = np.maximum(np.maximum(np.abs(first), np.abs(last)), np.abs(origin) + np.abs(here * unit))
+        margin = LATTICE_MARGIN * np.maximum(1.0, size)
+        first, last = np.ceil(first - margin), np.floor(last + margin)
+        low[:, which] = _outward((first - origin) / unit - here, down)
+        high[:, which] = _outward((last - origin) / unit - here, up)
+
+    def _one_hot_blocks(self) -> tuple[tuple[int, int], ...]:
+        """The blocks that move in a simplex: not flags, not immutable."""
+        return tuple(block for block in self.domain.simplices if not self.domain.immutable[slice(*block)].all())
+
+    @cached_property
+    def _relaxed_root(self) -> tuple[Array, Array]:
+        """The root on coordinates that may move, and its pseudo-inverse."""
+        root = np.where(self.domain.immutable, 0.0, self.form.root)
+        return root, pseudo_inverse(root)
+
+
+def filled(regions: Regions, domain: Domain) -> Regions:
+    """Whoever has no value for a feature has its fill: where a region says so, its box is a point there."""
+    if domain.kind != "realizable" or not domain.fills:
+        return regions
+    low, high = domain.filled_box(regions.centre, regions.sets.low, regions.sets.high)
+    alive = np.asarray((low <= high).all(1))
+    return replace(regions, sets=replace(regions.sets, low=low, high=high))[alive]
+
+
+def _checked(delta: float) -> float:
+    if not (math.isfinite(delta) and delta >= 0):
+        raise ValueError(f"'delta' must be a finite number >= 0. Got {delta}.")
+    return float(delta)
+
+
+def _outward(move: Array, step: Callable[[Array], Array]) -> Array:
+    """A step outward, except for no move at all, which is exact."""
+    return np.where(move == 0.0, 0.0, step(move))
+
+
+def axis_reach(root: Array, order: float, radius: float) -> tuple[Array, Array]:
+    """An approximate inverse ``K`` of a root, and the largest ``|v_i|`` with ``‖R v‖ ≤ radius``, rigorous.
+
+    **Soundness.** ``v = K R v + E v`` with ``E = I − K R``; so ``|v_i| ≤ radius ‖K_i‖_q + ‖E_i‖₁ ‖v‖_∞`` and, when
+    every ``‖E_i‖₁ ≤ ½``, ``‖v‖_∞ ≤ 2 radius max ‖K_i‖_q``. Otherwise the reach is infinite.
+    """
+    inverse = pseudo_inverse(root)
+    size = root.shape[1]
+    error = np.abs(np.eye(size) - inverse @ root)
+    error = error + gamma(len(root) + 4) * (np.eye(size) + product_up(np.abs(inverse), np.abs(root))) + TINY
+    residual = norm_up(error, 1)
+    norms = norm_up(inverse, dual_order(order))
+    if not (residual <= 0.5).all():
+        return inverse, np.full(size, np.inf)
+    furthest = 2 * radius * (norms.max() if size else 0.0)
+    return inverse, (radius * norms + residual * furthest) * (1 + 8 * U) + TINY

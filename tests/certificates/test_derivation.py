@@ -1,0 +1,66 @@
+"""The kernel alone, given arrays and nothing of the library, has the bounds that the library has, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.similarity.test_forms import on_disk
+from tests.similarity.test_wander import KINDS, SCHEMA, WIDTH, members, metric_of, singular_there
+
+from isonomy.bounds.kernel import nodes_of
+from isonomy.certificates.forms import domain_arrays, metric_arrays
+from isonomy.certificates.local import Bounds
+from isonomy.certificates.moving import Moving
+from isonomy.certificates.question import Question
+from isonomy.similarity import Mahalanobis
+from isonomy.similarity.ground import ground_metric
+from isonomy_verify.domain import Domain
+from isonomy_verify.forms import Form
+from isonomy_verify.heads import Head
+from isonomy_verify.local import LocalBounds
+from isonomy_verify.network import normal_form
+from isonomy_verify.preparations import Preparations
+from isonomy_verify.reach import Reach
+from isonomy_verify.similar import Similarity
+
+from .neighbours import mlp
+
+RADII = [0.0, 0.1, 0.6]
+
+
+def same(one: Any, other: Any) -> bool:
+    return np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("space", ["realizable", "relaxed", "unbounded"])
+def test_bounds_from_arrays_are_those_of_the_library(kind: str, space: Any) -> None:
+    rng = np.random.default_rng(KINDS.index(kind))
+    metric, domain = metric_of(rng, kind), SCHEMA.domain(space)
+    if singular_there(metric, domain) or (space == "unbounded" and metric.free.any()):
+        metric = Mahalanobis.from_root(np.eye(WIDTH) + rng.normal(size=(WIDTH, WIDTH)) / 3)
+    x, network, float32 = members(rng, domain, 5), mlp(rng, WIDTH), bool(rng.random() < 0.5)
+    ground = ground_metric(["l1", "l2", "linf"][KINDS.index(kind) % 3], WIDTH)
+    question = Question.of(network, x, metric, 0.3, domain)
+
+    head = Head(network.head, network.classes, None, float32)
+    ready = Preparations(normal_form(nodes_of(network.graph), head.rows))
+    space_of = Domain.of(on_disk(domain_arrays(domain)), domain.names)
+    similarity = Similarity(Form.of(on_disk(metric_arrays(metric))), 0.3, space_of, keep=True)
+    for tier in ("interval", "quick", "tight", "paper"):
+        if tier == "paper" and space != "unbounded":
+            continue
+        own = Bounds(question, tier, None, float32)
+        stranger = LocalBounds(ready, head, similarity, own.tier, float32, tier == "paper", own.size)
+        mine, theirs = own.chunk(x), stranger.chunk(x)
+        assert same(mine.upper, theirs.upper) and same(mine.kept, theirs.kept), tier
+        assert same(own.keeps(x, mine.upper), stranger.keeps(x, theirs.upper))
+    moving = Moving(question, ground, float32)
+    reach = Reach(ready, head, similarity, Form.of(on_disk(metric_arrays(ground))), float32)
+    for tight in (True, False):
+        bound = moving.bound(np.arange(len(x)), RADII, tight)
+        assert same(bound, reach.bound(x, RADII, tight)) and bound.max() > 0
+    assert same(moving.everywhere(), reach.everywhere(x))
+    assert (moving.separates, moving.together) == (reach.separates, reach.together)
