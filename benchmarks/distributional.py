@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -46,8 +47,11 @@ def seconds(run: Callable[[], object], repeats: int) -> float:
 
 
 def population() -> isonomy.Population:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from studies.extracts import load_population
+
     try:
-        return isonomy.load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False)
+        return load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False)
     except isonomy.IsonomyError as error:
         print(f"No ACS data ({error}); Adult instead.")
         return isonomy.load_population("adult")

@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 
 import isonomy
-from isonomy.datasets import available
 from isonomy.population import Population
 from isonomy.service import Served, Settings, run
 
@@ -47,8 +46,11 @@ def say(text: str = "") -> None:
 
 
 def people() -> Population:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from studies.extracts import available, load_population
+
     if "acs-income" in available():
-        whole = isonomy.load_population("acs-income", states=["CA"], encoding="paper", years=[2018], download=False)
+        whole = load_population("acs-income", states=["CA"], encoding="paper", years=[2018], download=False)
     else:
         whole = isonomy.load_population("adult")
     return whole.test[:2000]

@@ -18,12 +18,12 @@ import pandas as pd
 
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_local
-from isonomy.datasets import describe
 from isonomy.population import Population
 from isonomy.shift import wasserstein
 from isonomy.similarity.ground import ground_metric
 from isonomy_verify.arithmetic import mean_down, mean_up
 from studies import Setting, Store, paper
+from studies.extracts import describe
 from studies.methods import Way
 from studies.models import Case, Size, cases
 from studies.shifts import constructed, costs_between

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.datasets import describe, load_population
 from isonomy.population import Population
 from studies import paper
+from studies.extracts import describe, load_population
 from studies.methods import ALPHA, Way
 
 

@@ -23,7 +23,7 @@ import isonomy
 from isonomy import Domain, Effort, FairClassifier, Mahalanobis, Network, Population, Schema, WeightedLp
 from isonomy.errors import IsonomyError, MetricError
 from isonomy.population import Feature
-from isonomy.population.label import Label
+from isonomy.population.feature import Label
 from isonomy.training import FairRegressor
 
 RNG = np.random.default_rng(0)

@@ -46,6 +46,21 @@ def test_separator_encoding_and_decimal_mark(tmp_path: Path) -> None:
         assert read_unknown(file)[1] == dialect
 
 
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize("dialect", [Dialect(), Dialect(encoding="latin-1", decimal=",")])
+def test_tabs_are_told_by_name_and_header(tmp_path: Path, separator: str, dialect: Dialect) -> None:
+    file = tmp_path / "t.tsv"
+    FRAME.to_csv(file, index=False, sep=separator, decimal=dialect.decimal, encoding=dialect.encoding)
+    assert np.array_equal(read_people(str(file), SCHEMA, dialect=dialect).x, Population.from_frame(FRAME, SCHEMA).x)
+
+
+def test_cells_that_are_not_of_the_encoding(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(FileError, match=r"t\.csv cannot be read as CSV in ascii: ") as caught:
+        read_people(str(tmp_path / "t.csv"), SCHEMA, dialect=Dialect(encoding="ascii"))
+    assert "\n" not in str(caught.value)
+
+
 def test_a_thousands_mark_is_an_error_not_another_number(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text('town;income;years\nKöln;"0.001,5";4\n', encoding="utf-8")

@@ -530,10 +530,10 @@ def test_an_ascent_stops_below_what_an_explicit_population_reaches() -> None:
 @pytest.mark.slow
 def test_income_in_california(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plainly trained network with 2 × 256 neurons: what the paper's boxes leave at 1.0."""
-    import isonomy
+    from studies.extracts import load_population
 
     monkeypatch.setenv("ISONOMY_DATA", str(FOLDER))
-    whole = isonomy.load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False)
+    whole = load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False)
     train, test = whole.train, whole.test
     torch.manual_seed(0)
     module = torch.nn.Sequential(

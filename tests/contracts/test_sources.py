@@ -64,7 +64,7 @@ class TestHugeRowGroups(SourceContract):
         folder.mkdir(exist_ok=True)
         frame.to_parquet(folder / "t.parquet")
         found = open_people(folder / "t.parquet", SCHEMA, work=folder / "work", **options)
-        assert isinstance(found, stored.Copied)
+        assert isinstance(found, stored.Tables) and isinstance(found.tables[0], stored.CopiedTable)
         return found
 
 

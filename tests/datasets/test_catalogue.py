@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from tests.datasets.data_folder import FOLDER, needs_data
 
-from isonomy.datasets import available, describe, load_population
-from isonomy.datasets.acs import INCOME, find_pieces, read_pieces
+from isonomy.datasets.acs import INCOME
 from isonomy.datasets.codes import BIRTH_AREAS, OCCUPATIONS, birth_areas, occupation_groups, relationships
 from isonomy.errors import DataError, ParameterError
 from isonomy.population import Population, Schema
 from isonomy.population.population import in_train
 from isonomy.similarity import Counterparts
+from studies.extracts import EXTRACTS, STUDY_FILES, available, describe, load_population
+from studies.paper import PARAMETERS
 
 SMALL = {"DE": 9123, "HI": 14400, "ID": 16711, "ME": 13275, "MT": 10336, "ND": 7876, "NE": 19451, "NH": 13780}
 SMALL |= {"NM": 19247, "RI": 10489, "SD": 8986, "VT": 6436, "WV": 18066, "WY": 5740}
@@ -43,7 +44,7 @@ def test_everything_is_there_and_described() -> None:
     }
     text = str(describe("credit"))
     assert "CC BY 4.0" in text and "30,000" in text and "undocumented" in text
-    assert describe("credit").paper is not None and describe("credit").paper.learning_rate == 0.01  # type: ignore[union-attr]
+    assert PARAMETERS["credit"].learning_rate == 0.01
 
 
 @needs_data
@@ -131,11 +132,11 @@ def test_a_sample_and_the_complete_file_agree_on_the_split(tmp_path: Path) -> No
     whole = load("acs-income", "DE").frame
     rows = np.flatnonzero(np.random.default_rng(0).random(len(whole)) < 0.4)
     (tmp_path / "acs_income_2018").mkdir()
-    extract = INCOME.extracts[1]
+    extract = EXTRACTS[INCOME.name][1]
     table = whole.iloc[rows][list(INCOME.features)].assign(STATE="CA", PINCP_GT50K=0, ROW_INDEX=rows + 73_020)
     table.to_parquet(tmp_path / extract.file)
-    found = find_pieces(INCOME, [tmp_path])
-    sample = read_pieces(INCOME, [("CA", 2018)], found, 50_000)
+    found = STUDY_FILES.find(INCOME, [tmp_path])
+    sample = STUDY_FILES.read(INCOME, [("CA", 2018)], found, 50_000).frame
     as_if = load("acs-income", "DE").frame.assign(STATE="CA")
     numbers = (2018 * 100 + 6) * 10**7 + np.arange(len(as_if))
     assert (sample["SPLIT"] == "train").tolist() == in_train(numbers)[rows].tolist()
@@ -250,6 +251,6 @@ def test_questions_that_cannot_be_answered() -> None:
 
 def test_extracts_that_are_damaged_are_named(tmp_path: Path) -> None:
     (tmp_path / "acs_income_2018").mkdir()
-    (tmp_path / INCOME.extracts[0].file).write_bytes(b"PAR1 and then nothing")
+    (tmp_path / EXTRACTS[INCOME.name][0].file).write_bytes(b"PAR1 and then nothing")
     with pytest.raises(Exception, match=r"income_2018_46states_full\.parquet cannot be read as Parquet: "):
         load_population("acs-income", folder=tmp_path)

@@ -11,14 +11,13 @@ from tests.datasets.data_folder import FOLDER
 import isonomy
 from isonomy.population import Population
 from isonomy.service import Served
+from studies.extracts import load_population
 
 
 @cache
 def californians() -> tuple[Served, Population, Population]:
     """The certificate, others of the same population, and those of them who are sixty or older."""
-    whole = isonomy.load_population(
-        "acs-income", encoding="paper", states=["CA"], years=[2018], download=False, folder=FOLDER
-    )
+    whole = load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False, folder=FOLDER)
     train, test = whole.train[:5000], whole.test
     generator = torch.Generator().manual_seed(0)
     weights = [0.2 * torch.randn(out, wide, generator=generator) for wide, out in ((44, 16), (16, 16), (16, 2))]

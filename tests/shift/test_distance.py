@@ -23,6 +23,7 @@ from isonomy.errors import DataError, NotANumberError, ParameterError
 from isonomy.population import Feature, Population, Schema
 from isonomy.shift import wasserstein
 from isonomy.similarity import Mahalanobis, WeightedLp
+from studies.extracts import load_population as study_population
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 NORMS = {"l1": 1, "l2": 2, "linf": math.inf}
@@ -246,7 +247,7 @@ def test_german_women_and_men() -> None:
 def test_california_and_texas() -> None:
     """Samples of 2,000 are far apart, hardly further than two samples of one state; but the states do differ."""
     california, texas = (
-        load_population("acs-income", states=[state], encoding="paper", folder=FOLDER, download=False)
+        study_population("acs-income", states=[state], encoding="paper", folder=FOLDER, download=False)
         for state in ("CA", "TX")
     )
     found = wasserstein(california, texas)

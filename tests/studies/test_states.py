@@ -202,7 +202,7 @@ def test_samples_are_dealt_out_at_random_and_nobody_twice(monkeypatch: pytest.Mo
     monkeypatch.setenv("ISONOMY_DATA", str(FOLDER))
     case = Case(years.HAWAII[1], Size(people=500, others=1), Path())
     found = samples(case, Places(years=True, samples=5))
-    whole = load_population("acs-income", encoding="paper", states=["HI"], years=[2015], domain="unbounded")
+    whole = tables.load_population("acs-income", encoding="paper", states=["HI"], years=[2015], domain="unbounded")
     assert [place for place, _ in found] == ["HI 2015"] * 5
     rows = [index for _, some in found for index in some.frame.index]
     assert len(set(rows)) == len(rows) == 2500

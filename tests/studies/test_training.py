@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import isonomy
-from isonomy.datasets import available
 from isonomy.population import Population
 from studies import Setting, Store, measures, paper, training, write
+from studies.extracts import available
 from studies.methods import WAYS, Way
 from studies.models import Size
 from studies.page import as_markdown

@@ -10,18 +10,6 @@ Encoding = Literal["default", "paper"]
 
 
 @dataclass(frozen=True)
-class PaperSettings:
-    """The hyper-parameters that the paper "Certification of Distributional Individual Fairness" prints for a table."""
-
-    learning_rate: float
-    depth: int = 2
-    width: int = 256
-    epochs: int = 50
-    delta: float = 0.02
-    gamma: float = 0.025
-
-
-@dataclass(frozen=True)
 class Entry:
     """What does not depend on this machine."""
 
@@ -31,29 +19,20 @@ class Entry:
     size: str
     caveats: tuple[str, ...] = ()
     encodings: tuple[Encoding, ...] = ("default",)
-    paper: PaperSettings | None = None
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, kw_only=True)
+class Description(Entry):
     """A table of the catalogue; ``str`` gives it as a few lines of text.
 
     ``protected`` names the protected features of the default encoding. ``here`` says what can be loaded without the
     network: ``"bundled"``, a file, or for a survey its states and years (``"CA 2018"``); empty when nothing can.
-    ``paper`` are the paper's hyper-parameters.
     """
 
     name: str
-    summary: str
-    source: str
-    licence: str
-    size: str
     protected: tuple[str, ...]
     proxies: tuple[str, ...]
-    encodings: tuple[Encoding, ...]
-    caveats: tuple[str, ...]
     here: tuple[str, ...]
-    paper: PaperSettings | None = None
 
     def __str__(self) -> str:
         lines = [
@@ -73,7 +52,7 @@ _PUMS = "US Census Bureau, American Community Survey, 1-year public use microdat
 _PUMS_LICENCE = "public domain (work of the US Government); task definitions: Folktables, Ding et al. 2021"
 _PUMS_CAVEATS = (
     'Blank codes ("not applicable") are 0, a category of their own.',
-    "Weights are the person weights PWGTP; when a file loaded has none, they only undo the sampling of some states.",
+    "Weights are the person weights PWGTP.",
     "Dollars are those of the survey year: ADJINC is not applied, as in Folktables.",
     "From 2019 on RELP is made from RELSHIPP, which no longer tells roomers and boarders apart.",
     "Train and test rows (70 to 30) are told apart by a hash of state, year and place in the survey.",
@@ -89,11 +68,8 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             (
                 *_PUMS_CAVEATS,
                 "Folktables' feature ST (the state) is left out.",
-                "In the 40 % sample STATE is inferred and may be wrong for a handful of people; which of them are "
-                "training rows cannot be matched with complete files.",
             ),
             ("default", "paper"),
-            PaperSettings(0.001),
         ),
         "acs-employment": Entry(
             "everybody, children included: is a person employed and at work?",
@@ -106,7 +82,6 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
                 "The paper's columns are scaled by Massachusetts 2018.",
             ),
             ("default", "paper"),
-            PaperSettings(0.001),
         ),
         "acs-income": Entry(
             "people over 16 who worked and earned more than 100 dollars: is the income above 50,000 (or 'threshold')?",
@@ -115,13 +90,11 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             "1,664,500 people in 50 states and Puerto Rico in 2018",
             (
                 *_PUMS_CAVEATS,
-                "Extracts without dollar incomes serve the threshold of 50,000 only.",
                 "Occupations follow the census list of 2010 in surveys up to 2017, that of 2018 after; major groups "
                 "bridge the two, single occupations moved.",
                 "The paper's text says 50,000 dollars, its published code 25,000.",
             ),
             ("default", "paper"),
-            PaperSettings(0.001),
         ),
         "adult": Entry(
             "people of the US census of 1994: is the income above 50,000 dollars?",
@@ -129,7 +102,6 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             "CC BY 4.0",
             "48,842 people",
             ("Columns fnlwgt and education are left out.", '"?" is a category of its own (3,620 people have one).'),
-            paper=PaperSettings(0.001),
         ),
         "credit": Entry(
             "clients of a bank in Taiwan in 2005: does a client default on the next payment?",
@@ -143,7 +115,6 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
                 "Train and test rows are told apart by a hash of the row's place (70 to 30).",
             ),
             ("default", "paper"),
-            PaperSettings(0.01),
         ),
         "german": Entry(
             "applicants for a loan: a good or a bad risk?",
@@ -151,7 +122,6 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             "CC BY 4.0",
             "1,000 people",
             ("Sex is recorded only together with the marital status, in personal_status.",),
-            paper=PaperSettings(0.0025),
         ),
         "moons": Entry(
             "two interleaved half circles, the smallest population on which everything can be drawn",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from isonomy.datasets.folder import download_zip, find_folders
+from isonomy.datasets.folder import Folder, download_zip, find_folders
 from isonomy.errors import FileError
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/350"
@@ -19,7 +19,7 @@ _TABLE = "credit_default/credit_default.parquet"
 _ARCHIVE = "default+of+credit+card+clients.zip"
 
 
-def find_credit(folder: str | os.PathLike[str] | None) -> Path | None:
+def find_credit(folder: Folder) -> Path | None:
     """The table on this machine, if it is there."""
     for place in find_folders(folder):
         for name in (_TABLE, _ARCHIVE):
@@ -28,7 +28,7 @@ def find_credit(folder: str | os.PathLike[str] | None) -> Path | None:
     return None
 
 
-def read_credit(folder: str | os.PathLike[str] | None, *, download: bool, url: str | None) -> pd.DataFrame:
+def read_credit(folder: Folder, *, download: bool, url: str | None) -> pd.DataFrame:
     """The table of 30,000 clients, downloaded from UCI when it is not on this machine."""
     file = find_credit(folder)
     if file is None:

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from isonomy.errors import FileError
 
+Folder = str | os.PathLike[str] | None
 ENVIRONMENT = "ISONOMY_DATA"
 _TIMEOUT = 60.0  # seconds without an answer
 
 
-def find_folders(folder: str | os.PathLike[str] | None) -> tuple[Path, ...]:
+def find_folders(folder: Folder) -> tuple[Path, ...]:
     """The folders to look in, in order; a folder that was named must exist."""
-    named = folder if folder is not None else os.environ.get(ENVIRONMENT) or None
+    named = _named(folder)
     found: list[Path] = []
     if named is not None:
         path = Path(named).expanduser()
@@ -34,9 +35,7 @@ def find_folders(folder: str | os.PathLike[str] | None) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def download_zip(
-    what: str, url: str, place: str, folder: str | os.PathLike[str] | None, *, allowed: bool = True
-) -> Path:
+def download_zip(what: str, url: str, place: str, folder: Folder, *, allowed: bool = True) -> Path:
     """Fetch ``url`` to ``place`` (a path below the data folder) and return the file, a complete zip archive.
 
     ``what`` opens the message when that is not possible: it says which file to put where by hand.
@@ -65,14 +64,18 @@ def download_zip(
     return Path(got)
 
 
-def _by_hand(folder: str | os.PathLike[str] | None, place: str) -> str:
-    named = folder if folder is not None else os.environ.get(ENVIRONMENT) or None
+def _named(folder: Folder) -> Folder:
+    return folder if folder is not None else os.environ.get(ENVIRONMENT) or None
+
+
+def _by_hand(folder: Folder, place: str) -> str:
+    named = _named(folder)
     base = f"the folder named by {ENVIRONMENT}" if named is None else str(named)
     below = str(Path(place).parent)
     return base if below == "." else f"{base}{os.sep}{below}"
 
 
-def _writable(folder: str | os.PathLike[str] | None, cache: Path) -> Path:
+def _writable(folder: Folder, cache: Path) -> Path:
     """The data folder if files may be added to it, else the cache."""
-    named = folder if folder is not None else os.environ.get(ENVIRONMENT) or None
+    named = _named(folder)
     return Path(named) if named is not None and os.access(named, os.W_OK) else cache

@@ -14,23 +14,19 @@ import pandas as pd
 
 from isonomy.datasets.acs import (
     INCOME,
+    PERSON_FILES,
     TASKS,
     THRESHOLD,
-    Holding,
-    Piece,
+    Surveys,
     Task,
-    caveats,
     choose_pieces,
-    find_pieces,
     label_column,
-    largest_weight,
-    read_pieces,
 )
 from isonomy.datasets.catalogue import ENTRIES, Description, Encoding
 from isonomy.datasets.credit import find_credit, read_credit
-from isonomy.datasets.folder import ENVIRONMENT, download_zip, find_folders
+from isonomy.datasets.folder import ENVIRONMENT, Folder, download_zip, find_folders
 from isonomy.datasets.moons import make_moons
-from isonomy.datasets.pums import CENSUS_URL, person_file
+from isonomy.datasets.person_files import CENSUS_URL, person_file
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.population import DomainKind, Population, Schema
 from isonomy.population.domain import check_kind
@@ -39,28 +35,19 @@ _BUNDLED = ("adult", "german")
 _SURVEY_ONLY = ("states", "years", "threshold")
 
 
-def available(*, folder: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
+def available(*, folder: Folder = None, surveys: Surveys = PERSON_FILES) -> tuple[str, ...]:
     """The names that :func:`load_population` can load here and now, without the network."""
-    return tuple(name for name in ENTRIES if _here(name, folder))
+    return tuple(name for name in ENTRIES if _here(name, folder, surveys))
 
 
-def describe(name: str, *, folder: str | os.PathLike[str] | None = None) -> Description:
+def describe(name: str, *, folder: Folder = None, surveys: Surveys = PERSON_FILES) -> Description:
     """Source, licence, size, protected attributes, caveats of a table, and what of it is on this machine."""
     entry = ENTRIES[_check_name(name)]
     schema = make_moons(2).schema if name == "moons" else _schema(name, "default")
     return Description(
-        name=name,
-        summary=entry.summary,
-        source=entry.source,
-        licence=entry.licence,
-        size=entry.size,
-        protected=schema.protected,
-        proxies=schema.proxies,
-        encodings=entry.encodings,
-        caveats=entry.caveats,
-        here=_here(name, folder),
-        paper=entry.paper,
-    )
+        **vars(entry), name=name, protected=schema.protected, proxies=schema.proxies,
+        here=_here(name, folder, surveys),
+    )  # fmt: skip
 
 
 def load_population(
@@ -71,9 +58,10 @@ def load_population(
     states: Sequence[str] | None = None,
     years: Sequence[int] | None = None,
     threshold: float | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
     download: bool = True,
     url: str | None = None,
+    surveys: Surveys = PERSON_FILES,
 ) -> Population:
     """A population of the catalogue with its schema; :func:`describe` tells more about each.
 
@@ -92,7 +80,7 @@ def load_population(
     The first three are bundled. The others are looked for in ``folder`` or the one that ``ISONOMY_DATA`` names, then
     downloaded (unless ``download=False``) from the Census Bureau or UCI, or from ``url`` (``ISONOMY_CENSUS_URL``,
     ``ISONOMY_UCI_URL``) instead; this needs ``isonomy[data]``. All tables of a task have the same coordinates, whatever
-    states and years they hold.
+    states and years they hold. ``surveys`` may be another way to keep survey files than the Bureau's own.
     """
     entry = ENTRIES[_check_name(name)]
     check_kind(domain)
@@ -108,7 +96,7 @@ def load_population(
         return make_moons(domain=domain)
     if name in TASKS:
         limit = THRESHOLD if threshold is None else threshold
-        return _load_survey(TASKS[name], encoding, states, years, limit, domain, folder, download, url)
+        return _load_survey(TASKS[name], encoding, states, years, limit, domain, folder, download, url, surveys)
     if name == "credit":
         frame = read_credit(folder, download=download, url=url)
     else:
@@ -124,14 +112,15 @@ def _load_survey(
     years: Sequence[int] | None,
     threshold: float,
     domain: DomainKind,
-    folder: str | os.PathLike[str] | None,
+    folder: Folder,
     download: bool,
     url: str | None,
+    surveys: Surveys,
 ) -> Population:
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 100 <= threshold < 1e9:
         raise ParameterError(template("threshold", "an income in dollars from 100", threshold))
     dollars = task is INCOME and threshold != THRESHOLD
-    found: dict[Piece, Holding] = find_pieces(task, find_folders(folder), dollars=dollars)
+    found = surveys.find(task, find_folders(folder), dollars=dollars)
     pieces = choose_pieces(states, years, found)
     if not pieces:
         where = "the folder named" if find_folders(folder) else f"{ENVIRONMENT} is not set, so"
@@ -144,13 +133,13 @@ def _load_survey(
         if (state, year) not in found:
             what = f"The survey of {year} for {state}{' with incomes in dollars' * dollars}"
             place = person_file(state, year)
-            got = download_zip(what, f"{base}/{place}", place, folder, allowed=download)
-            found[state, year] = Holding(got, "person file")
-    frame = read_pieces(task, pieces, found, threshold)
-    schema = _survey_schema(task, encoding, threshold)
-    notes = " ".join([schema.description, *caveats(task, pieces, found)])
-    schema = replace(schema, description=notes, max_weight=largest_weight(pieces, found))
-    return Population.from_frame(frame, schema, domain=domain)
+            found[state, year] = download_zip(what, f"{base}/{place}", place, folder, allowed=download)
+    survey = surveys.read(task, pieces, found, threshold)
+    schema, notes = _survey_schema(task, encoding, threshold), list(survey.notes)
+    if task is INCOME and len({year >= 2018 for _, year in pieces}) == 2:
+        notes.append("Occupation codes follow the list of 2010 in surveys up to 2017 and that of 2018 after.")
+    schema = replace(schema, description=" ".join([schema.description, *notes]), max_weight=survey.max_weight)
+    return Population.from_frame(survey.frame, schema, domain=domain)
 
 
 def _survey_schema(task: Task, encoding: Encoding, threshold: float) -> Schema:
@@ -162,9 +151,9 @@ def _survey_schema(task: Task, encoding: Encoding, threshold: float) -> Schema:
     return replace(schema, label=replace(schema.label, column=label_column(task, threshold), labels=words))
 
 
-def _here(name: str, folder: str | os.PathLike[str] | None) -> tuple[str, ...]:
+def _here(name: str, folder: Folder, surveys: Surveys) -> tuple[str, ...]:
     if name in TASKS:
-        return tuple(f"{state} {year}" for state, year in sorted(find_pieces(TASKS[name], find_folders(folder))))
+        return tuple(f"{state} {year}" for state, year in sorted(surveys.find(TASKS[name], find_folders(folder))))
     if name == "credit":
         file = find_credit(folder)
         return () if file is None else (str(file),)

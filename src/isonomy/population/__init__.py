@@ -8,8 +8,7 @@ a file that is larger than memory as a sequence of populations.
 
 from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
-from isonomy.population.feature import Feature, FeatureKind
-from isonomy.population.label import Label, Split
+from isonomy.population.feature import Feature, FeatureKind, Label, Split
 from isonomy.population.population import Population
 from isonomy.population.schema import Encoded, Schema
 from isonomy.population.selection import Selection

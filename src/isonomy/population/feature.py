@@ -1,4 +1,4 @@
-"""One feature of an individual, and the coordinates it becomes.
+"""What one column means: a feature of an individual and the coordinates it becomes, the outcome, the split.
 
 A numeric value becomes ``(value - origin) / unit``; an integer the same, on a lattice; an ordinal value is
 first replaced by the rank of its level; a category becomes a one-hot block. A feature whose value may be
@@ -184,6 +184,47 @@ class Feature:
     def _require(self, condition: bool, sentence: str, got: Any = None) -> None:
         if not condition:
             raise SchemaError(f"Feature {self.name!r}: {sentence}{'.' if got is None else f'. Got {got!r}.'}")
+
+
+@dataclass(frozen=True)
+class Label:
+    """The outcome's column, and its classes in the order of the model's outputs (none: a regression)."""
+
+    column: str
+    classes: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(self.classes))
+        if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
+            raise SchemaError(
+                f"Label {self.column!r}: 'classes' must be two or more names, or none for a regression. "
+                f"Got {list(self.classes)!r}."
+            )
+
+    @property
+    def regression(self) -> bool:
+        """The outcome is a number."""
+        return not self.classes
+
+    def as_feature(self) -> Feature:
+        """A feature whose coordinate is the class index, or the number itself."""
+        kind: FeatureKind = "numeric" if self.regression else "ordinal"
+        return Feature(self.column, kind, origin=0.0, unit=1.0, categories=self.classes)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The column that tells training rows from test rows, and its two values."""
+
+    column: str
+    train: str = "train"
+    test: str = "test"
+
+    def __post_init__(self) -> None:
+        if self.train == self.test:
+            raise SchemaError(f"Split {self.column!r}: 'train' and 'test' must differ. Got {self.train!r} for both.")
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -16,8 +16,7 @@ import pandas as pd
 
 from isonomy.errors import SchemaError
 from isonomy.population.encoding import text_of
-from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature
-from isonomy.population.label import Label
+from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, Label
 
 _MOST_CODES = 12  # a protected integer column with at most so many values holds codes, not amounts
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # what an object column may hold

@@ -25,9 +25,8 @@ from isonomy.errors import ParameterError, SchemaError, template
 from isonomy.population.decoding import decode_column
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
 from isonomy.population.encoding import encode_table, find_column
-from isonomy.population.feature import Feature, FeatureKind
+from isonomy.population.feature import Feature, FeatureKind, Label, Split
 from isonomy.population.inference import infer_features, infer_label
-from isonomy.population.label import Label, Split
 from isonomy.population.schema_file import read_schema, write_schema
 from isonomy.population.tables import read_frame
 

@@ -34,8 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from isonomy.errors import FileError, SchemaError
 from isonomy.population.encoding import text_of
-from isonomy.population.feature import Feature
-from isonomy.population.label import Label, Split
+from isonomy.population.feature import Feature, Label, Split
 from isonomy.population.toml import write_key, write_table
 
 if TYPE_CHECKING:

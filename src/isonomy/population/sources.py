@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,17 @@ from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.stored import Copied, DaskFrame, ParquetTable, Reading, Tables, has_middle, partitions, sha256
+from isonomy.population.stored import (
+    DaskFrame,
+    ParquetTable,
+    Reading,
+    Table,
+    Tables,
+    has_middle,
+    open_copy,
+    partitions,
+    sha256,
+)
 from isonomy.population.tables import PARQUET, USUAL, Dialect, read_pieces
 
 COPY_ROWS = 2**14
@@ -53,7 +63,7 @@ def open_people(
         raise ParameterError("'schema' must be given for people who are not a Population.")
     reading = Reading(schema, unknown, split, labels, dialect)
     if isinstance(people, DaskFrame):
-        return _not_empty(Tables(reading, partitions(people, reading)), "(a Dask data frame)")
+        return _one_by_one(partitions(people, reading), reading, "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
         return _in_memory(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
     path = Path(people).resolve()
@@ -70,8 +80,8 @@ def open_people(
     if work is None:
         return _in_memory(Population.from_file(path, reading.columns, **how), schema, split, named)  # type: ignore[arg-type]
     pieces = stream(path, reading.columns, chunk_rows=COPY_ROWS, domain="unbounded", **how)  # type: ignore[arg-type]
-    copied = Copied.open(reading, named, Path(work).resolve(), pieces)
-    if not copied.table.rows:
+    copied = open_copy(reading, named[0], Path(work).resolve(), pieces)
+    if not copied.tables[0].rows:
         raise DataError(f"Table {path} has nobody in its {split} part.")
     return copied
 
@@ -170,10 +180,11 @@ def _in_memory(people: Population, schema: Schema, split: SplitName, files: Name
 def _of_files(files: list[Path], root: Path, reading: Reading, path: Path) -> Tables:
     tables = tuple(map(ParquetTable.open, files))
     named = [(file.relative_to(root).as_posix(), table.sha256) for file, table in zip(files, tables, strict=True)]
-    return _not_empty(Tables(reading, tables, tuple(named)), path)
+    return _one_by_one(tables, reading, path, tuple(named))
 
 
-def _not_empty(tables: Tables, name: object) -> Tables:
-    if not tables.rows:
+def _one_by_one(tables: Sequence[Table], reading: Reading, name: object, files: Named = ()) -> Tables:
+    rows = sum(table.rows for table in tables)
+    if not rows:
         raise DataError(f"Table {name} is empty: it has no row.")
-    return tables
+    return Tables(reading, tuple(tables), rows, files)

@@ -56,12 +56,12 @@ class Reading:
         return tuple(present_columns(names, column_meanings(self.columns), self.columns, table))
 
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
-        """The people of some rows."""
+        """The people of some rows of a table whose first row has the number ``first_row``."""
         label, columns = self.columns.label, self.columns
+        frame = frame.set_axis(pd.RangeIndex(key.start, key.stop))
+        how: dict[str, Any] = {"domain": "unbounded", "unknown": self.unknown, "first_row": first_row + key.start}
         try:
-            people = Population.from_piece(
-                frame, columns, domain="unbounded", unknown=self.unknown, first_row=first_row
-            )
+            people = Population.from_piece(frame, columns, **how)
         except NoRowFitsError:
             none = np.zeros(0, dtype=np.int64)
             y = None if label is None or label.column not in frame else none.astype(float if label.regression else int)
@@ -78,24 +78,13 @@ class Reading:
         return hashlib.sha256(repr((how, content)).encode()).hexdigest()
 
 
-class Table(Protocol):
-    """Some rows of a dataset that can be read from their middle; the hash is that of their content."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def rows(self) -> int: ...  # noqa: D102
-    @property
-    def sha256(self) -> str: ...  # noqa: D102
-    def frame(self, start: int, stop: int, reading: Reading) -> pd.DataFrame: ...  # noqa: D102
-
-
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables one after the other."""
+    """Tables one after the other, ``rows`` in all; each has a name, rows, the SHA-256 of its content, and chunks."""
 
     reading: Reading
     tables: tuple[Table, ...]
+    rows: int
     files: Named = ()
 
     @property
@@ -103,20 +92,14 @@ class Tables:
         """What the columns mean."""
         return self.reading.schema
 
-    @property
-    def rows(self) -> int:
-        """Of all tables."""
-        return sum(table.rows for table in self.tables)
-
     def keys(self, rows: int) -> list[ChunkKey]:
         """Each table cut by itself."""
         return cut([(table.name, table.rows) for table in self.tables], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
-        """Encode the rows."""
+        """From the table that has the rows."""
         first_row, table = self._places[key.file]
-        frame = table.frame(key.start, key.stop, self.reading).set_axis(pd.RangeIndex(key.start, key.stop))
-        return self.reading.chunk(key, frame, first_row + key.start)
+        return table.chunk(key, self.reading, first_row)
 
     def selection(self, people: int, excluded: int) -> Selection:
         """All of one side."""
@@ -128,77 +111,8 @@ class Tables:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, Table]]:
-        """The number of the first row of each table, and the table."""
         ends = np.cumsum([table.rows for table in self.tables]).tolist()
         return {table.name: (end - table.rows, table) for table, end in zip(self.tables, ends, strict=True)}
-
-
-@dataclass(frozen=True, eq=False)
-class Copied:
-    """A Parquet file of the fair coordinates of people; rows left out are counted with its first chunk."""
-
-    reading: Reading
-    table: ParquetTable
-    files: Named
-    excluded: int
-    rows: int  # of the file that was copied
-
-    @classmethod
-    def open(cls, reading: Reading, named: Named, work: Path, pieces: Iterator[Population]) -> Copied:
-        """The copy of a file's people in the folder ``work``, which is made if it is not there."""
-        target = work / f"people-{reading.hash(3, named[0][1])[:32]}.parquet"
-        if not target.exists():
-            _write_copy(target, pieces, reading)
-        with opened(target) as file:
-            about = file.metadata.metadata
-        return cls(reading, ParquetTable.open(target), named, int(about[_EXCLUDED]), int(about[_ROWS]))
-
-    @property
-    def schema(self) -> Schema:
-        """What the columns meant."""
-        return self.reading.schema
-
-    def keys(self, rows: int) -> list[ChunkKey]:
-        """Rows of the copy."""
-        return cut([(self.files[0][0], self.table.rows)], rows)
-
-    def read(self, key: ChunkKey) -> Chunk:
-        """As they were copied."""
-        copy = self.table.arrow(key.start, key.stop, _COPY)
-        x = copy["x"].combine_chunks().flatten().to_numpy().reshape(copy.num_rows, -1)
-        y = None if copy["y"].null_count else copy["y"].to_numpy()
-        return Chunk(key, x, y, copy["weight"].to_numpy(), copy["row"].to_numpy(), 0 if key.index else self.excluded)
-
-    def selection(self, people: int, excluded: int) -> Selection:
-        """All of one side of the file."""
-        return Selection(people, people, self.rows, excluded, self.reading.split)
-
-    def fingerprint(self) -> str:
-        """Of the file and of how it was read."""
-        return self.reading.hash("copied", self.files[0][1])
-
-
-def _write_copy(target: Path, pieces: Iterator[Population], reading: Reading) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.partial")
-    width, label = reading.schema.width, reading.columns.label
-    outcome = pa.float64() if label is None or label.regression else pa.int64()
-    kinds = (pa.list_(pa.float64(), width), outcome, pa.float64(), pa.int64())
-    columns = pa.schema(list(zip(_COPY, kinds, strict=True)))
-    excluded = rows = 0
-    try:
-        with pq.ParquetWriter(partial, columns, write_page_checksum=True) as writer:
-            for people in pieces:
-                excluded, rows = excluded + people.excluded, rows + len(people) + people.excluded
-                some = people.side(reading.split)
-                x = pa.FixedSizeListArray.from_arrays(pa.array(people.x[some].ravel()), width)
-                y = pa.nulls(len(x), outcome) if people.y is None else pa.array(people.y[some])
-                rest = pa.array(people.weights[some]), pa.array(people.rows[some])
-                writer.write_table(pa.table([x, y, *rest], schema=columns))
-            writer.add_key_value_metadata({_EXCLUDED: str(excluded), _ROWS: str(rows)})
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -219,12 +133,12 @@ class ParquetTable:
         about = path.stat()
         return cls(str(path), rows, sha256(path), about.st_size, about.st_mtime_ns)
 
-    def frame(self, start: int, stop: int, reading: Reading) -> pd.DataFrame:
-        """Some rows of the columns that are read."""
+    def chunk(self, key: ChunkKey, reading: Reading, first_row: int) -> Chunk:
+        """Encode the columns that are read."""
         with opened(Path(self.name)) as file:
             columns = reading.present(file.schema_arrow.names, self.name)
-        rows = self.arrow(start, stop, columns)
-        return pd.DataFrame({name: rows[name].to_pandas() for name in rows.column_names})
+        rows = self.arrow(key.start, key.stop, columns)
+        return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
 
     def arrow(self, start: int, stop: int, columns: tuple[str, ...]) -> pa.Table:
         """Some rows, from the row groups that hold them."""
@@ -274,6 +188,61 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+@dataclass(frozen=True)
+class CopiedTable:
+    """The people of a file in fair coordinates; rows that were left out are counted with the first of them."""
+
+    name: str
+    rows: int
+    sha256: str
+    copy: ParquetTable
+    excluded: int
+
+    def chunk(self, key: ChunkKey, reading: Reading, first_row: int) -> Chunk:
+        """As they were copied."""
+        rows = self.copy.arrow(key.start, key.stop, _COPY)
+        x = rows["x"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
+        y = None if rows["y"].null_count else rows["y"].to_numpy()
+        excluded = 0 if key.start else self.excluded
+        return Chunk(key, x, y, rows["weight"].to_numpy(), rows["row"].to_numpy(), excluded)
+
+
+def open_copy(reading: Reading, named: tuple[str, str], work: Path, pieces: Iterator[Population]) -> Tables:
+    """The people of a file from a copy in the folder ``work``, which is made from ``pieces`` if it is not there."""
+    name, digest = named
+    target = work / f"people-{reading.hash(3, digest)[:32]}.parquet"
+    if not target.exists():
+        _write_copy(target, pieces, reading)
+    with opened(target) as file:
+        about = file.metadata.metadata
+    copy = ParquetTable.open(target)
+    table = CopiedTable(name, copy.rows, digest, copy, int(about[_EXCLUDED]))
+    return Tables(reading, (table,), int(about[_ROWS]), (named,))
+
+
+def _write_copy(target: Path, pieces: Iterator[Population], reading: Reading) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.partial")
+    width, label = reading.schema.width, reading.columns.label
+    outcome = pa.float64() if label is None or label.regression else pa.int64()
+    kinds = (pa.list_(pa.float64(), width), outcome, pa.float64(), pa.int64())
+    columns = pa.schema(list(zip(_COPY, kinds, strict=True)))
+    excluded = rows = 0
+    try:
+        with pq.ParquetWriter(partial, columns, write_page_checksum=True) as writer:
+            for people in pieces:
+                excluded, rows = excluded + people.excluded, rows + len(people) + people.excluded
+                some = people.side(reading.split)
+                x = pa.FixedSizeListArray.from_arrays(pa.array(people.x[some].ravel()), width)
+                y = pa.nulls(len(x), outcome) if people.y is None else pa.array(people.y[some])
+                rest = pa.array(people.weights[some]), pa.array(people.rows[some])
+                writer.write_table(pa.table([x, y, *rest], schema=columns))
+            writer.add_key_value_metadata({_EXCLUDED: str(excluded), _ROWS: str(rows)})
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 @runtime_checkable
 class DaskFrame(Protocol):
     """What is asked of a Dask data frame."""
@@ -293,9 +262,9 @@ class Partition:
     sha256: str
     part: Any = field(compare=False, repr=False)
 
-    def frame(self, start: int, stop: int, reading: Reading) -> pd.DataFrame:
-        """Some rows."""
-        return _computed(self).iloc[start:stop]
+    def chunk(self, key: ChunkKey, reading: Reading, first_row: int) -> Chunk:
+        """Encode some rows of the partition."""
+        return reading.chunk(key, _computed(self).iloc[key.start : key.stop], first_row)
 
 
 @lru_cache(maxsize=1)
@@ -326,3 +295,6 @@ def _content(frame: pd.DataFrame) -> tuple[int, str]:
         digest.update(f"{name} ".encode())
         digest.update(pd.util.hash_pandas_object(frame[name], index=False).to_numpy().tobytes())
     return len(frame), digest.hexdigest()
+
+
+Table = ParquetTable | CopiedTable | Partition

@@ -9,11 +9,10 @@ number can be made of stays text, so that the error can show it. In a CSV file a
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -39,7 +38,7 @@ _WHOLE = 1 << 62  # more rows than any file has
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV file is written; a comma stands for the tab in files whose name ends in ``.tsv``."""
+    """How a CSV file is written; a comma stands for the tab in ``.tsv`` files whose header has one."""
 
     separator: str = ","
     encoding: str = "utf-8"
@@ -79,12 +78,13 @@ def read_pieces(
         if name.endswith(PARQUET):
             yield from _pieces(_parquet_batches(file, meanings, schema, rows), rows, file, {}, dialect)
         elif name.endswith(CSV):
-            kind = "CSV" if _codec(dialect) == "utf-8" else f"CSV in {dialect.encoding}"
+            kind = "CSV"
             yield from _pieces(_csv_batches(file, meanings, schema, dialect), rows, file, meanings, dialect)
         else:
             raise FileError(f"Table {file} cannot be read: its name must end in one of {', '.join((*PARQUET, *CSV))}.")
     except (pa.ArrowException, OSError, UnicodeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        kind += f" in {dialect.encoding}" if isinstance(error, UnicodeError) else ""
         raise FileError(f"Table {file} cannot be read as {kind}: {reason}.") from error
 
 
@@ -120,15 +120,6 @@ def present_columns(names: Iterable[str], meanings: Meanings, schema: Schema, fi
     return [name for name in meanings if name in there]
 
 
-def _codec(dialect: Dialect) -> str:
-    try:
-        return codecs.lookup(dialect.encoding).name
-    except LookupError:
-        raise ParameterError(
-            f"'encoding' must be one that Python knows, such as latin-1. Got {dialect.encoding!r}."
-        ) from None
-
-
 def _to_pandas(frame: Any) -> pd.DataFrame:
     try:
         table = nw.from_native(frame)
@@ -145,6 +136,15 @@ def _parquet_batches(file: Path, meanings: Meanings, schema: Schema, rows: int) 
 
 
 def _csv_batches(file: Path, meanings: Meanings, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    try:
+        with open_text(file, dialect.encoding) as text:
+            header = text.readline() if file.name.lower().removesuffix(".gz").endswith(".tsv") else ""
+    except LookupError:
+        raise ParameterError(
+            f"'encoding' must be one that Python knows, such as latin-1. Got {dialect.encoding!r}."
+        ) from None
+    if dialect.separator == "," and "\t" in header:
+        dialect = replace(dialect, separator="\t")
     with _open_csv(file, dialect, None) as reader:
         columns = present_columns(reader.schema.names, meanings, schema, file)
     with _open_csv(file, dialect, columns) as reader:
@@ -153,8 +153,7 @@ def _csv_batches(file: Path, meanings: Meanings, schema: Schema, dialect: Dialec
 
 def _open_csv(file: Path, dialect: Dialect, columns: list[str] | None) -> Any:
     """All cells as text: what they mean is decided by the schema, not by the first block of the file."""
-    tabs = file.name.lower().removesuffix(".gz").endswith(".tsv") and dialect.separator == ","
-    parse = pcsv.ParseOptions(delimiter="\t" if tabs else dialect.separator, newlines_in_values=True)
+    parse = pcsv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True)
     convert = pcsv.ConvertOptions(
         include_columns=columns,
         column_types=dict.fromkeys(columns or (), pa.string()),
