@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import warnings
 import zipfile
 from itertools import pairwise
@@ -327,7 +328,7 @@ def test_equal_biases_or_weights_alone_make_no_equal_layers(tmp_path: Path) -> N
     np.testing.assert_allclose(found(X), Network.from_torch(module)(X), atol=1e-12)
 
 
-PT2 = [name for name in modules() if name != "sliced"]  # whose index by a list of numbers is an operation of its own
+PT2 = list(modules())
 
 
 @pytest.mark.some(3)
@@ -352,6 +353,23 @@ def head_of(module: nn.Module) -> Any:
         return Network.from_torch(module, width=WIDTH).head
     except NetworkError:
         return "regression"
+
+
+def test_archives_are_refused_by_layer_and_variant(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    normed = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 2)).eval()
+    torch.export.save(torch.export.export(normed, (torch.randn(3, 5),)), path)
+    with pytest.raises(UnsupportedOperationError, match=r"m\.pt2: node '1' \(LayerNorm\) is not supported"):
+        load_network(path)
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(5, 2)).eval()
+    torch.export.save(torch.export.export(flat, (torch.randn(3, 5),)), path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, re.sub(rb"aten\.(flatten|view|reshape)\.\w+", rb"aten.\1.__init__", content))
+    with pytest.raises(UnsupportedOperationError, match="no variant '__init__'"):
+        load_network(path)
 
 
 # -- skops

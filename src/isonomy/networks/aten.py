@@ -84,7 +84,10 @@ class Program:
         others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
         if not isinstance(value, Value | Tensor) or any(isinstance(each, Value) for each in others):
             raise NetworkError("only its data may depend on the individual.")
-        call = getattr(getattr(torch.ops.aten, name), overload or "default")
+        packet = getattr(torch.ops.aten, name)
+        if overload not in packet.overloads():
+            raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
+        call = getattr(packet, overload)
         moved = torch.from_numpy(self.builder.positions(value)) if isinstance(value, Value) else value
         arguments = arguments | {"self": moved}
         if not self.trusted:  # a damaged file may ask for anything

@@ -220,10 +220,7 @@ class Builder:
 
     def add(self, left: Operand, right: Operand) -> Value:
         """The sum, with broadcasting."""
-        if not isinstance(left, Value):
-            left, right = right, left
-        assert isinstance(left, Value)
-        left, other = self._aligned(left, right)
+        left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
         if isinstance(other, Value):
             return Value(self._emit(Add(), left.node, other.node), left.shape)
         if not other.any():
@@ -249,10 +246,7 @@ class Builder:
 
     def multiply(self, left: Operand, right: Operand) -> Value:
         """The product with a constant; of two tensors only where it completes a known function."""
-        if not isinstance(left, Value):
-            left, right = right, left
-        assert isinstance(left, Value)
-        left, other = self._aligned(left, right)
+        left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
         if isinstance(other, Value):
             from isonomy.networks.fusion import fused_product
 
@@ -368,8 +362,9 @@ class Builder:
             nodes.append(Node(op, tuple(place[j] for j in read), name))
         return Graph(tuple(nodes))
 
-    def _aligned(self, left: Value, right: Operand) -> tuple[Value, Value | FloatArray]:
-        """Two operands broadcast to one shape; a constant as its flat row."""
+    def _aligned(self, left: Operand, right: Operand) -> tuple[Value, Value | FloatArray]:
+        """Two operands, the first of them a tensor, broadcast to one shape; a constant as its flat row."""
+        assert isinstance(left, Value)
         own = (self.batch, *left.shape)
         other = (self.batch, *right.shape) if isinstance(right, Value) else numbers(right).shape
         try:

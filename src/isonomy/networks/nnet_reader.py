@@ -71,15 +71,12 @@ def _normalised(builder: Builder, low: list[float], high: list[float], mean: lis
         for i in limited:
             start, length = Fraction(ends[i][0]), Fraction(ends[i][1]) - Fraction(ends[i][0])
             inside[i], back[i] = inside[i].plus(-start).times(1 / length), back[i].times(length).plus(start)
-        if len(limited) == width:
-            value = builder.activation(builder.affine(value, affine_of(inside, width)), "clip", 0.0, 1.0)
-        else:
-            moved = builder.affine(value, affine_of([inside[i] for i in limited], width), (len(limited),))
-            clipped = builder.activation(moved, "clip", 0.0, 1.0)
-            free = [i for i in range(width) if i not in limited]
-            both = builder.concat([clipped, builder.place(value, lambda p: p[:, free])], 1)
-            order = np.argsort([*limited, *free])
-            value = builder.place(both, lambda p: p[:, order])
+        moved = builder.affine(value, affine_of([inside[i] for i in limited], width), (len(limited),))
+        clipped = builder.activation(moved, "clip", 0.0, 1.0)
+        free = [i for i in range(width) if i not in limited]
+        parts = [clipped, builder.place(value, lambda p: p[:, free])] if free else [clipped]
+        order = np.argsort([*limited, *free])
+        value = builder.place(builder.concat(parts, 1), lambda p: p[:, order])
     for i in range(width):
         if not span[i]:
             raise NetworkError(f"the range of input {i} is zero.")

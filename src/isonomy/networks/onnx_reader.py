@@ -54,10 +54,7 @@ def read_onnx(
 
 def _opened(path: Path) -> onnx.ModelProto:
     """The parsed file, with weights stored beside it, and with its own functions written out."""
-    try:
-        model = onnx.load_model_from_string(path.read_bytes())
-    except Exception as error:
-        raise FileError(f"'{path}' is damaged or not an ONNX network: it cannot be parsed.") from error
+    model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.node or not model.graph.output:
         raise FileError(f"'{path}' is damaged or not an ONNX network: it holds no graph.")
     try:
