@@ -25,7 +25,7 @@ def decide(
     given: Network | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None
 ) -> tuple[BoolArray, BoolArray | None]:
     """Who is selected, and whose outcome is favourable; the latter is None without labels."""
-    label = people.schema.label
+    label, right = people.schema.label, f"a Network, or predictions of {len(people)} individuals"
     if isinstance(given, Network):
         predictions, regression = _run(given, people), given.head == "regression"
         if label is not None and label.regression != regression:
@@ -33,14 +33,12 @@ def decide(
             raise NetworkError(f"'{given.name}' predicts {kind}, but the label {label.column!r} holds {other}.")
     else:
         if isinstance(given, str) or not hasattr(given, "__len__") or callable(given):
-            right = f"a Network, or predictions of {len(people)} individuals"
             raise ParameterError(template("network_or_predictions", right, given))
         predictions = np.asarray(given)
         if predictions.dtype.kind == "c":
             raise ParameterError(template("network_or_predictions", "real numbers", str(predictions.dtype)))
         regression = label is not None and label.regression
     if len(predictions.shape) not in (1, 2) or len(predictions) != len(people):
-        right = f"a Network, or predictions of {len(people)} individuals"
         raise ParameterError(template("network_or_predictions", right, f"shape {predictions.shape}"))
     _check_threshold(threshold, regression)
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():

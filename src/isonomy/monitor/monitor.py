@@ -14,13 +14,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.fairness.groups import feature_groups
+from isonomy.given import number, whole
 from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
 from isonomy.population import BoolArray, Schema
 from isonomy_verify.arithmetic import down, mean_up
@@ -31,14 +32,13 @@ Tighten = Callable[[FloatArray], FloatArray]
 
 
 class _Window(NamedTuple):
-    """The window as it was at one moment; ``first`` people came before it."""
+    """A row for each place of the window, or for each person as it was at one moment."""
 
     x: FloatArray
     upper: FloatArray
     lower: FloatArray
     tight: BoolArray  # bounded by the tighter tier, or refused: nothing is left to do
     refused: BoolArray
-    first: int
 
 
 class Monitor:
@@ -63,18 +63,16 @@ class Monitor:
         seen: int = 0,
     ) -> None:
         for name, value, smallest in (("window", window, 8), ("every", every, 1), ("least", least, 1)):
-            if value < smallest:
-                raise ParameterError(template(name, f"a whole number >= {smallest}", value))
-        if not 0.0 < confidence < 1.0:
-            raise ParameterError(template("confidence", "a number between 0 and 1", confidence))
+            whole(name, value, smallest)
+        number("confidence", confidence, "a number between 0 and 1", 0.0, 1.0, strict=True)
         if guarantee not in get_args(Guarantee):
             raise ParameterError(template("guarantee", "'all' or 'each'", guarantee))
         self.reference, self.window, self.every, self.least = reference, window, every, min(least, window)
         self.confidence, self.guarantee, self.sample = confidence, guarantee, sample
         self.number = seen
         self._tighten = tighten
-        self._people, self._upper, self._lower = np.empty((window, width)), np.empty(window), np.empty(window)
-        self._tight, self._refused = np.zeros(window, dtype=bool), np.zeros(window, dtype=bool)
+        no = np.zeros(window, dtype=bool)
+        self._held = _Window(np.empty((window, width)), np.empty(window), np.empty(window), no, no.copy())
         self._arrived, self._looked = 0, 0  # counted from the start of this monitor
         self._lock, self._looking = threading.Lock(), threading.Lock()
 
@@ -104,21 +102,22 @@ class Monitor:
     def refuse(self, count: int) -> bool:
         """Let so many into the window whom the schema refused; is a look due?"""
         count = min(count, self.window)  # nobody else would be left in any case
-        return self._add(np.zeros((count, self._people.shape[1])), np.zeros(count), np.zeros(count), True)
+        return self._add(np.zeros((count, self._held.x.shape[1])), np.zeros(count), np.zeros(count), True)
 
     def _add(self, x: FloatArray, upper: FloatArray, lower: FloatArray, refused: bool) -> bool:
         with self._lock:
             last, skipped = slice(-self.window, None), max(0, len(x) - self.window)
             x, upper, lower = x[last], upper[last], lower[last]
             places = (self._arrived + skipped + np.arange(len(x))) % self.window
-            self._people[places], self._upper[places], self._lower[places] = x, upper, lower
-            self._tight[places] = self._refused[places] = refused
+            values: tuple[Any, ...] = (x, upper, lower, refused, refused)
+            for held, new in zip(self._held, values, strict=True):
+                held[places] = new
             self._arrived += skipped + len(x)
         return self.due
 
     def people(self) -> tuple[FloatArray, FloatArray]:
         """The people of the window whom the schema admits and their proved violations, in the order of arrival."""
-        seen = self._snapshot()
+        seen, _ = self._snapshot()
         return seen.x[~seen.refused], seen.upper[~seen.refused]
 
     def risk(self, number: int) -> float:
@@ -133,38 +132,36 @@ class Monitor:
         epsilon: confidence bounds grow with every value, so that tighter ones would only show it again.
         """
         with self._looking:
-            seen = self._snapshot()
-            number = self.number + 1
-            risk, largest = self.risk(number), self.reference.largest
+            seen, first = self._snapshot()
+            look = self.number + 1
+            risk, largest = self.risk(look), self.reference.largest
             upper = np.where(seen.refused, largest, seen.upper)
             enough = mean_violation(upper, largest, risk / 4.0).upper <= self.reference.epsilon
             if self._tighten is not None and not enough and not seen.tight.all():
                 upper[~seen.tight] = np.minimum(upper[~seen.tight], self._tighten(seen.x[~seen.tight]))
-                self._store(seen.first, upper)
+                self._store(first, upper)
             found = evaluate(
                 self.reference, seen.x, upper, seen.lower, seen.refused,
-                risk=risk, number=number, seed=number, sample=self.sample,
+                risk=risk, number=look, seed=look, sample=self.sample,
             )  # fmt: skip
-            self.number, self._looked = number, seen.first + len(seen.x)
+            self.number, self._looked = look, first + len(seen.x)
             return found
 
-    def _snapshot(self) -> _Window:
-        """Copies in the order of arrival."""
+    def _snapshot(self) -> tuple[_Window, int]:
+        """Copies in the order of arrival, and how many people came before the window."""
         with self._lock:
             if not self._arrived:
                 raise ParameterError("The window is empty: nobody has come by yet.")
             first = max(0, self._arrived - self.window)
             places = np.arange(first, self._arrived) % self.window
-            return _Window(
-                self._people[places], self._upper[places], self._lower[places], self._tight[places],
-                self._refused[places], first,
-            )  # fmt: skip
+            arrays: Any = [held[places] for held in self._held]
+            return _Window(*arrays), first
 
     def _store(self, first: int, upper: FloatArray) -> None:
         """Keep tighter bounds of those who are still in the window."""
         with self._lock:
             still = np.arange(max(first, self._arrived - self.window), first + len(upper))
-            self._upper[still % self.window], self._tight[still % self.window] = upper[still - first], True
+            self._held.upper[still % self.window], self._held.tight[still % self.window] = upper[still - first], True
 
 
 @dataclass(frozen=True)

@@ -201,14 +201,8 @@ def _assembled(
                 f"The metric leaves '{name}' free, which the network reads and the domain does not bound: train with a "
                 "bounded domain ('relaxed' or 'realizable'), or with method='ftu'."
             )
-    return Reach(
-        single(ball),
-        order,
-        None if tolerance is None else single(tolerance),
-        None if free is None else single(free),
-        None if extent is None else single(extent),
-        blocks,
-    )
+    parts = [None if part is None else single(part) for part in (tolerance, free, extent)]
+    return Reach(single(ball), order, parts[0], parts[1], parts[2], blocks)
 
 
 def single(array: FloatArray) -> Tensor:

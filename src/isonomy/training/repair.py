@@ -159,14 +159,12 @@ def repair(
             return (outputs - kept).square().mean()
         return functional.kl_div(outputs.log_softmax(1), kept.log_softmax(1), log_target=True, reduction="batchmean")
 
-    def certified(candidate: Network) -> LocalCertificate:
-        return certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
-
     some = train.sample(_ROWS)
 
     def result(candidate: Network, strength: float) -> Repair:
-        found = _result(network, candidate, certified(candidate), epsilon, judged, strength)
-        return replace(found, collapse=_collapse(network, candidate, judged, some))
+        found = certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
+        changes = _changes(network, candidate, judged)
+        return Repair(candidate, found, epsilon, *changes, strength, _collapse(network, candidate, judged, some))
 
     def tried(best: Repair, strength: float) -> Repair:
         """The present weights, when they are fairer and still decide."""
@@ -198,15 +196,12 @@ def repair(
     return best
 
 
-def _result(
-    before: Network, after: Network, certificate: LocalCertificate, epsilon: float, judged: Population, alpha: float
-) -> Repair:
+def _changes(before: Network, after: Network, judged: Population) -> tuple[float, float]:
+    """The share of people who keep their decision, and the mean largest change of what they receive."""
     old, new = before(judged.x), after(judged.x)
     same = old.argmax(axis=1) == new.argmax(axis=1) if before.head != "regression" else np.ones(len(old), dtype=bool)
-    weights = judged.weights
-    agreement = float(np.average(same, weights=weights))
-    change = float(np.average(np.abs(old - new).max(axis=1), weights=weights))
-    return Repair(after, certificate, epsilon, agreement, change, alpha)
+    change = np.average(np.abs(old - new).max(axis=1), weights=judged.weights)
+    return float(np.average(same, weights=judged.weights)), float(change)
 
 
 def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
