@@ -18,8 +18,8 @@ import isonomy
 from isonomy import Counterparts, Effort, SoundnessError, certify_everywhere, certify_local
 from isonomy.attacks import Known
 from isonomy.certificates import consistency
-from isonomy.certificates.consistency import compare, compare_means, load, told
 from isonomy.certificates.certify import certify
+from isonomy.certificates.consistency import compare, compare_means, load, told
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
