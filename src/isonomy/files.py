@@ -12,7 +12,7 @@ import mmap
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ def atomic(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise FileError(f"The file {path} cannot be written: {error.strerror or error}.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # what was wrong is told already
+            partial.unlink()
 
 
 def sweep(folder: Path) -> None:
@@ -79,7 +80,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], about: str) -> None:
     """Write arrays with a word about them, which :func:`read_arrays` asks for again."""
-    kept = {name: np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")) for name, array in arrays.items()}
+    kept = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     shapes = [[name, array.dtype.str, list(array.shape)] for name, array in kept.items()]
     digest = _digest(about, shapes)
     for array in kept.values():

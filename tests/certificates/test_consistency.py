@@ -18,11 +18,12 @@ import isonomy
 from isonomy import Counterparts, Effort, SoundnessError, certify_everywhere, certify_local
 from isonomy.attacks import Known
 from isonomy.certificates import consistency
-from isonomy.certificates.consistency import compare, compare_means, load, told
 from isonomy.certificates.certify import certify
+from isonomy.certificates.consistency import compare, compare_means, compare_points, load, told
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
+from isonomy.certificates.profiles import Profiles
 from isonomy.certificates.settling import Gaps
 from isonomy.errors import IsonomyError, ParameterError
 from isonomy.networks.network import Network
@@ -236,3 +237,26 @@ def test_evidence_that_cannot_be_made_hides_nothing(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation))
     with pytest.raises(SoundnessError, match=r"cannot be written \(a metric without a text\)"):
         ask()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_points_are_compared_with_the_profile_of_their_owner(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """However many individuals at a time: the bound of the smallest radius that is not below the cost."""
+    monkeypatch.setattr(consistency, "ROWS", rows)
+    rng = np.random.default_rng(0)
+    radii = np.array([0.0, 0.1, 0.5])
+    profiles = Profiles.of(radii, np.sort(rng.random((7, 3)), axis=1), 1.0)
+    owner, cost = np.repeat(np.arange(7), 5), np.tile([0.0, 0.1, 0.1000001, 0.5, 0.7], 7)
+    table = np.append(profiles.values, np.ones((7, 1)), axis=1)
+    table = np.minimum.accumulate(table[:, ::-1], axis=1)[:, ::-1]  # where a profile says nothing a larger radius does
+    known = table[owner, np.searchsorted(radii, cost)]
+
+    def evidence(at: int) -> dict[str, Any]:
+        return {"at": at}
+
+    compare_points(owner, cost, known, profiles, evidence)
+    for at in range(len(owner)):
+        too_much = known.copy()
+        too_much[at] = np.nextafter(known[at], 2)
+        with told(None), pytest.raises(SoundnessError, match=rf"Row {owner[at]}: .* at a cost of {float(cost[at])!r} "):
+            compare_points(owner, cost, too_much, profiles, evidence)

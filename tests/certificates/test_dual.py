@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import linprog
 
+from isonomy.certificates import dual as dual_module
 from isonomy.certificates.dual import Cells, Dual, best_mixture, evaluate
+from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.errors import ParameterError
 from isonomy_verify.arithmetic import mean_up, power_down, power_up
 from isonomy_verify.dual import heights, price
@@ -411,3 +415,147 @@ def test_bad_parameters_are_named() -> None:
         best_mixture(np.array([0, 1]), np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.ones(2), 1.0, 1.0)
     with pytest.raises(ParameterError, match="'gamma' must be"):
         best_mixture(np.array([0]), np.zeros(1), np.zeros(1), np.ones(1), 1.0, -1.0)
+
+
+# -- blocks of individuals ---------------------------------------------------------------------------------------
+
+
+class Counted(list[Cells]):
+    """Blocks, and how often one was taken into memory."""
+
+    taken = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.taken += 1
+        return super().__getitem__(at)
+
+
+def random_blocks(seed: int, count: int = 3) -> list[Cells]:
+    rng = np.random.default_rng(seed)
+    return [random_cells(rng) for _ in range(count)]
+
+
+def together(blocks: Sequence[Cells]) -> Cells:
+    """The cells of all blocks in one."""
+    first = np.cumsum([0, *(len(some.weights) for some in blocks)])
+    owner = np.concatenate([some.owner + start for some, start in zip(blocks, first, strict=False)])
+    names = ("near", "far", "value", "open_", "weights")
+    return Cells(owner, *(np.concatenate([getattr(some, name) for some in blocks]) for name in names))
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 1.5, 2.0, math.inf]), st.sampled_from(GAMMAS))
+def test_several_blocks_are_one(seed: int, order: float, gamma: float) -> None:
+    """At the same multiplier bit for bit, in any order of the blocks; and no worse a multiplier is found."""
+    blocks = random_blocks(seed)
+    cells = together(blocks)
+    found = Dual(blocks, order).bound(gamma)
+    assert found.upper == evaluate(cells, order, gamma, found.multiplier)
+    assert Dual(blocks[::-1], order).bound(gamma).upper == pytest.approx(found.upper, rel=1e-12)
+    one = Dual.of(cells, order)
+    alone = one.bound(gamma)
+    assert found.upper == pytest.approx(alone.upper, rel=1e-12, abs=1e-300)
+    assert Dual(blocks, order)._mean(None, 0.7) == one._mean(None, 0.7)
+    assert found.tolerance <= 1e-12 * max(found.upper, 1e-6)
+    assert abs(Dual(blocks, order).grid_error(gamma) - one.grid_error(gamma)) <= 1e-11
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 1.5, 2.0]), st.sampled_from([1e-3, 0.05, 0.3, 2.0]))
+def test_several_blocks_attain_the_linear_program(seed: int, order: float, gamma: float) -> None:
+    blocks = random_blocks(seed)
+    cells = together(blocks)
+    truth = linear_program(cells.owner, cells.near**order, cells.value, cells.weights, gamma**order)
+    assert Dual(blocks, order).bound(gamma).upper == pytest.approx(truth, abs=1e-8)
+
+
+@quick
+@given(seeds, st.sampled_from([1.0, 2.0, math.inf]), st.floats(0, 1))
+def test_the_largest_gamma_of_several_blocks(seed: int, order: float, epsilon: float) -> None:
+    blocks = random_blocks(seed)
+    found, expected = (
+        Dual(blocks, order).largest_gamma(epsilon),
+        Dual.of(together(blocks), order).largest_gamma(epsilon),
+    )
+    if found is None or expected is None or math.isinf(expected):
+        assert found == expected
+        return
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert evaluate(together(blocks), order, found, Dual(blocks, order).bound(found).multiplier) <= epsilon
+
+
+@quick
+@given(seeds, st.integers(1, 30), st.sampled_from([0.05, 0.4]))
+def test_profiles_by_blocks(seed: int, rows: int, gamma: float) -> None:
+    """People without weight count for nothing, nor does a block that has only such."""
+    rng = np.random.default_rng(seed)
+    radii = np.append(0.0, np.cumsum(rng.random(4) + 1e-3))
+    profiles = Profiles.of(radii, np.where(rng.random((25, 5)) < 0.3, np.inf, rng.random((25, 5))), 1.0)
+    weights = random_weights(rng, 25)
+    weights[rng.integers(25) :][:10] = 0.0
+    weights[-1] = 1.0
+    blocks = CellBlocks(profiles, weights, rows)
+    assert len(blocks) == sum(weights[at : at + rows].any() for at in range(0, 25, rows))
+    assert sum(len(block.weights) for block in blocks) == (weights > 0).sum()
+    whole = Dual.of(profiles.cells(weights), 1.0)
+    found = Dual(blocks, 1.0).bound(gamma)
+    assert found.upper == evaluate(profiles.cells(weights), 1.0, gamma, found.multiplier)
+    assert found.upper == pytest.approx(whole.bound(gamma).upper, rel=1e-12)
+
+
+@quick
+@given(seeds, st.integers(1, 6), st.sampled_from([0.0, 0.05, 0.5, math.inf]))
+def test_points_of_several_blocks_are_mixed_as_one(seed: int, rows: int, gamma: float) -> None:
+    """The lower side of blocks that were found apart: what each holds alone is a part of what all hold together."""
+    rng = np.random.default_rng(seed)
+    n, count = 6, 4
+    owner, cost = np.repeat(np.arange(n), count), np.sort(rng.random((n, count)), axis=1)
+    cost[:, 0] = 0.0
+    value, weights = rng.random((n, count)), random_weights(rng, n)
+    whole = best_mixture(owner, cost.ravel(), value.ravel(), weights, 1.0, gamma)
+    blocks = [slice(at, at + rows) for at in range(0, n, rows) if weights[at : at + rows].any()]
+    alone = []
+    for block in blocks:
+        size = len(weights[block])
+        some = cost[block].ravel(), value[block].ravel(), weights[block]
+        alone.append(best_mixture(np.repeat(np.arange(size), count), *some, 1.0, gamma).value * weights[block].sum())
+    # The same budget for each block is one way to spend that of all.
+    assert sum(alone) / weights.sum() <= whole.value * (1 + 1e-12) + 1e-300
+    if gamma in (0.0, math.inf):
+        assert sum(alone) / weights.sum() == pytest.approx(whole.value, rel=1e-12)
+
+
+def test_infinity_over_blocks() -> None:
+    found = Dual(random_blocks(5), 1.0).bound(math.inf)
+    assert found.upper == evaluate(together(random_blocks(5)), 1.0, math.inf, 0.0) == 1.0
+
+
+def test_few_passes_for_many_gammas() -> None:
+    """All gammas share the passes of the search; a second question about the same needs none."""
+    rng = np.random.default_rng(7)
+    blocks = Counted(random_cells(rng, n=50) for _ in range(6))
+    dual, many = Dual(blocks, 1.0), np.linspace(0, 1, 8).tolist()
+    first = dual.curve(many)
+    assert blocks.taken / len(blocks) <= 40
+    before = blocks.taken
+    assert dual.curve(many) == first and blocks.taken == before
+    assert [found.tolerance <= 1e-6 for found in first] == [True] * 8
+
+
+def test_without_refinement_the_bound_is_loose_but_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = random_blocks(6, count=5)
+    cells = together(blocks)
+    truth = linear_program(cells.owner, cells.near, cells.value, cells.weights, 0.05)
+    monkeypatch.setattr(dual_module, "STEPS", 1)
+    found = Dual(blocks, 1.0).bound(0.05)
+    assert truth < found.upper <= truth + found.tolerance + 1e-9
+    assert found.tolerance > 1e-6
+
+
+def test_a_bad_guess_costs_passes_and_nothing_else() -> None:
+    blocks = random_blocks(8)
+    right = Dual(blocks, 1.0).bound(0.05).upper
+    for guess in (1e-200, 1e-3, 17.0, 1e200):
+        found = Dual(blocks, 1.0, guess).bound(0.05)
+        assert found.upper == pytest.approx(right, rel=1e-12)
+        assert found.upper == evaluate(together(blocks), 1.0, 0.05, found.multiplier)

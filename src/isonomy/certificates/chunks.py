@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -29,7 +30,7 @@ from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import FURTHEST, Plan, make_plan, profiles
 from isonomy.certificates.worst_case import search
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
-from isonomy.files import Arrays, read_arrays, write_arrays
+from isonomy.files import Arrays, atomic, read_arrays, write_arrays
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
@@ -239,20 +240,16 @@ def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
     if folder is None:
         some = list(chunks)
         return {name: np.concatenate([chunk[name] for chunk in some]) for name in some[0]}
-    folder.mkdir(parents=True, exist_ok=True)
     shapes: dict[str, tuple[int, tuple[int, ...], np.dtype[np.generic]]] = {}
     files = {}
-    try:
+    with ExitStack() as stack:  # new files, so that a certificate of an earlier run keeps its own
         for chunk in chunks:
             for name, column in chunk.items():
                 if name not in files:
-                    files[name] = (folder / name).open("wb")
+                    files[name] = stack.enter_context(stack.enter_context(atomic(folder / name)).open("wb"))
                 files[name].write(np.ascontiguousarray(column).data)
                 rows = shapes[name][0] if name in shapes else 0
                 shapes[name] = rows + len(column), column.shape[1:], column.dtype
-    finally:
-        for file in files.values():
-            file.close()
     return {
         name: np.memmap(folder / name, dtype, "r", shape=(rows, *rest)) if rows else np.zeros((0, *rest), dtype)
         for name, (rows, rest, dtype) in shapes.items()

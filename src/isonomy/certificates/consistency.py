@@ -45,6 +45,9 @@ FORMAT = "isonomy contradiction 1"
 PEOPLE = 2**18
 """The most numbers of people's rows that are written where nobody in particular is concerned."""
 
+ROWS = 16_384
+"""Individuals whose points are compared at a time."""
+
 Evidence = dict[str, Any]
 
 
@@ -139,25 +142,35 @@ def compare_points(
 ) -> None:
     """Everybody who was found at a cost below the profile of the individual they come from.
 
-    Costs are rounded up, so whoever has one is within every radius that is at least as large.
+    ``owner`` ascends. Costs are rounded up, so whoever has one is within every radius that is at least as large.
     """
-    whose = np.append(owner, np.repeat(np.arange(len(profiles)), np.diff(profiles.start)))
-    of_profile = np.arange(len(whose)) >= len(owner)
-    order = np.lexsort((of_profile, np.append(cost, profiles.radius), whose))
-    # The next bound in that order is the one for the smallest radius that is not below the cost.
-    place = np.where(of_profile[order], np.arange(len(order)), len(order))
-    ahead = np.append(order, -1)[np.minimum.accumulate(place[::-1])[::-1]]
-    known = (ahead >= 0) & (whose[ahead] == whose[order])
-    bounds = np.where(known, np.append(np.zeros(len(owner)), profiles.value)[ahead], profiles.largest)
-    proved = np.empty(len(order))
-    proved[order] = bounds
 
     def words(at: int) -> str:
         away = f"somebody at a cost of {float(cost[at])!r}"
         return f"Row {called(int(owner[at]))}: the output between {away} and somebody similar to them"
 
-    found = proved[: len(owner)]
-    compare(value, found, words, lambda at: {"row": called(int(owner[at])), "cost": float(cost[at])} | evidence(at))
+    proved = np.empty(len(owner))
+    for begin in range(0, len(profiles), ROWS):
+        some = slice(*np.searchsorted(owner, (begin, begin + ROWS)))
+        proved[some] = _known(owner[some], cost[some], profiles, begin)
+    compare(value, proved, words, lambda at: {"row": called(int(owner[at])), "cost": float(cost[at])} | evidence(at))
+
+
+def _known(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin: int) -> FloatArray:
+    """What the profiles of some individuals, from ``begin`` on, say of people at a cost from their owner."""
+    start = profiles.start[begin : begin + ROWS + 1]
+    radius, value = profiles.radius[start[0] : start[-1]], profiles.value[start[0] : start[-1]]
+    whose = np.append(owner, np.repeat(np.arange(begin, begin + len(start) - 1), np.diff(start)))
+    of_profile = np.arange(len(whose)) >= len(owner)
+    order = np.lexsort((of_profile, np.append(cost, radius), whose))
+    # The next bound in that order is the one for the smallest radius that is not below the cost.
+    place = np.where(of_profile[order], np.arange(len(order)), len(order))
+    ahead = np.append(order, -1)[np.minimum.accumulate(place[::-1])[::-1]]
+    known = (ahead >= 0) & (whose[ahead] == whose[order])
+    bounds = np.where(known, np.append(np.zeros(len(owner)), value)[ahead], profiles.largest)
+    proved = np.empty(len(order))
+    proved[order] = bounds
+    return proved[: len(owner)]
 
 
 def compare_means(

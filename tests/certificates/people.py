@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.attacks import Effort
-from isonomy.engines import LargeCertificate, certify_dataset
+from isonomy.certificates import Certificate, certify
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Schema, Split
 from isonomy.similarity import WeightedLp
@@ -56,16 +57,35 @@ def network(seed: int = 0) -> Network:
     return Network.from_layers(weights, [rng.normal(size=b) * 0.3 for b in sizes[1:]])
 
 
-def ask(source: Path, work: Path, **options: Any) -> LargeCertificate:
-    """An audit of the dataset; options replace the usual ones."""
+def ask(people: Any, work: Path | None, **options: Any) -> Certificate:
+    """The certificate of somebody's table; options replace the usual ones."""
     what = {"schema": SCHEMA, "network": network(), "metric": METRIC, "delta": 0.1, "gamma": 0.1}
     how = {"domain": "unbounded", "tier": "interval", "rounds": 1, "attack": False, "effort": QUICK}
-    return certify_dataset(source, work=work, **{**what, **how, "chunk": CHUNK, "progress": None, **options})
+    return certify(people=people, work=work, **{**what, **how, "chunk": CHUNK, "progress": None, **options})
+
+
+def numbers(found: Certificate) -> dict[str, Any]:
+    """All that a certificate says; equal dictionaries are certificates that are equal bit for bit."""
+    local, profiles, points = found.local, found.profiles, found.points
+    arrays = {
+        "x": found.question.x, "weights": found.question.weights, "upper": local.upper, "lower": local.lower,
+        "counterpart": local.witnesses.counterpart, "start": profiles.start, "radius": profiles.radius,
+        "value": profiles.value, "owner": points.owner, "person": points.person, "cost": points.cost,
+        "points": points.value, "largest": np.array(profiles.largest),
+    }  # fmt: skip
+    hashes = {name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest() for name, array in arrays.items()}
+    assert found.people is not None
+    return {
+        "bounds": [found.upper, found.lower, found.multiplier, found.grid_error],
+        "curve": found.curve([0.0, 0.05, 0.2]).to_numpy().tolist(),
+        "decision": local.decision.tolist(),
+        "people": [len(found), found.people.rows.tolist(), found.people.selection.as_dict()],
+    } | hashes
 
 
 def stamps(work: Path) -> dict[str, tuple[int, int]]:
     """Which parts are there: written when, and to which place on the disk."""
-    return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(work.glob("parts/*.parquet"))}
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(work.glob("parts/*.arrays"))}
 
 
 def main() -> None:
@@ -77,7 +97,7 @@ def main() -> None:
         if next(ticks) == after:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    print(json.dumps(ask(source, work, progress=progress).summary()))
+    print(json.dumps(numbers(ask(source, work, progress=progress))))
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.certificates.people import SCHEMA, table
 
 from isonomy.errors import DataError, FileError
 from isonomy.population import PeopleSource, Population, open_people
 from isonomy.population import stored as module
-
-from .people import SCHEMA, table
 
 
 def everybody(source: PeopleSource, chunk: int, backwards: bool = True) -> tuple[np.ndarray, ...]:
