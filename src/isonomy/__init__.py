@@ -37,6 +37,7 @@ _WHERE = {
     "frontier": "isonomy.training",
     "group_fairness": "isonomy.fairness",
     "load_metric": "isonomy.similarity",
+    "load_model": "isonomy.networks",
     "load_network": "isonomy.networks",
     "load_population": "isonomy.datasets",
     "repair": "isonomy.training",
@@ -77,6 +78,7 @@ __all__ = [
     "frontier",
     "group_fairness",
     "load_metric",
+    "load_model",
     "load_network",
     "load_population",
     "repair",
@@ -97,7 +99,7 @@ if TYPE_CHECKING:
     from isonomy.datasets import load_population
     from isonomy.errors import AssumedHeadWarning, IsonomyError, SoundnessError
     from isonomy.fairness import GroupFairness, group_fairness
-    from isonomy.networks import Network, check_predictions, load_network, schema_adapter
+    from isonomy.networks import Network, check_predictions, load_model, load_network, schema_adapter
     from isonomy.population import Domain, Population, Schema
     from isonomy.shift import Distance, wasserstein
     from isonomy.similarity import (

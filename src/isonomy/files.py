@@ -31,7 +31,7 @@ LONGEST = 2**20
 
 
 @contextmanager
-def atomic(path: Path) -> Iterator[Path]:
+def atomic(path: Path, what: str = "file") -> Iterator[Path]:
     """Inside, another file to write; when all went well it takes the name ``path``, and is on the disk."""
     # Two processes may write the same file when one was believed dead: each has one of its own until the last moment.
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
@@ -42,7 +42,7 @@ def atomic(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        raise FileError(f"The file {path} cannot be written: {error.strerror or error}.") from error
+        raise FileError(f"The {what} {path} cannot be written: {error.strerror or error}.") from error
     finally:
         with suppress(OSError):  # what was wrong is told already
             partial.unlink()

@@ -80,6 +80,7 @@ def test_a_run_that_stops_anywhere_goes_on_to_the_same_certificate(
 def test_local_blocks_do_not_change_anything(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small blocks give what one gives, when the chunks are as small."""
     import isonomy.certificates.distributional as module
+
     import isonomy.certificates.local as local
 
     names: list[str] = []

@@ -13,12 +13,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from tests.engines.people import METRIC, SCHEMA, network, stamps, table
-
-from isonomy.audit import Plan, large_sample
 from isonomy.audit.large import open_work, run_large, work_of
 from isonomy.audit.large_cost import estimate_large
 from isonomy.audit.large_output import write_large
+from tests.engines.people import METRIC, SCHEMA, network, stamps, table
+
+from isonomy.audit import Plan, large_sample
 from isonomy.certificates import certify
 from isonomy.certificates.local import certify_local
 from isonomy.errors import FileError, ParameterError

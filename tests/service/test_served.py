@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from fastapi.testclient import TestClient
+from isonomy.audit.large import run_large
+from isonomy.audit.large_output import write_large
 from scipy.optimize import linprog
 from tests.audit.large import FILES, ROWS, plan, write_files
 from tests.engines.people import METRIC, SCHEMA, network, table
 from typer.testing import CliRunner
 
 import isonomy
-from isonomy.audit.large import run_large
-from isonomy.audit.large_output import write_large
 from isonomy.errors import FileError
 from isonomy.monitor import evaluate
 from isonomy.networks.network import Network

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from isonomy_verify.bounds import Layer, Metric, Moves
 from isonomy_verify.people import Domain, Question
 

@@ -16,6 +16,7 @@ from isonomy.audit.guess_model import Reading, guess_reading
 from isonomy.audit.guess_table import Guess, guess_schema, read_unknown
 from isonomy.audit.plan import LARGE, PANELS, READING, Plan
 from isonomy.errors import FileError
+from isonomy.files import atomic
 from isonomy.options import options_of
 from isonomy.population import Dialect, Population
 from isonomy.population.toml import write_key, write_value
@@ -78,14 +79,9 @@ def save(proposal: Proposal, folder: Path, *, force: bool = False) -> tuple[Path
     for target in targets:
         if target.exists() and not force:
             raise FileError(f"{target} is there already: remove it, name another folder with --out, or say --force.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for target, text in zip(targets, (proposal.schema, proposal.audit), strict=True):
-            partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    for target, text in zip(targets, (proposal.schema, proposal.audit), strict=True):
+        with atomic(target) as partial:
             partial.write_text(text, encoding="utf-8")
-            partial.replace(target)
-    except OSError as error:
-        raise FileError(f"{folder} cannot be written: {error.strerror}.") from error
     return targets
 
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,6 +29,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.forms import domain_arrays, domain_of, network_arrays, network_of
 from isonomy.errors import SoundnessError
+from isonomy.files import atomic
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
@@ -233,10 +232,8 @@ def _written(evidence: Evidence) -> Path | None:
     versions |= {"python": platform.python_version(), "machine": platform.machine()}
     text = json.dumps({"format": FORMAT, "versions": versions} | evidence)
     name = f"isonomy-soundness-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f"{name}.", suffix=".partial", dir=folder)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return Path(partial).replace(folder / f"{name}.json").resolve()
+    target = folder / f"{name}.json"
+    with atomic(target) as partial:
+        partial.touch(0o600)
+        partial.write_text(text, encoding="utf-8")
+    return target.resolve()

@@ -66,15 +66,15 @@ def fetch(
 
     isonomy datasets fetch acs-income --state CA --state TX --out data
     """
-    from isonomy.cli.files import whole_file
     from isonomy.datasets import load_population
+    from isonomy.files import atomic
 
     people = load_population(name, states=state or None, years=year or None)
     stem = "-".join([name, *map(str, state or ()), *map(str, year or ())])
     table, schema = out / f"{stem}.parquet", out / f"{stem}.toml"
-    with whole_file(table) as part:
+    with atomic(table) as part:
         people.frame.to_parquet(part, index=False)
-    with whole_file(schema) as part:
+    with atomic(schema) as part:
         part.write_text(people.schema.to_toml(), encoding="utf-8")
     facts = {"table": str(table), "schema": str(schema), "people": len(people)}
     return Answer(facts, [f"Written: {table} ({len(people):,} people), {schema}"])

@@ -15,8 +15,8 @@ import typer
 from isonomy.audit.plan import Plan
 from isonomy.cli.audit import TABLE
 from isonomy.cli.console import Answer, StoppedError, bar, remark
-from isonomy.cli.files import whole_file
 from isonomy.errors import ParameterError, template
+from isonomy.files import atomic
 from isonomy.options import Given, check_options, option, select, whole, with_options
 from isonomy.progress import Bar
 
@@ -148,7 +148,7 @@ def frontier(
 
         found = trained(people, weights, model=model, measure=measured)
     table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
-    with whole_file(out / "frontier.csv") as part:
+    with atomic(out / "frontier.csv") as part:
         table.to_csv(part, index=False)
     for name, each in zip(table["model"], found.models, strict=True):
         each.to_onnx(out / name)
@@ -279,7 +279,7 @@ def _numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, 
 
 def _check_writable(out: Path) -> None:
     """Before a long training, not after it."""
-    with whole_file(out.with_name(f".{out.name}.check")) as part:
+    with atomic(out.with_name(f".{out.name}.check")) as part:
         part.touch()
     out.with_name(f".{out.name}.check").unlink()
 

@@ -3,7 +3,7 @@
 from isonomy.networks.check import Agreement, check_predictions
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Head, Input, Node, Select, compose
 from isonomy.networks.inputs import schema_adapter
-from isonomy.networks.load import load_network
+from isonomy.networks.load import load_model, load_network
 from isonomy.networks.network import Network
 from isonomy.networks.simplify import simplify
 
@@ -21,6 +21,7 @@ __all__ = [
     "Select",
     "check_predictions",
     "compose",
+    "load_model",
     "load_network",
     "schema_adapter",
     "simplify",

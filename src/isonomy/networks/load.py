@@ -23,6 +23,26 @@ from isonomy.population.schema import Schema
 _LARGEST = 2**31  # bytes; a network that can be certified is far smaller
 
 
+def load_model(source: Any, schema: Schema | None = None, *, head: Head | Literal["auto"] = "auto") -> Network:
+    """What is to be judged, from whatever holds it: a path, a torch module, a fitted scikit-learn estimator or
+    pipeline, or a network as it is.
+
+    With a ``schema`` it reads the schema's coordinates. ``head`` is as for :func:`load_network`, which has more options
+    for files; so have :meth:`Network.from_torch` and :meth:`Network.from_sklearn` for live objects.
+    """
+    if isinstance(source, Network):
+        return source
+    if isinstance(source, str | Path):
+        return load_network(source, schema, head=head)
+    if callable(getattr(source, "state_dict", None)):
+        network = Network.from_torch(source, head=head)
+        return network if schema is None else network.adapted(schema_adapter(schema, network.input_width))
+    if callable(getattr(source, "predict", None)):
+        return Network.from_sklearn(source, schema, head=head)
+    expected = "a path, a torch module, a fitted scikit-learn estimator or a Network"
+    raise ParameterError(template("source", expected, type(source).__name__))
+
+
 def load_network(
     path: str | Path,
     schema: Schema | None = None,

@@ -22,6 +22,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from isonomy.errors import ParameterError, SchemaError, template
+from isonomy.files import atomic
 from isonomy.population.decoding import decode_column
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
 from isonomy.population.encoding import encode_table, find_column
@@ -240,11 +241,9 @@ class Schema:
         return write_schema(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the TOML file, under a temporary name first."""
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-        temporary.write_text(self.to_toml(), encoding="utf-8")
-        temporary.replace(target)
+        """Write the TOML file, whole or not at all."""
+        with atomic(Path(path)) as partial:
+            partial.write_text(self.to_toml(), encoding="utf-8")
 
     def hash(self) -> str:
         """SHA-256 of all that gives coordinates their meaning; words for display do not count."""

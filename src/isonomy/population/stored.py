@@ -8,7 +8,6 @@ coordinates.
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isonomy.errors import DataError, FileError
+from isonomy.files import atomic
 from isonomy.population.chunks import Chunk, ChunkKey, Named, cut
 from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import Population
@@ -221,26 +221,20 @@ def open_copy(reading: Reading, named: tuple[str, str], work: Path, pieces: Iter
 
 
 def _write_copy(target: Path, pieces: Iterator[Population], reading: Reading) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.stem}.{secrets.token_hex(8)}.partial")
     width, label = reading.schema.width, reading.columns.label
     outcome = pa.float64() if label is None or label.regression else pa.int64()
     kinds = (pa.list_(pa.float64(), width), outcome, pa.float64(), pa.int64())
     columns = pa.schema(list(zip(_COPY, kinds, strict=True)))
     excluded = rows = 0
-    try:
-        with pq.ParquetWriter(partial, columns, write_page_checksum=True) as writer:
-            for people in pieces:
-                excluded, rows = excluded + people.excluded, rows + len(people) + people.excluded
-                some = people.side(reading.split)
-                x = pa.FixedSizeListArray.from_arrays(pa.array(people.x[some].ravel()), width)
-                y = pa.nulls(len(x), outcome) if people.y is None else pa.array(people.y[some])
-                rest = pa.array(people.weights[some]), pa.array(people.rows[some])
-                writer.write_table(pa.table([x, y, *rest], schema=columns))
-            writer.add_key_value_metadata({_EXCLUDED: str(excluded), _ROWS: str(rows)})
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic(target) as partial, pq.ParquetWriter(partial, columns, write_page_checksum=True) as writer:
+        for people in pieces:
+            excluded, rows = excluded + people.excluded, rows + len(people) + people.excluded
+            some = people.side(reading.split)
+            x = pa.FixedSizeListArray.from_arrays(pa.array(people.x[some].ravel()), width)
+            y = pa.nulls(len(x), outcome) if people.y is None else pa.array(people.y[some])
+            rest = pa.array(people.weights[some]), pa.array(people.rows[some])
+            writer.write_table(pa.table([x, y, *rest], schema=columns))
+        writer.add_key_value_metadata({_EXCLUDED: str(excluded), _ROWS: str(rows)})
 
 
 @runtime_checkable

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import tomllib
 from collections.abc import Mapping
 from os import PathLike
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import FileError, MetricError, ParameterError, template
+from isonomy.files import atomic
 from isonomy.given import instance
 from isonomy.population.toml import write_value
 from isonomy.similarity.counterparts import Counterparts
@@ -64,14 +64,8 @@ def load_metric(path: str | PathLike[str]) -> Metric:
 
 def save_metric(metric: Metric, path: str | PathLike[str]) -> None:
     """Write a metric; the file appears complete or not at all."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(metric_to_text(metric), encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise FileError(f"The metric file {path} cannot be written: {error.strerror}.") from None
+    with atomic(Path(path), "metric file") as partial:
+        partial.write_text(metric_to_text(metric), encoding="utf-8")
 
 
 def metric_to_text(metric: Metric) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from isonomy.errors import FileError
+from isonomy.files import atomic
 from isonomy.networks import Affine, Network
 
 _OPSET = 17
@@ -46,21 +43,5 @@ def write_onnx(network: Network, path: str | os.PathLike[str]) -> None:
     model = helper.make_model(graph, producer_name="isonomy", opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = 9
     onnx.checker.check_model(model)
-    with whole_file(Path(path), "file") as file:
-        file.write(model.SerializeToString())
-
-
-@contextmanager
-def whole_file(path: Path, what: str) -> Iterator[BinaryIO]:
-    """A file that appears whole or not at all: written and synced under another name, then renamed."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise FileError(f"The {what} {path} cannot be written: {error.strerror}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic(Path(path)) as partial:
+        partial.write_bytes(model.SerializeToString())

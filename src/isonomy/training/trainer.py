@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from isonomy.errors import FileError, NotANumberError, ParameterError
+from isonomy.files import atomic
 from isonomy.progress import Progress
 from isonomy.training.config import ResolvedConfig
 from isonomy.training.gaps import Head, run
-from isonomy.training.onnx_file import whole_file
 from isonomy.training.penalties import Adversary, Penalty, errors
 from isonomy.training.perceptron import Perceptron
 
@@ -257,7 +257,7 @@ class Trainer:
 
 def save_state(path: Path, fingerprint: str, state: dict[str, Any]) -> None:
     """A kill at any moment leaves the old or the new state."""
-    with whole_file(path, "checkpoint") as file:
+    with atomic(path, "checkpoint") as file:
         torch.save({"format": _FORMAT, "fingerprint": fingerprint, "state": state}, file)
 
 
