@@ -36,7 +36,7 @@ def write(
 ) -> Path:
     """Write report, certificate, evidence, individuals and summaries; ``key`` signs the certificate.
 
-    What is in ``work``, the folder of finished chunks, becomes part of the result.
+    What is in ``work``, the folder of finished chunks, becomes part of the result too, and stays where it is.
     """
     from isonomy.records import write as write_record
     from isonomy.report import render
@@ -55,7 +55,7 @@ def write(
         (staging / "junit.xml").write_text(junit(findings), encoding="utf-8")
         if work is not None:
             for name in KEPT:
-                (work / name).rename(staging / name)
+                _link(work / name, staging / name)
         take_place(staging, target)
     except OSError as error:
         raise FileError(f"'out' cannot be written: {target}: {error.strerror or error}.") from error
