@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 import torch
 
 import isonomy
-from isonomy.engines import certify_dataset
 from isonomy.parallel import set_workers, workers
 
 LINES: list[str] = []
@@ -87,13 +86,13 @@ def million(people: isonomy.Population, network: isonomy.Network, metric: isonom
                 writer.write_table(pa.Table.from_pandas(people.frame.iloc[chosen], preserve_index=False))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         start_time = time.perf_counter()
-        found = certify_dataset(
-            table, people.schema, network, metric, DELTA, GAMMA, work=Path(name) / "work", domain="unbounded",
+        found = isonomy.certify(
+            network, table, metric, DELTA, GAMMA, schema=people.schema, work=Path(name) / "work", domain="unbounded",
             tier="interval", attack=False, rounds=1, progress=None,
         )  # fmt: skip
         took, peak = time.perf_counter() - start_time, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    say(f"Interval tier, unbounded, n = {found.rows:,}: upper {found.upper:.4f} (within {found.tolerance:.0e} of the")
-    say(f"best multiplier's), {took:.0f} s, process peak {peak:.2f} GB, of which {before:.2f} GB before; the table in")
+    say(f"Interval tier, unbounded, n = {len(found):,}: upper {found.upper:.4f}, {took:.0f} s, process peak")
+    say(f"{peak:.2f} GB (pages of mapped files are counted), of which {before:.2f} GB before; the table in")
     say(f"fair coordinates would be {rows * people.x.shape[1] * 8 / 2**30:.2f} GB.")
 
 

@@ -18,7 +18,7 @@ from isonomy.audit.summary import document, markdown
 from isonomy.cli import main
 from isonomy.networks.graph import Affine
 
-from .large import plan, write_files
+from .streamed import audited, plan, write_files
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,7 @@ def test_the_command_says_it_and_takes_a_head(
     assert "raw numbers" not in capsys.readouterr().err
 
 
-def test_a_large_audit_says_it(tmp_path: Path) -> None:
-    from isonomy.audit.large import read_asked
-
+def test_a_streamed_audit_says_it(tmp_path: Path) -> None:
     asked = plan(write_files(tmp_path), head="auto")
-    assert "raw numbers" in read_asked(asked).network.remark
+    assert "raw numbers" in read_inputs(asked).network.remark
+    assert audited(asked)[1]["remarks"] == [read_inputs(asked).network.remark]

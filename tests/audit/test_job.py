@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.audit import Plan, Stages, output, run, write
+from isonomy.audit import Plan, output, run, write
 from isonomy.audit.inputs import Inputs, read_inputs
 from isonomy.audit.summary import at_least, at_most, document, junit, markdown
-from isonomy.certificates import certify
+from isonomy.certificates import certify, certify_local
 from isonomy.errors import FileError, IsonomyError
 from isonomy.report import Findings
 from isonomy.similarity import Counterparts
@@ -50,24 +50,23 @@ def test_the_numbers_are_those_of_certify(findings: Findings, inputs: Inputs) ->
 def test_a_run_that_stops_anywhere_goes_on_to_the_same_certificate(
     findings: Findings, inputs: Inputs, tmp_path: Path
 ) -> None:
-    """Stopped before each stage in turn, every finished stage is taken up again, bit for bit."""
+    """Stopped before each stage in turn, every finished chunk is taken up again, bit for bit."""
 
     class StopError(Exception):
         pass
 
     def stop_at(name: str) -> None:
-        def announce(stage: str, kept: bool) -> None:
+        def announce(stage: str) -> None:
             if stage == name:
                 raise StopError
 
         with pytest.raises(StopError):
-            run(PLAN, None, stages=Stages(tmp_path / "w.partial", announce), inputs=inputs)
+            run(PLAN, None, work=tmp_path / "work", inputs=inputs, announce=announce)
 
-    for name in ("profiles", "points", "beside"):
+    for name in ("Reading people", "Bounding people and populations", "Groups and distances"):
         stop_at(name)
-    last = Stages(tmp_path / "w.partial")
-    again = run(PLAN, None, stages=last, inputs=inputs)
-    assert last.found == ["local-0", "profiles", "points"] and not last.written
+    again = run(PLAN, None, work=tmp_path / "work", inputs=inputs)
+    assert again.certificate.computed == 0 and findings.certificate.computed == 1
     assert again.certificate.upper == findings.certificate.upper
     assert again.certificate.lower == findings.certificate.lower
     assert again.certificate.profiles.values.tobytes() == findings.certificate.profiles.values.tobytes()
@@ -77,42 +76,38 @@ def test_a_run_that_stops_anywhere_goes_on_to_the_same_certificate(
     assert (one / "certificate.json").read_bytes() == (other / "certificate.json").read_bytes()
 
 
-def test_local_blocks_do_not_change_anything(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small blocks give what one gives, when the chunks are as small."""
-    import isonomy.certificates.distributional as module
+def test_without_a_folder_nothing_is_written(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(replace(PLAN, gamma=0.0), None, inputs=inputs)
+    assert not list(tmp_path.iterdir())
 
-    import isonomy.certificates.local as local
 
-    names: list[str] = []
-
-    def keep(name: str, compute):  # type: ignore[no-untyped-def]
-        names.append(name)
-        return compute()
-
-    for part in (module, local):
-        monkeypatch.setattr(part, "chunk_rows", lambda graph, tier: 5)
-    monkeypatch.setattr(module, "CHUNKS", 1)
+def test_small_chunks_say_the_same_of_everybody(inputs: Inputs) -> None:
+    """Many small chunks give everybody what one gives, up to the last bits of larger products."""
     parts = (inputs.network, inputs.people, inputs.metric, 1.0)
-    blocks = certify(*parts, 0.0, attack=True, progress=None, keep=keep).local
-    whole = local.certify_local(*parts, progress=None)
-    assert sum(name.startswith("local-") for name in names) > 1
-    assert np.array_equal(blocks.upper, whole.upper) and np.array_equal(blocks.lower, whole.lower)
-    assert np.array_equal(blocks.witnesses.counterpart, whole.witnesses.counterpart)
-    assert np.array_equal(blocks.decision, whole.decision)
+    chunks = certify(*parts, 0.0, attack=False, progress=None, chunk=5)
+    whole = certify_local(*parts, attack=False, progress=None)
+    assert chunks.computed == 5
+    assert chunks.local.upper == pytest.approx(whole.upper, rel=1e-12)
+    assert np.array_equal(chunks.local.decision, whole.decision)
 
 
-def test_the_fingerprint_knows_every_option_but_words(inputs: Inputs) -> None:
-    base = inputs.fingerprint(PLAN)
-    assert inputs.fingerprint(replace(PLAN, name="other", out="x", epsilon=0.2)) == base
-    for changed in (replace(PLAN, delta=0.9), replace(PLAN, gamma=0.03), replace(PLAN, seed=1)):
-        assert inputs.fingerprint(changed) != base
-    fewer = replace(inputs, people=inputs.people[:-1])
-    assert fewer.fingerprint(PLAN) != base
+def test_a_kept_chunk_knows_every_option_but_words(inputs: Inputs, tmp_path: Path) -> None:
+    base = replace(PLAN, gamma=0.0, no_search=True, tier="interval")
+
+    def computed(plan: Plan, inputs: Inputs = inputs) -> int:
+        return run(plan, None, work=tmp_path / "work", inputs=inputs).certificate.computed
+
+    assert computed(base) == 1
+    assert computed(replace(base, name="other", out="x", epsilon=0.2)) == 0
+    for changed in (replace(base, delta=0.9), replace(base, gamma=0.03), replace(base, order=2.0)):
+        assert computed(changed) == 1
+    assert computed(base, replace(inputs, people=inputs.people[:-1])) == 1
 
 
 def test_the_directory_holds_everything(findings: Findings, tmp_path: Path) -> None:
     target = write(findings, tmp_path / "out")
-    assert {each.name for each in target.iterdir()} == output.OWN
+    assert {each.name for each in target.iterdir()} == output.OWN - set(output.KEPT)
     assert [each.name for each in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
     table = pd.read_parquet(target / "individuals.parquet")
     assert table["upper"].to_numpy() == pytest.approx(findings.certificate.local.upper, abs=0)
@@ -143,7 +138,7 @@ def test_an_earlier_audit_is_replaced_and_anything_else_is_not(findings: Finding
 def test_a_failure_leaves_nothing_half_written(
     findings: Findings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    def broken(_: Findings) -> None:
+    def broken(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     before = write(findings, tmp_path / "out")

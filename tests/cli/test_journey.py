@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -161,7 +162,7 @@ def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered:
     assert "different questions" in page
 
 
-def test_redacted_audits_keep_no_stages(plan: str, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     import isonomy.audit as package
 
     seen: list[list[str]] = []
@@ -173,7 +174,7 @@ def test_redacted_audits_keep_no_stages(plan: str, run: Callable[..., Any], monk
 
     monkeypatch.setattr(package, "write", watched)
     status, page, _ = run("audit", plan, *QUICK, "--redact")
-    assert status == 0 and seen and not [name for name in seen[0] if "partial" in name]
+    assert status == 0 and seen and not [name for name in seen[0] if "work" in name]
     assert "pair found" not in page
     assert not (Path("audit-people") / "evidence" / "people.npz").exists()
 
@@ -196,21 +197,17 @@ def test_estimate_only_says_the_cost(plan: str, run: Callable[..., Any], answere
 def test_a_stopped_run_goes_on(
     plan: str, run: Callable[..., Any], answered: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from isonomy.audit import Stages
+    module = sys.modules["isonomy.certificates.certify"]
 
-    real = Stages.keep
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
 
-    def keep(self: Stages, name: str, compute: Any) -> Any:
-        if name == "profiles":
-            raise KeyboardInterrupt
-        return real(self, name, compute)
-
-    monkeypatch.setattr(Stages, "keep", keep)
-    status, out, err = run("audit", plan, *QUICK)
-    assert status == 130 and out == "" and "1 finished stage kept in audit-people.partial" in err
-    monkeypatch.setattr(Stages, "keep", real)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_certificate", stopped)
+        status, out, err = run("audit", plan, *QUICK)
+    assert status == 130 and out == "" and "1 finished part kept in audit-people.work" in err
     status, facts = answered("audit", plan, *QUICK)
-    assert status == 0 and facts["resumed"] == ["local-0"] and not Path("audit-people.partial").exists()
+    assert status == 0 and facts["computed"] == 0 and not Path("audit-people.work").exists()
 
 
 @pytest.mark.slow
@@ -218,25 +215,26 @@ def test_ctrl_c_leaves_a_run_that_goes_on(plan: str, tmp_path: Path) -> None:
     """A real process, a real signal; the second run says what it took up and removes the work directory."""
     code = (
         "import os, signal, sys\n"
-        "from isonomy.audit import Stages\n"
+        "import isonomy.certificates\n"
         "from isonomy.cli import main\n"
-        "real = Stages.keep\n"
-        "def keep(self, name, compute):\n"
-        "    if name == 'profiles' and os.environ.get('STOP'):\n"
+        "module = sys.modules['isonomy.certificates.certify']\n"
+        "real = module._certificate\n"
+        "def certificate(*given):\n"
+        "    if os.environ.get('STOP'):\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return real(self, name, compute)\n"
-        "Stages.keep = keep\n"
+        "    return real(*given)\n"
+        "module._certificate = certificate\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     words = [sys.executable, "-c", code, "audit", plan, *QUICK, "--json"]
     quiet = os.environ | {"OMP_NUM_THREADS": "1"}
     first = subprocess.run(words, env=quiet | {"STOP": "1"}, capture_output=True, text=True, check=False)
     assert first.returncode == 128 + signal.SIGINT, first.stderr
-    assert first.stdout == "" and "1 finished stage kept in audit-people.partial" in first.stderr
+    assert first.stdout == "" and "1 finished part kept in audit-people.work" in first.stderr
     assert "same command" in first.stderr and not Path("audit-people").exists()
     second = subprocess.run(words, env=quiet, capture_output=True, text=True, check=False)
     assert second.returncode == 0, second.stderr
-    assert '"local-0"' in second.stdout and not Path("audit-people.partial").exists()
+    assert json.loads(second.stdout)["computed"] == 0 and not Path("audit-people.work").exists()
 
 
 def test_shift_reaches_what_it_measured(files: Path, answered: Callable[..., Any], table: pd.DataFrame) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import typer
 from fastapi.testclient import TestClient
 from isonomy.audit.large import run_large
 from isonomy.audit.large_output import write_large
 from scipy.optimize import linprog
-from tests.audit.large import FILES, ROWS, plan, write_files
-from tests.engines.people import METRIC, SCHEMA, network, table
+from tests.audit.streamed import FILES, ROWS, plan, write_files
+from tests.audit.streamed import audited as audit
+from tests.certificates.people import METRIC, SCHEMA, network, table
 from typer.testing import CliRunner
 
 import isonomy
@@ -37,13 +37,11 @@ from . import example
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_files(tmp_path_factory.mktemp("large"))
+    return write_files(tmp_path_factory.mktemp("streamed"))
 
 
 def audited(files: Path, name: str, **options: Any) -> Path:
-    asked, out = plan(files, out=str(files / name), **options), files / name
-    write_large(run_large(asked, out, None), out)
-    return out
+    return audit(plan(files, out=str(files / name), **options))[0]
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +73,9 @@ def edited(source: Path, target: Path, edit: Edit) -> Path:
 
 
 def set_claims(**values: Any) -> Edit:
-    """Claims and question are in one place in a large certificate and in two in the other."""
-
     def edit(document: dict[str, Any]) -> None:
         for name, value in values.items():
-            where = document
-            if "claims" in document:
-                where = document["question" if name in document["question"] else "claims"]
+            where = document["question" if name in document["question"] else "claims"]
             assert name in where
             where[name] = value
 
@@ -94,60 +88,49 @@ def everybody() -> Population:
 
 
 def program(out: Path, gamma: float) -> float:
-    """The linear program over the profiles that lie in the parts."""
-    cost, value, owner, weight = [], [], [], []
-    people = 0
-    for file in sorted((out / "parts").iterdir()):
-        found = pq.read_table(file)
-        about = json.loads(found.schema.metadata[b"isonomy"])
-        radii = [float.fromhex(text) for text in about["radii"]]
-        for row in found.to_pylist():
-            cells = [*(row[f"within_{k}"] for k in range(len(radii))), float.fromhex(about["largest"])]
-            cost += [0.0, *radii]
-            value += cells
-            owner += [people] * len(cells)
-            weight.append(row["weight"])
-            people += 1
-    each = (np.arange(people)[:, None] == np.array(owner)).astype(float)
-    solved = linprog(
-        -np.array(value), A_ub=np.array(cost)[None], b_ub=[gamma], A_eq=each, b_eq=np.array(weight) / sum(weight)
-    )
+    """The linear program over the profiles that lie in the evidence."""
+    with np.load(out / "evidence" / "profiles.npz") as found:
+        radii, values, largest, weights = (found[name] for name in ("radii", "values", "largest", "weights"))
+    cells = np.append(np.minimum(values, largest), np.full((len(values), 1), largest), axis=1)
+    cells = np.minimum.accumulate(cells[:, ::-1], axis=1)[:, ::-1]
+    people, count = cells.shape
+    cost, owner = np.tile(np.append(0.0, radii), people), np.repeat(np.arange(people), count)
+    each = (np.arange(people)[:, None] == owner).astype(float)
+    solved = linprog(-cells.ravel(), A_ub=cost[None], b_ub=[gamma], A_eq=each, b_eq=weights / weights.sum())
     return -float(solved.fun)
 
 
-def test_a_large_audit_is_served_with_its_network_and_its_curve(large: Path) -> None:
+def test_a_streamed_audit_is_served_with_its_network_and_its_curve(large: Path) -> None:
     served, people = Served.from_directory(large), everybody()
     told = json.loads((large / "certificate.json").read_text())
     assert np.array_equal(served.network(people.x), network()(people.x))
     assert (served.delta, served.gamma, served.order, served.epsilon) == (0.1, 0.05, 1.0, 0.4)
-    assert served.upper == told["upper"] and served.verdict == "certified"
-    assert served.upper * (1 - 1e-12) <= served.curve([0.05])[0] <= served.upper
+    assert served.upper == told["claims"]["upper"] and served.verdict == "certified"
+    assert served.curve([0.05])[0] == pytest.approx(served.upper, rel=1e-12)
     x = np.random.default_rng(0).normal(size=(2, 5, 4))
     assert np.array_equal(served.metric.distance(*x), METRIC.distance(*x))
     assert np.allclose(served.ground.distance(*x), np.linalg.norm(x[0] - x[1], axis=-1))
     for gamma in (0.003, 0.03, 0.07, 0.2, 1.0, 20.0):
         (upper,), exact = served.curve([gamma]), program(large, gamma)
-        assert exact - 1e-9 <= upper <= exact + 0.05
+        assert upper == pytest.approx(exact, abs=1e-8)
     assert served.curve([0.0])[0] == pytest.approx(
-        np.average(pd.read_parquet(large / "individuals")["upper"], weights=people.weights), rel=1e-12
+        np.average(pd.read_parquet(large / "individuals.parquet")["upper"], weights=people.weights), rel=1e-12
     )
     assert "of the 60 audited individuals" in served.statement and served.caution == ""
 
 
 def test_its_people_are_those_of_the_table(large: Path) -> None:
     served, people = Served.from_directory(large), everybody()
-    counted = people.weights > 0
     assert served.people is not None and served.everybody
-    assert np.array_equal(served.people.x, people.x[counted])
-    assert np.array_equal(served.people.weights, people.weights[counted])
-    assert served.people.rows.tolist() == np.flatnonzero(counted).tolist()
+    assert np.array_equal(served.people.x, people.x) and np.array_equal(served.people.weights, people.weights)
+    assert served.people.rows.tolist() == list(range(len(people)))
     for all_of_them in (True, False):  # a sample proves nothing of the people in a window
         reference = replace(served, everybody=all_of_them).reference(1.0)
         look = evaluate(reference, np.array(people.x), np.zeros(len(people)), risk=0.05)
         assert look.distance is not None and look.distance.whole == all_of_them
 
 
-def test_a_large_audit_answers_and_watches(large: Path, tmp_path: Path) -> None:
+def test_a_streamed_audit_answers_and_watches(large: Path, tmp_path: Path) -> None:
     served = Served.from_directory(large)
     frame = table(20, seed=9)[["pay", "debt", "sex"]]
     settings = Settings(database=f"sqlite:///{tmp_path / 'audit.db'}", budget_ms=0.0)
@@ -169,7 +152,7 @@ def test_a_large_audit_answers_and_watches(large: Path, tmp_path: Path) -> None:
 
 def test_order_infinity_and_no_people(files: Path) -> None:
     served = Served.from_directory(audited(files, "infinite", order=math.inf, redact=True))
-    assert served.people is None and served.order == math.inf and not served.everybody
+    assert served.people is None and served.order == math.inf
     curve = served.curve([0.0, 0.02, 0.05, 0.3, 100.0])
     assert curve[1] == curve[2] == pytest.approx(served.upper, rel=1e-12)
     assert (np.diff(curve) >= 0).all() and curve[-1] <= 1.0
@@ -208,14 +191,17 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (set_claims(delta=0.01), "'delta' is 0.01, but its bounds were made for 0.1"),
-        (set_claims(order=2.0), "'order' is 2.0, but its bounds were made for 1.0"),
-        (set_claims(version=1), "its version is 1, without the network and the curve that version 2 keeps: give the"),
+        (lambda document: document.update(version=2), "its version is 2, and this program reads version 1"),
+        (lambda document: document.update(format="isonomy large certificate"), "it is not an isonomy certificate"),
         (lambda document: document.pop("evidence"), "damaged"),
-        (lambda document: document["evidence"]["curve"].update(sha256="0" * 64), "another SHA-256"),
+        (lambda document: document["evidence"]["profiles"].update(sha256="0" * 64), "another SHA-256"),
+        (
+            lambda document: document["evidence"]["profiles"].update(file="parts/00000000.arrays"),
+            "is not in 'evidence'",
+        ),
     ],
 )
-def test_large_certificates_that_cannot_be_used(large: Path, tmp_path: Path, edit: Edit, says: str) -> None:
+def test_certificates_that_cannot_be_used(large: Path, tmp_path: Path, edit: Edit, says: str) -> None:
     with pytest.raises(FileError) as caught:
         Served.from_directory(edited(large, tmp_path / "out", edit))
     assert says in str(caught.value)

@@ -53,7 +53,7 @@ def estimate(plan: Plan, inputs: Inputs) -> Cost:
         began = time.perf_counter()
         found = certify(
             network, x[:size], inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
-            domain=domain, tier=plan.tier, attack=not plan.no_search, decide=True, progress=None,
+            domain=domain, tier=plan.tier, attack=not plan.no_search, decide=not plan.no_search, progress=None,
         )  # fmt: skip
         times.append(time.perf_counter() - began)
     slope = times[-1] / sizes[-1]

@@ -39,7 +39,7 @@ def run(
     certificate = certify(
         inputs.network, source, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
         epsilon=plan.epsilon, confidence=plan.confidence, domain=plan.domain, tier=plan.tier,
-        attack=not plan.no_search, decide=True, seed=plan.seed, engine=plan.engine or "local",
+        attack=not plan.no_search, decide=not plan.no_search, seed=plan.seed, engine=plan.engine or "local",
         scheduler=plan.scheduler, work=work, chunk=plan.chunk or CHUNK, progress=progress,
     )  # fmt: skip
     announce("Groups and distances")

@@ -37,7 +37,7 @@ def write(
 ) -> Path:
     """Write report, certificate, evidence, individuals and summaries; ``key`` signs the certificate.
 
-    What is in ``work``, the folder of finished chunks, becomes part of the result.
+    What is in ``work``, the folder of finished chunks, becomes part of the result too, and stays where it is.
     """
     from isonomy.records import write as write_record
     from isonomy.report import render
@@ -56,7 +56,7 @@ def write(
         )  # fmt: skip
         if work is not None:
             for name in KEPT:
-                (work / name).rename(staging / name)
+                _link(work / name, staging / name)
         take_place(staging, target)
     except OSError as error:
         raise FileError(f"'out' cannot be written: {target}: {error.strerror or error}.") from error

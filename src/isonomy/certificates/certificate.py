@@ -174,7 +174,7 @@ class Certificate:
     @cached_property
     def dual(self) -> Dual:
         """The dual of the transport problem over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.question.weights), self.order, self.plan.multiplier)
+        return Dual(CellBlocks(self.profiles, self.question.weights), self.order)
 
     def __str__(self) -> str:
         shift = f"within {self.gamma:g} of these {len(self):,} individuals"

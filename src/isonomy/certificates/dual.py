@@ -151,14 +151,11 @@ def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None)
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """The bound for all gammas of one order, over ``blocks`` of individuals, one of which is in memory at a time.
-
-    ``guess`` is a multiplier to begin with, if one is known.
-    """
+    """The bound for all gammas of one order, over ``blocks`` of individuals, one of which is in memory at a time."""
 
     blocks: Sequence[Cells]
     order: float
-    guess: float = 0.0
+    _bounds: dict[float, Bound] = field(default_factory=dict, init=False, repr=False)  # said once, said again
     _means: dict[tuple[float | None, float | None], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -178,19 +175,19 @@ class Dual:
         gammas = list(gammas)
         for gamma in gammas:
             check_radius(self.order, gamma)
-        priced = [gamma for gamma in gammas if not kernel.plain(self.order, gamma)]
+        new = [gamma for gamma in dict.fromkeys(gammas) if gamma not in self._bounds]
+        priced = [gamma for gamma in new if not kernel.plain(self.order, gamma)]
         brackets = dict(zip(priced, self._minimum.brackets([_power(g, self.order) for g in priced]), strict=True))
-        bounds = []
-        for gamma in gammas:
+        for gamma in new:
             if gamma not in brackets:
-                bounds.append(Bound(gamma, self._mean(gamma, None), None))
+                self._bounds[gamma] = Bound(gamma, self._mean(gamma, None), None)
                 continue
             best = brackets[gamma].best
             upper = kernel.together(kernel.price(self.order, gamma, best), self._mean(None, best))
             if not upper < self._mean(None, 0.0):  # rounding must not push it above what holds for every gamma
                 upper, best = self._mean(None, 0.0), 0.0
-            bounds.append(Bound(gamma, upper, best, max(0.0, upper - brackets[gamma].meeting)))
-        return bounds
+            self._bounds[gamma] = Bound(gamma, upper, best, max(0.0, upper - brackets[gamma].meeting))
+        return [self._bounds[gamma] for gamma in gammas]
 
     def multiplier(self, gamma: float) -> float | None:
         """The multiplier that makes the bound smallest, up to rounding."""
@@ -231,14 +228,14 @@ class Dual:
 
     @cached_property
     def _far(self) -> Dual:
-        return Dual(_Each(self.blocks, Cells.at_far_ends), self.order, self.guess)
+        return Dual(_Each(self.blocks, Cells.at_far_ends), self.order)
 
     @cached_property
     def _minimum(self) -> _Minimum:
         def choices(cells: Cells) -> _Choices:
             return _Choices.of(cells.owner, power_down(cells.near, self.order), cells.value, cells.weights)
 
-        return _Minimum(_Each(self.blocks, choices), self.guess)
+        return _Minimum(_Each(self.blocks, choices))
 
     def _mean(self, gamma: float | None, multiplier: float | None) -> float:
         """The mean of the kernel's heights: exact sums over exact weights, rounded up once."""
@@ -322,7 +319,7 @@ def best_mixture(
     at, mean, paid = plan(0.0)
     if budget is None or paid <= budget:
         return Mixture(at, at, Fraction(1), max(0.0, rounded_down(mean)))
-    minimum = _Minimum([choices], 0.0)
+    minimum = _Minimum([choices])
     minimum.brackets([float(budget)])
     dear = cheap = (at, mean, paid)
     for multiplier in sorted(minimum.known):
@@ -412,16 +409,15 @@ class _Bracket(NamedTuple):
 class _Minimum:
     """The minimum over λ of ``λ b + Σ π max (value − λ cost)``, for any budget ``b``, in plain arithmetic."""
 
-    def __init__(self, blocks: Sequence[_Choices], guess: float) -> None:
+    def __init__(self, blocks: Sequence[_Choices]) -> None:
         self.blocks = blocks
-        self.guess = guess
         self.known: dict[float, tuple[float, float]] = {}  # multiplier: mean height, mean cost
         self._sorted: list[float] = []
 
     def brackets(self, budgets: Sequence[float]) -> list[_Bracket]:
         """The minimum for each budget, by the same passes."""
         if budgets and not self.known:
-            self._learn([0.0, self._whole[1], *(self.guess * scale for scale in (0.5, 1.0, 2.0) if self.guess)])
+            self._learn([0.0, self._whole[1]])
         for _ in range(STEPS):
             found = [self._bracket(budget) for budget in budgets]
             if not self._learn([multiplier for each in found for multiplier in each.inside()]):

@@ -79,6 +79,7 @@ def _estimate(plan: Plan) -> Answer:
 
 def _run(plan: Plan) -> Answer:
     import shutil
+    from contextlib import suppress
 
     from isonomy.audit import run, write
     from isonomy.audit.inputs import read_inputs
@@ -105,6 +106,10 @@ def _run(plan: Plan) -> Answer:
                 shutil.rmtree(work, ignore_errors=True)
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
+    finally:
+        with suppress(OSError):  # a folder that keeps nothing is of no use
+            if work is not None:
+                work.rmdir()
     facts = document(findings) | {"out": str(target), "computed": findings.certificate.computed}
     return Answer(facts, _page(findings, target), STATUS[verdict(findings)])
 
