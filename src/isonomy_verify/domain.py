@@ -9,9 +9,10 @@ Each kind contains the next one, so a bound proved on an earlier kind holds on a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +50,21 @@ class Domain:
     immutable: Mask
     names: tuple[str, ...]
     fills: tuple[tuple[int, int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = (self.low, self.high, self.origin, self.unit)
+        if any(part.shape != (self.width,) for part in (*numbers, self.integer, self.immutable)):
+            raise ValueError(f"A domain must have {self.width} numbers of each kind, one for each name.")
+        if self.kind not in get_args(Kind) or self.integer.dtype != bool or self.immutable.dtype != bool:
+            raise ValueError("A domain must be unbounded, relaxed or realizable, and say yes or no of each coordinate.")
+        if not ((self.low <= self.high) & (self.unit > 0) & np.isfinite(self.unit) & np.isfinite(self.origin)).all():
+            raise ValueError("The ranges of a domain must not be empty, and its units positive.")
+        ends = [end for block in sorted(self.blocks) for end in block]
+        if any(a > b for a, b in itertools.pairwise([0, *ends, self.width])) or any(a == b for a, b in self.blocks):
+            raise ValueError("The blocks of a domain must be ranges of its coordinates that do not overlap.")
+        flags = {start for start, stop in self.blocks if stop - start == 1}
+        if any(flag not in flags or not 0 <= value < self.width for flag, value, _ in self.fills):
+            raise ValueError("A fill must name a flag and the coordinate that it fills.")
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], names: tuple[str, ...]) -> Self:

@@ -122,3 +122,30 @@ def test_arrays_that_are_no_metric_are_refused(wrong: dict[str, Any]) -> None:
     Form.of(arrays)
     with pytest.raises(ValueError, match="metric must be"):
         Form.of(arrays | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": np.array("somewhere")},
+        {"low": np.zeros(3)},
+        {"low": np.full(5, 2.0)},
+        {"unit": np.zeros(5)},
+        {"origin": np.full(5, np.nan)},
+        {"integer": np.zeros(5)},
+        {"blocks": np.array([[0, 2], [1, 3]])},
+        {"blocks": np.array([[3, 6]])},
+        {"blocks": np.array([[3, 3]])},
+        {"blocks": np.array([[-1, 2]])},
+        {"fills": np.array([[1.0, 0.0, 0.5]])},
+        {"fills": np.array([[0.0, 5.0, 0.5]])},
+    ],
+)
+def test_arrays_that_are_no_domain_are_refused(wrong: dict[str, Any]) -> None:
+    names, no = tuple("abcde"), np.zeros(5, dtype=bool)
+    arrays = {"kind": np.array("realizable"), "low": np.zeros(5), "high": np.ones(5), "integer": no, "immutable": no}
+    arrays |= {"origin": np.zeros(5), "unit": np.ones(5), "blocks": np.array([[0, 1], [1, 4]])}
+    arrays |= {"fills": np.array([[0.0, 4.0, 0.5]])}
+    assert Domain.of(arrays, names).contains([[0, 1, 0, 0, 0.3], [1, 1, 0, 0, 0.3]]).tolist() == [True, False]
+    with pytest.raises(ValueError, match=r"domain|fill"):
+        Domain.of(arrays | wrong, names)

@@ -1,13 +1,8 @@
 """Which vectors stand for a possible individual.
 
-A network is defined on all of ``R^m``, but ``0.02 of another occupation`` is nobody. A :class:`Domain` says
-which vectors count, in one of three kinds:
-
-* ``unbounded``: every finite vector;
-* ``relaxed``: every coordinate in its range, every one-hot block in the simplex;
-* ``realizable``: exactly one category per block, flags 0 or 1, whole numbers on their lattice.
-
-Each kind contains the next one, so a bound proved on an earlier kind holds on a later one.
+A network is defined on all of ``R^m``, but ``0.02 of another occupation`` is nobody. A :class:`Domain` says which
+vectors count. Who is a member is the kernel's to say (:mod:`isonomy_verify.domain`); what makes no sense is refused
+here, by the names of coordinates.
 """
 
 from __future__ import annotations
