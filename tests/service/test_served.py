@@ -16,8 +16,6 @@ import pandas as pd
 import pytest
 import typer
 from fastapi.testclient import TestClient
-from isonomy.audit.large import run_large
-from isonomy.audit.large_output import write_large
 from scipy.optimize import linprog
 from tests.audit.streamed import FILES, ROWS, plan, write_files
 from tests.audit.streamed import audited as audit
