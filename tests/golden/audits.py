@@ -346,22 +346,20 @@ def dataset(engine: str) -> Results:
     network, metric, delta, gamma, epsilon = perceptron("survey", (16, 8)), weighted("survey", 2.0), 0.5, 0.1, 0.15
     with _folder() as folder:
         frame.iloc[people.rows].to_parquet(folder / "people.parquet", row_group_size=12)
-        found = isonomy.certify_dataset(
-            folder / "people.parquet", schema, network, metric, delta, gamma, work=folder / "work", chunk=12,
-            engine=engine, epsilon=epsilon, tier="interval", accuracy=1e-11, effort=QUICK, progress=None,
+        found = isonomy.certify(
+            network, folder / "people.parquet", metric, delta, gamma, schema=schema, work=folder / "work", chunk=12,
+            engine=engine, epsilon=epsilon, tier="interval", effort=QUICK, progress=None,
         )  # fmt: skip
-        parts = list(found.each_part())
-        assert all(part.radii[0] == 0 and not part.cost[0].any() for part in parts)
         curve = found.curve(_gammas(gamma))
         reach = _reaches(found, epsilon, gamma)
     return Results(
         same=_same(_asked(network, people, metric, delta, None), people),
         upper={
-            "local": np.concatenate([part.profile[0] for part in parts]).tolist(),
+            "local": found.local.upper.tolist(),
             **_whole(found.upper, curve["upper"]),
         },
         lower={
-            "local": np.concatenate([part.value[0] for part in parts]).tolist(),
+            "local": found.local.lower.tolist(),
             **_whole(found.lower, curve["lower"]),
         },
         reach=reach,

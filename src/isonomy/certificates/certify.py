@@ -131,17 +131,16 @@ def certify(
         instance("work", work, str | PathLike, "a path")
     check_engine(engine, scheduler)
     folder = None if work is None else Path(work).resolve()
-    max_branches = whole("max_branches", max_branches)
+    max_branches, rounds, seed = whole("max_branches", max_branches), whole("rounds", rounds), whole("seed", seed)
+    effort, output_range = checked_effort(effort), checked_range(output_range)
     source, space, network = _opened(
         network, people, metric, delta, domain, schema, unknown, split, max_branches, folder
     )
     job = Job(
         network, metric, checked_delta(delta), space, ground_metric(ground, space.width, space.names), float(gamma),
-        float(order), tier, bool(attack), bool(decide), checked_effort(effort), whole("rounds", rounds), arithmetic,
-        checked_range(output_range), max_branches,
+        float(order), tier, bool(attack), bool(decide), effort, rounds, arithmetic, output_range, max_branches,
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
-    seed = whole("seed", seed)
     keys = source.keys(chunk)
     job = replace(job, plan=_plan(job, source, keys, folder))
     columns, computed = _columns(Work(job, source, folder), keys, engine, scheduler, progress)
