@@ -42,9 +42,9 @@ which nothing was fitted: test rows, or any rows with `--held-out`.
 `--limit` draws so many of these rows at random, without replacement, by `--seed`. Who was audited (how many of how
 many, drawn how, from which part, and how many rows did not fit the schema) stands in everything that is written.
 
-An audit in parts: finished stages are kept in `OUT.partial` under a fingerprint of all inputs and options, and a run of
-the same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since
-stages hold people's rows.
+An audit in parts: finished chunks are kept in `OUT.work`, each with a hash of all that it depends on, and a run of the
+same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since chunks
+hold people's rows.
 
 An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file.
 Options on the command line win over the file, also `--no-redact` over `redact = true`.

@@ -42,10 +42,6 @@ PEOPLE = Population.from_frame(FRAME, SCHEMA)
 QUICK = Effort(steps=1, restarts=0, branches=1)
 
 
-def dataset(**given: Any) -> Any:
-    return isonomy.certify(**({"work": Path("nowhere/work"), "people": Path("nowhere/table.parquet")} | given))
-
-
 def trained(kind: Callable[..., Any]) -> Callable[..., Any]:
     def fit(X: Any = PEOPLE.x, y: Any = PEOPLE.y, **parameters: Any) -> Any:
         return kind(**({"epochs": 1, "hidden": (2,), "method": "sgd", "progress": None} | parameters)).fit(X, y)
@@ -63,8 +59,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"network": NETWORK, "metric": METRIC, "delta": 0.1, "domain": SCHEMA, "time_limit": 0.0, "progress": None},
     ),
     "certify a file": (
-        dataset,
-        {"schema": SCHEMA, "network": NETWORK, "metric": METRIC, "delta": 0.1, "gamma": 0.1, "progress": None},
+        isonomy.certify,
+        ASKED | {"people": Path("nowhere/table.parquet"), "work": Path("nowhere/work"), "schema": SCHEMA, "gamma": 0.1},
     ),
     "wasserstein": (isonomy.wasserstein, {"one": X, "other": X + 0.1}),
     "group_fairness": (
@@ -120,7 +116,8 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "epsilon": ["0.1", -1, math.nan, math.inf, True], "confidence": SHARES, "domain": [*NO_DOMAIN, "realizable"],
         "tier": ["exact", "fast", 5], "arithmetic": ["float16"], "rounds": NO_COUNT, "effort": [5, "high"],
         "output_range": [5, (1.0,), (1.0, 0.0), (0.0, math.inf), ("0", "1")], "max_branches": NO_COUNT,
-        "seed": NO_COUNT, "progress": [5, "never"], "engine": ["spark"], "chunk": [*NO_COUNT, 0], "work": [5],
+        "seed": NO_COUNT, "progress": [5, "never"], "engine": ["spark"],
+        "chunk": [*NO_COUNT, 0], "work": [5], "unknown": ["drop"], "split": ["half"], "scheduler": ["tcp://a:1"],
     },
     "certify_everywhere": {
         "network": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
@@ -133,7 +130,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "gamma": NO_TIME, "order": [0, math.nan, "1", True], "epsilon": ["0.1", -1, math.nan, math.inf],
         "tier": ["exact", 5], "chunk": [*NO_COUNT, 0], "engine": ["spark"], "unknown": ["drop"], "split": ["half"],
         "rounds": NO_COUNT, "arithmetic": ["float16"], "output_range": [5, (1.0, 0.0)], "effort": [5],
-        "max_branches": NO_COUNT, "people": [5], "work": [5],
+        "max_branches": NO_COUNT, "people": [5, None], "work": [5],
     },
     "wasserstein": {
         "one": NO_TABLE, "other": NO_TABLE, "order": [0.5, 1e6, math.nan, "1", None, True],
@@ -196,7 +193,7 @@ CASES = [
     for number, value in enumerate(values)
 ]
 OTHER_WORDS = {
-    "people": ("individual", "Row"),
+    "people": ("individual", "Row", "A table must be"),
     "network": ("reads",),
     "domain": ("coordinates",),
 }

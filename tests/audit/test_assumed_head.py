@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.written import predicate_of
 
 from isonomy import Network, load_population
 from isonomy.audit import Plan, run, write
@@ -44,13 +44,13 @@ def test_it_stands_in_report_summary_and_certificate(model: Path, tmp_path: Path
     assert document(found)["remarks"] == [found.network.remark] and "raw numbers" in found.network.remark
     assert f"Note: {found.network.remark}" in markdown(found)
     out = write(found, tmp_path / "out")
-    assert json.loads((out / "certificate.json").read_text())["remarks"]["head"] == "softmax (assumed)"
+    assert predicate_of(out)["remarks"]["head"] == "softmax (assumed)"
     assert "which was assumed" in (out / "report.html").read_text()
     said = replace(asked, head="softmax")
     found = run(said, None, inputs=read_inputs(said))
     assert document(found)["remarks"] == [] and "Note:" not in markdown(found)
     out = write(found, tmp_path / "other")
-    assert json.loads((out / "certificate.json").read_text())["remarks"]["head"] == "softmax"
+    assert predicate_of(out)["remarks"]["head"] == "softmax"
     assert "which was assumed" not in (out / "report.html").read_text()
 
 

@@ -555,8 +555,9 @@ def test_without_refinement_the_bound_is_loose_but_sound(monkeypatch: pytest.Mon
 @quick
 @given(seeds, st.sampled_from([1.0, 2.0, math.inf]))
 def test_a_bound_that_was_told_stays(seed: int, order: float) -> None:
-    """Whatever else is asked in between, the same bits for the same gamma."""
-    dual = Dual(random_blocks(seed), order)
+    """Whatever else is asked before, beside or in between, the same bits for the same gamma."""
+    dual, other = Dual(random_blocks(seed), order), Dual(random_blocks(seed), order)
     first = dual.bound(0.1)
+    curve = other.curve([0.3, 0.1, 0.0, 0.7])
     dual.curve(np.linspace(0, 1, 9)), dual.largest_gamma(0.4), dual.grid_error(0.1)
-    assert dual.bound(0.1) == first
+    assert dual.bound(0.1) == first == curve[1] and dual.curve([0.3, 0.1, 0.0, 0.7]) == curve

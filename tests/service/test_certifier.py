@@ -191,12 +191,13 @@ def test_a_certificate_from_its_files_is_the_same(tmp_path: Path, redact: bool) 
         network(), people, isonomy.Counterparts.of(SCHEMA), delta=1.0, gamma=0.3, epsilon=0.25, rounds=1,
         effort=isonomy.Effort(steps=2, restarts=0), progress=None,
     )  # fmt: skip
-    path = write(tmp_path / "audit", certificate, network(), people, redact=redact)
+    path = write(tmp_path / "audit", certificate, redact=redact)
     here, there = Served.of_certificate(certificate, people), Served.from_directory(tmp_path / "audit")
     assert there.identity == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (there.people is None) == redact
-    for name in ("delta", "gamma", "order", "epsilon", "upper", "lower", "confidence", "arithmetic"):
+    for name in ("delta", "gamma", "order", "epsilon", "confidence", "arithmetic"):
         assert getattr(there, name) == getattr(here, name)
+    assert here.upper <= there.upper <= here.upper + 2e-6 and here.lower - 2e-6 <= there.lower <= here.lower
     assert list(there.curve([0.0, 0.1, 0.7])) == list(here.curve([0.0, 0.1, 0.7]))
     x = np.array(population(rows(N, seed=5)).x)
     one, other = Certifier(here)(x, seconds=600.0), Certifier(there)(x, seconds=600.0)

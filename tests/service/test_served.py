@@ -27,7 +27,7 @@ from isonomy.errors import FileError
 from isonomy.monitor import evaluate
 from isonomy.networks.network import Network
 from isonomy.population import Population
-from isonomy.records import write
+from isonomy.records import read, write
 from isonomy.service import Served, Settings, create_app, run, serve
 
 from . import example
@@ -54,7 +54,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         example.network(), people, isonomy.Counterparts.of(example.SCHEMA), delta=1.0, gamma=0.3, epsilon=0.01,
         rounds=1, effort=isonomy.Effort(steps=2, restarts=0), progress=None,
     )  # fmt: skip
-    write(folder, certificate, example.network(), people)
+    write(folder, certificate)
     return folder
 
 
@@ -73,7 +73,7 @@ def edited(source: Path, target: Path, edit: Edit) -> Path:
 def set_claims(**values: Any) -> Edit:
     def edit(document: dict[str, Any]) -> None:
         for name, value in values.items():
-            where = document["question" if name in document["question"] else "claims"]
+            where = document["predicate"]["question" if name in document["predicate"]["question"] else "claims"]
             assert name in where
             where[name] = value
 
@@ -87,8 +87,9 @@ def everybody() -> Population:
 
 def program(out: Path, gamma: float) -> float:
     """The linear program over the profiles that lie in the evidence."""
-    with np.load(out / "evidence" / "profiles.npz") as found:
-        radii, values, largest, weights = (found[name] for name in ("radii", "values", "largest", "weights"))
+    found = read(out)
+    radii, values, largest = found.profiles.radii, found.profiles.values, found.profiles.largest
+    weights = found.weights
     cells = np.append(np.minimum(values, largest), np.full((len(values), 1), largest), axis=1)
     cells = np.minimum.accumulate(cells[:, ::-1], axis=1)[:, ::-1]
     people, count = cells.shape
@@ -100,11 +101,11 @@ def program(out: Path, gamma: float) -> float:
 
 def test_a_streamed_audit_is_served_with_its_network_and_its_curve(large: Path) -> None:
     served, people = Served.from_directory(large), everybody()
-    told = json.loads((large / "certificate.json").read_text())
+    told = json.loads((large / "certificate.json").read_text())["predicate"]
     assert np.array_equal(served.network(people.x), network()(people.x))
     assert (served.delta, served.gamma, served.order, served.epsilon) == (0.1, 0.05, 1.0, 0.4)
     assert served.upper == told["claims"]["upper"] and served.verdict == "certified"
-    assert served.curve([0.05])[0] == pytest.approx(served.upper, rel=1e-12)
+    assert served.upper - 2e-6 <= served.curve([0.05])[0] <= served.upper
     x = np.random.default_rng(0).normal(size=(2, 5, 4))
     assert np.array_equal(served.metric.distance(*x), METRIC.distance(*x))
     assert np.allclose(served.ground.distance(*x), np.linalg.norm(x[0] - x[1], axis=-1))
@@ -152,7 +153,7 @@ def test_order_infinity_and_no_people(files: Path) -> None:
     served = Served.from_directory(audited(files, "infinite", order=math.inf, redact=True))
     assert served.people is None and served.order == math.inf
     curve = served.curve([0.0, 0.02, 0.05, 0.3, 100.0])
-    assert curve[1] == curve[2] == pytest.approx(served.upper, rel=1e-12)
+    assert served.upper - 2e-6 <= curve[1] == curve[2] <= served.upper
     assert (np.diff(curve) >= 0).all() and curve[-1] <= 1.0
     assert served.reference(1.0).people is None
 
@@ -164,9 +165,9 @@ def test_order_infinity_and_no_people(files: Path) -> None:
         ({"upper": 0.2}, "'upper' is 0.2, but its evidence proves no less than 0."),
         ({"gamma": 0.9}, "gamma"),
         ({"lower": 0.99}, "'lower' is 0.99, which must be a number from 0 to its 'upper'"),
-        ({"lower": math.nan}, "'lower' is nan"),
+        ({"lower": math.nan}, "NaN, which is no number"),
         ({"epsilon": 1e-9}, "'verdict' is"),
-        ({"epsilon": math.inf}, "'epsilon' is inf"),
+        ({"epsilon": math.inf}, "Infinity, which is no number"),
         ({"verdict": None}, "'verdict' is None, but its numbers make it"),
         ({"upper": "much"}, "damaged"),
     ],
@@ -189,14 +190,11 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda document: document.update(version=2), "its version is 2, and this program reads version 1"),
-        (lambda document: document.update(format="isonomy large certificate"), "it is not an isonomy certificate"),
-        (lambda document: document.pop("evidence"), "damaged"),
-        (lambda document: document["evidence"]["profiles"].update(sha256="0" * 64), "another SHA-256"),
-        (
-            lambda document: document["evidence"]["profiles"].update(file="parts/00000000.arrays"),
-            "is not in 'evidence'",
-        ),
+        (lambda document: document.update(predicateType="urn:isonomy:certificate:2"), "is of another version"),
+        (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
+        (lambda document: document["predicate"].pop("arrays"), "damaged"),
+        (lambda document: document["subject"][0]["digest"].update(sha256="0" * 64), "another SHA-256"),
+        (lambda document: document["predicate"]["arrays"].update({"../x": [1]}), "has no shape that an array can have"),
     ],
 )
 def test_certificates_that_cannot_be_used(large: Path, tmp_path: Path, edit: Edit, says: str) -> None:
@@ -244,7 +242,7 @@ def test_a_declared_range_of_outputs_reaches_the_monitor(tmp_path: Path) -> None
         numbers, people, isonomy.WeightedLp(np.ones(example.SCHEMA.width), 2.0), delta=0.1, gamma=0.1, attack=False,
         domain="unbounded", output_range=(-3.0, 3.0), rounds=1, progress=None,
     )  # fmt: skip
-    write(tmp_path, certificate, numbers, people)
+    write(tmp_path, certificate)
     for served in (Served.of_certificate(certificate, people), Served.from_directory(tmp_path)):
         reference = replace(served, people=None).reference(math.inf)
         assert 6.0 <= reference.largest <= 6.0 + 1e-9

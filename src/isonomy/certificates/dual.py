@@ -155,7 +155,7 @@ class Dual:
 
     blocks: Sequence[Cells]
     order: float
-    _bounds: dict[float, Bound] = field(default_factory=dict, init=False, repr=False)  # said once, said again
+    _bounds: dict[float, Bound] = field(default_factory=dict, init=False, repr=False)
     _means: dict[tuple[float | None, float | None], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -412,17 +412,21 @@ class _Minimum:
     def __init__(self, blocks: Sequence[_Choices]) -> None:
         self.blocks = blocks
         self.known: dict[float, tuple[float, float]] = {}  # multiplier: mean height, mean cost
-        self._sorted: list[float] = []
 
     def brackets(self, budgets: Sequence[float]) -> list[_Bracket]:
-        """The minimum for each budget, by the same passes."""
-        if budgets and not self.known:
-            self._learn([0.0, self._whole[1]])
+        """The minimum for each budget, by the same passes; the same bits whatever was asked before."""
+        tried = [[0.0, self._whole[1]] for _ in budgets]
+        found: list[_Bracket] = []
         for _ in range(STEPS):
-            found = [self._bracket(budget) for budget in budgets]
-            if not self._learn([multiplier for each in found for multiplier in each.inside()]):
+            self._learn([multiplier for some in tried for multiplier in some])
+            found = [self._bracket(budget, some) for budget, some in zip(budgets, tried, strict=True)]
+            more = [
+                [value for value in each.inside() if value not in some] for each, some in zip(found, tried, strict=True)
+            ]
+            if not any(more):
                 break
-        return found if budgets else []
+            tried = [sorted({*some, *new}) for some, new in zip(tried, more, strict=True)]
+        return found
 
     def affordable(self, epsilon: float) -> float:
         """The largest budget, as far as is known, whose bound is at most epsilon."""
@@ -439,7 +443,7 @@ class _Minimum:
             largest = max(largest, float(block.value.max(initial=0.0)))
         return math.fsum(weights), min(FAR, 2 * largest / max(nearest, 1 / FAR)) or 1.0
 
-    def _learn(self, multipliers: Sequence[float]) -> bool:
+    def _learn(self, multipliers: Sequence[float]) -> None:
         new = [value for value in dict.fromkeys(multipliers) if value not in self.known]
         if new:
             total = self._whole[0]
@@ -450,11 +454,8 @@ class _Minimum:
 
             found = np.array(list(in_parallel(sums, range(len(self.blocks))))).sum(axis=0)
             self.known |= dict(zip(new, map(tuple, found.tolist()), strict=True))
-            self._sorted = sorted(self.known)
-        return bool(new)
 
-    def _bracket(self, budget: float) -> _Bracket:
-        places = self._sorted
+    def _bracket(self, budget: float, places: Sequence[float]) -> _Bracket:
         at = bisect.bisect_left(places, True, key=lambda value: self.known[value][1] <= budget)
         at = min(at, len(places) - 1)
         right = places[at]
