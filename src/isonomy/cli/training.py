@@ -16,7 +16,6 @@ from isonomy.audit.plan import Plan
 from isonomy.cli.audit import TABLE
 from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.errors import ParameterError, template
-from isonomy.files import atomic
 from isonomy.options import Given, check_options, option, select, whole, with_options
 from isonomy.progress import Bar
 
@@ -148,6 +147,8 @@ def frontier(
 
         found = trained(people, weights, model=model, measure=measured)
     table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
+    from isonomy.files import atomic
+
     with atomic(out / "frontier.csv") as part:
         table.to_csv(part, index=False)
     for name, each in zip(table["model"], found.models, strict=True):
@@ -279,6 +280,8 @@ def _numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, 
 
 def _check_writable(out: Path) -> None:
     """Before a long training, not after it."""
+    from isonomy.files import atomic
+
     with atomic(out.with_name(f".{out.name}.check")) as part:
         part.touch()
     out.with_name(f".{out.name}.check").unlink()
