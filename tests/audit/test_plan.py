@@ -104,7 +104,7 @@ def test_choices_are_those_of_the_library() -> None:
     from isonomy.population import DomainKind
     from isonomy.population.schema import Unknown
     from isonomy.population.selection import SplitName
-    from isonomy.training.penalties import Method
+    from isonomy.training.config import Method
 
     known = {
         "tier": DistributionalTier, "engine": EngineName, "reads": Reads, "domain": DomainKind, "unknown": Unknown,

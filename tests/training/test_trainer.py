@@ -63,7 +63,7 @@ def test_a_write_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypat
     before = path.read_bytes()
 
     def half(content: object, file: object) -> None:
-        file.write(b"half")  # type: ignore[attr-defined]
+        file.write_bytes(b"half")  # type: ignore[attr-defined]
         raise Killed
 
     monkeypatch.setattr(torch, "save", half)
