@@ -174,3 +174,13 @@ def test_everything_but_training_works_without_torch() -> None:
             [sys.executable, "-c", code, f"{folder}/m.pt"], capture_output=True, text=True, check=False, timeout=300
         )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """So that whoever meets a name knows which thing it is. The kernel has names of its own, by design."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

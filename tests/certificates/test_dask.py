@@ -97,7 +97,7 @@ def test_errors_of_workers_reach_the_caller(cluster: Any, tmp_path: Path) -> Non
     options = {"chunk": 5, "order": math.inf, "engine": "dask", "scheduler": cluster.scheduler_address}
     with pytest.raises(DataError, match=r"File t\.parquet: Column 'debt', row 137"):
         ask(tmp_path / "t.parquet", tmp_path / "work", **options)
-    assert (tmp_path / "work" / "plan.json").exists()
+    assert (tmp_path / "work" / "schedule.json").exists()
 
 
 @pytest.mark.slow

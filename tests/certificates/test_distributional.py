@@ -191,7 +191,7 @@ def test_a_ground_cost_whose_diagonal_is_free() -> None:
         )
         # Free moves along the diagonal lead to (0, 0.5), where t = 1.
         exact = float(sigmoid_violation(np.array([1.0]), 1.0, 0.0, 0.1 * math.sqrt(5)).item())
-        assert found.upper >= exact - 1e-9 and max(found.plan.rungs) > 0.02
+        assert found.upper >= exact - 1e-9 and max(found.schedule.rungs) > 0.02
 
 
 # -- the whole of it on people -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isonomy.confidence import mean_lower
-from isonomy.shift.cost import Cost
+from isonomy.shift.cost import GroundCost
 from isonomy.shift.distance import wasserstein
 from isonomy.shift.lower import Rows, evaluate, fit_witnesses
 from isonomy.shift.witnesses import Potentials, Slope
@@ -44,7 +44,7 @@ def test_witnesses_are_feasible_everywhere(ground: str, order: float, seed: int,
     x = np.concatenate([*fitted, wide * rng.normal(size=(20, 3))])
     y = np.concatenate([*fitted, wide * rng.normal(size=(20, 3)), x + 1e-9])
     costs = np.array([metric.distance(person, y) for person in x])
-    witnesses = fit_witnesses(rows(fitted[0]), rows(fitted[1]), Cost.of(metric), order)
+    witnesses = fit_witnesses(rows(fitted[0]), rows(fitted[1]), GroundCost.of(metric), order)
     assert any(isinstance(witness, Potentials) for witness in witnesses)
     for witness in witnesses:
         assert 1.0 <= witness.order <= order
@@ -60,7 +60,7 @@ def test_witnesses_are_feasible_everywhere(ground: str, order: float, seed: int,
 def test_any_heights_are_feasible(seed: int, order: float) -> None:
     """Nothing depends on the transport problem having been solved."""
     rng = np.random.default_rng(seed)
-    cost = Cost.of(ground_metric("l2", 2))
+    cost = GroundCost.of(ground_metric("l2", 2))
     points = rng.normal(size=(6, 2))
     witness = Potentials(cost, points, rng.normal(size=6), float(rng.exponential() + 0.1), order, 10.0)
     x, y = rng.normal(size=(2, 60, 2)) * 2
@@ -69,7 +69,7 @@ def test_any_heights_are_feasible(seed: int, order: float) -> None:
 
 
 def test_a_slope_is_clipped() -> None:
-    cost = Cost.of(ground_metric("l2", 1)).along(np.array([1.0]))
+    cost = GroundCost.of(ground_metric("l2", 1)).along(np.array([1.0]))
     slope = Slope(cost, -1.0, 2.0)
     assert np.allclose(slope.other(np.array([[-5.0], [0.5], [9.0]])), [-1.0, 0.5, 2.0])
     assert np.allclose(slope.one(np.array([[-5.0], [0.5], [9.0]])), [1.0, -0.5, -2.0])
@@ -79,7 +79,7 @@ def test_a_witness_proves_what_it_can() -> None:
     """Two atoms at distance 5, all the mass moved: with many individuals the bound comes close to 5."""
     one, other = np.zeros((4000, 2)), np.tile([3.0, 4.0], (4000, 1))
     for order in (1.0, 2.0, math.inf):
-        witnesses = fit_witnesses(rows(one[:50]), rows(other[:50]), Cost.of(ground_metric("l2", 2)), order)
+        witnesses = fit_witnesses(rows(one[:50]), rows(other[:50]), GroundCost.of(ground_metric("l2", 2)), order)
         proved = [evaluate(witness, rows(one), rows(other), 0.05) for witness in witnesses]
         assert 4.9 < max(proved) <= 5.0
 

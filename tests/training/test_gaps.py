@@ -10,7 +10,7 @@ import torch
 
 import isonomy
 from isonomy.population import Domain
-from isonomy.training.gaps import Gaps, Head, _Passed, _Product, paper_gap, run
+from isonomy.training.gaps import DifferenceBounds, Head, _Passed, _Product, paper_gap, run
 from isonomy.training.perceptron import Perceptron
 from isonomy.training.reach import boxed, shift_reach, similar_reach
 
@@ -57,7 +57,7 @@ def test_no_sampled_pair_exceeds_the_bound(hidden: list[int], classes: int, whic
     x = rng.normal(size=(20, WIDTH))
     moves, shifts = similar_reach(metric, domain, reads, x, delta), shift_reach("l2", domain, reads)
     table = torch.tensor(x, dtype=torch.float32)
-    gaps = Gaps(layers, run(layers, table), head, moves, shifts)
+    gaps = DifferenceBounds(layers, run(layers, table), head, moves, shifts)
     previous = np.zeros(len(x))
     for radius in (0.0, 0.2, 1.0):
         bound = gaps.at(delta, radius).detach().numpy()
@@ -78,7 +78,7 @@ def test_without_hidden_layers_the_bound_is_attained() -> None:
     layers = [(torch.tensor([[2.0, 1.0]]), torch.tensor([0.5]))]
     reads, domain, x = np.arange(2), Domain.unbounded(2), torch.zeros(1, 2)
     moves, shifts = similar_reach(metric, domain, reads, x.numpy(), 0.1), shift_reach("l2", domain, reads)
-    bound = Gaps(layers, run(layers, x), Head(0), moves, shifts).at(0.1, 3.0)
+    bound = DifferenceBounds(layers, run(layers, x), Head(0), moves, shifts).at(0.1, 3.0)
     assert bound.item() == pytest.approx(0.1 * np.sqrt(1.0 + 1.0), rel=1e-5)
 
 
@@ -87,7 +87,7 @@ def test_one_hidden_neuron_by_hand() -> None:
     layers = [(torch.tensor([[1.0]]), torch.tensor([0.0])), (torch.tensor([[1.0]]), torch.tensor([0.0]))]
     reads, domain, x = np.arange(1), Domain.unbounded(1), torch.tensor([[-0.2]])
     moves = similar_reach(isonomy.WeightedLp(np.ones(1), 2), domain, reads, x.numpy(), 0.1)
-    gaps = Gaps(layers, run(layers, x), Head(0), moves, shift_reach("l2", domain, reads))
+    gaps = DifferenceBounds(layers, run(layers, x), Head(0), moves, shift_reach("l2", domain, reads))
     found = [gaps.at(0.1, radius).item() for radius in (0.0, 0.1, 0.15, 0.3)]
     assert found == pytest.approx([0.0, 0.0, 0.05, 0.1], abs=1e-6)
 
@@ -99,7 +99,7 @@ def test_the_exact_first_layer_is_never_above_the_box(classes: int) -> None:
     x = torch.tensor(rng.normal(size=(50, WIDTH)), dtype=torch.float32)
     layers, head = layers_of(rng, [WIDTH, 16, 16, classes or 1]), Head(classes)
     moves, shifts = similar_reach(metric, domain, reads, x.numpy(), 0.1), shift_reach("l2", domain, reads)
-    ours = Gaps(layers, run(layers, x), head, moves, shifts).at(0.1)
+    ours = DifferenceBounds(layers, run(layers, x), head, moves, shifts).at(0.1)
     paper = paper_gap(layers, x, head, boxed(moves), 0.1)
     assert bool((ours <= paper + NOISE).all())
     assert ours.mean() < 0.8 * paper.mean()
@@ -116,7 +116,7 @@ def test_free_directions_are_bounded_by_the_domain(kind: isonomy.population.Doma
     moves, shifts = similar_reach(metric, people.domain, reads, x, delta), shift_reach("l2", people.domain, reads)
     some = x[:200]
     table = torch.tensor(some[:, reads], dtype=torch.float32)
-    bound = Gaps(layers, run(layers, table), Head(2), moves, shifts).at(delta).detach().numpy()
+    bound = DifferenceBounds(layers, run(layers, table), Head(2), moves, shifts).at(delta).detach().numpy()
     paper = paper_gap(layers, table, Head(2), boxed(moves), delta).detach().numpy()
     protected = people.schema.protected_coordinates
     for _ in range(50):
@@ -135,7 +135,7 @@ def test_counterparts_move_within_their_tolerances() -> None:
     layers, x = layers_of(rng, [len(reads), 16, 2]), people.x[:100]
     moves, shifts = similar_reach(metric, people.domain, reads, x, 1.0), shift_reach("l2", people.domain, reads)
     table = torch.tensor(x, dtype=torch.float32)
-    bound = Gaps(layers, run(layers, table), Head(2), moves, shifts).at(1.0).detach().numpy()
+    bound = DifferenceBounds(layers, run(layers, table), Head(2), moves, shifts).at(1.0).detach().numpy()
     low, high = (np.where(np.isfinite(side), side, 0.0) for side in metric.box(x, 1.0))
     for _ in range(30):
         other = x + np.where(rng.uniform(size=x.shape) < 0.5, low, high)
@@ -203,5 +203,7 @@ def test_gradients_reach_every_layer() -> None:
     layers, x = layers_of(rng, [WIDTH, 16, 16, 2]), torch.tensor(rng.normal(size=(50, WIDTH)), dtype=torch.float32)
     domain, reads = Domain.unbounded(WIDTH), np.arange(WIDTH)
     moves = similar_reach(metrics(rng)[0], domain, reads, x.numpy(), 0.1)
-    Gaps(layers, run(layers, x), Head(2), moves, shift_reach("l2", domain, reads)).at(0.1, 0.2).sum().backward()
+    DifferenceBounds(layers, run(layers, x), Head(2), moves, shift_reach("l2", domain, reads)).at(
+        0.1, 0.2
+    ).sum().backward()
     assert all(weight.grad is not None and bool((weight.grad != 0).any()) for weight, _ in layers)

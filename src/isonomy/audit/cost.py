@@ -19,7 +19,7 @@ SAMPLES = (24, 64)
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostEstimate:
     """An estimate, and what it rests on."""
 
     individuals: int
@@ -37,7 +37,7 @@ class Cost:
         )
 
 
-def estimate(plan: Plan, inputs: Inputs) -> Cost:
+def estimate(plan: Plan, inputs: Inputs) -> CostEstimate:
     """Audit two small samples and extend their times to everybody."""
     if inputs.people is None:
         source = inputs.opened(plan, None)
@@ -62,7 +62,7 @@ def estimate(plan: Plan, inputs: Inputs) -> Cost:
     seconds = max(times[-1] + slope * (n - sizes[-1]), 0.0)
     width, held = x.shape[1], n if inputs.people is not None else min(n, plan.chunk or CHUNK)
     per_person = 8 * (2 * found.points.person.size / sizes[-1] + 2 * len(found.profiles.value) / sizes[-1] + 6 * width)
-    return Cost(n, width, seconds, _peak() + held * per_person / 2**20, sizes[-1], times[-1])
+    return CostEstimate(n, width, seconds, _peak() + held * per_person / 2**20, sizes[-1], times[-1])
 
 
 def spoken(seconds: float) -> str:

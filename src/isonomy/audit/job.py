@@ -65,7 +65,7 @@ def run(
 
 def begun(work: Path | None) -> datetime:
     """When the first run of this question began: that of the plan that the folder keeps."""
-    kept = None if work is None else work / "plan.json"
+    kept = None if work is None else work / "schedule.json"
     return datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept and kept.is_file() else datetime.now(UTC)
 
 

@@ -19,7 +19,7 @@ from isonomy.errors import FileError
 from isonomy.files import PARTIAL
 from isonomy.report.findings import Findings
 
-KEPT = ("plan.json", "parts")
+KEPT = ("schedule.json", "parts")
 """What of a streamed audit is of use to the next one with the same name."""
 
 BESIDE = ("report.html", "individuals.parquet", "summary.md", "junit.xml")

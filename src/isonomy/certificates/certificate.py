@@ -26,7 +26,7 @@ from isonomy.certificates.consistency import compare_means, compare_points, desc
 from isonomy.certificates.dual import Cells, Dual, Mixture, check_radius
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
-from isonomy.certificates.profiles import CellBlocks, Plan, Profiles, covered
+from isonomy.certificates.profiles import CellBlocks, Profiles, Schedule, covered
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points, WorstCase
 from isonomy.errors import DataError, ParameterError, template
@@ -55,7 +55,7 @@ class Certificate:
     refusal: str  # why nothing is said of the population behind the sample; "" when something is
     question: Question = field(repr=False)
     people: Population | None = field(repr=False)  # None where individuals came as plain numbers
-    plan: Plan = field(repr=False)
+    schedule: Schedule = field(repr=False)
     seed: int = 0
     clusters: Clusters | None = None
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the people, and their SHA-256

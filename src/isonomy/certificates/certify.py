@@ -1,6 +1,6 @@
 """From people and a model to a certificate: the same way for any table, wherever its chunks are worked on.
 
-People come from a source (a population, a table, files of any size), cut into chunks. A plan (which radii are worth
+People come from a source (a population, a table, files of any size), cut into chunks. A schedule (which radii are worth
 their price) is made once, on a pilot group; then every chunk is worked on by itself, here or on a cluster, and its
 columns are put together. With a folder for ``work`` chunks are kept there: a run that was killed at any moment is
 continued by giving the same call again, and the certificate is the same bit for bit.
@@ -27,7 +27,7 @@ from isonomy.certificates.consistency import evidence_folder, told
 from isonomy.certificates.dual import check_radius
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
-from isonomy.certificates.profiles import Plan, Profiles
+from isonomy.certificates.profiles import Profiles, Schedule
 from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
@@ -142,7 +142,7 @@ def certify(
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
-    job = replace(job, plan=_plan(job, source, keys, folder))
+    job = replace(job, schedule=_schedule(job, source, keys, folder))
     columns, computed = _columns(Work(job, source, folder), keys, engine, scheduler, progress)
     return _certificate(job, source, columns, computed, epsilon, confidence, seed, (cluster, max_cluster))
 
@@ -207,19 +207,19 @@ def _opened(
     return source, space, on_all_coordinates(network, schema)
 
 
-def _plan(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None) -> Plan:
-    """The plan of an earlier run of the same job, else a new one."""
+def _schedule(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None) -> Schedule:
+    """The schedule of an earlier run of the same job, else a new one."""
     if folder is None:
-        return job.planned(source, keys)
+        return job.scheduled(source, keys)
     identity = f"{job.identity} {source.fingerprint()} {len(keys)}"
-    path = folder / "plan.json"
+    path = folder / "schedule.json"
     known = read_json(path)
     if known is not None and known.get("identity") == identity:
-        return Plan(tuple(known["rungs"]), known["first"], known["multiplier"], known["whole"])
+        return Schedule(tuple(known["rungs"]), known["first"], known["multiplier"], known["whole"])
     with one_thread_in_blas():
-        plan = job.planned(source, keys)
-    write_json(path, {"identity": identity, **asdict(plan)})
-    return plan
+        schedule = job.scheduled(source, keys)
+    write_json(path, {"identity": identity, **asdict(schedule)})
+    return schedule
 
 
 def _columns(
@@ -281,11 +281,11 @@ def _certificate(
         profiles = Profiles(start, radius, value, float(columns["largest"].max()), passes)
         owner = np.repeat(np.arange(n), columns["point_count"])
         points = Points(owner, *(columns[f"point_{name}"] for name in ("person", "counterpart", "cost", "value")))
-        assert job.plan is not None
+        assert job.schedule is not None
         return Certificate(
             job.gamma, job.order, job.ground, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles,
-            points, _refusal(people, job.metric, job.ground, confidence, clusters), question, people, job.plan, seed,
-            clusters, source.files, computed,
+            points, _refusal(people, job.metric, job.ground, confidence, clusters), question, people, job.schedule,
+            seed, clusters, source.files, computed,
         )  # fmt: skip
 
 

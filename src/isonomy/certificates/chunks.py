@@ -4,8 +4,8 @@ A chunk gives columns, the same whatever the size of the table: bounds and count
 people that a worst case is made of. Columns of chunks are put one after the other (:func:`joined`), in memory or, with
 a folder for work, in files.
 
-**Soundness.** A chunk is an ordinary question about its own individuals. The plan only says which radii are worth their
-price.
+**Soundness.** A chunk is an ordinary question about its own individuals. The schedule only says which radii are worth
+their price.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isonomy.attacks import Effort
 from isonomy.certificates.consistency import told
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import FURTHEST, Plan, make_plan, profiles
+from isonomy.certificates.profiles import FURTHEST, Schedule, make_schedule, profiles
 from isonomy.certificates.worst_case import search
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, atomic, read_arrays, write_arrays
@@ -46,7 +46,7 @@ DECISIONS = ("none", "certified", "flippable", "undecided")
 """What is known of a decision, as numbers in a column; none: a regression without a cut-off."""
 
 PILOT = 16
-"""Individuals on whom the plan is made, evenly spread over the table."""
+"""Individuals on whom the schedule is made, evenly spread over the table."""
 
 FEW = 64
 """A table of so few people is its own pilot group."""
@@ -71,7 +71,7 @@ class Job:
     arithmetic: Arithmetic
     output_range: tuple[float, float] | None
     max_branches: int
-    plan: Plan | None = None
+    schedule: Schedule | None = None
     evidence: Path | None = None  # where a contradiction is written, with the person; None: nowhere
 
     @cached_property
@@ -88,8 +88,8 @@ class Job:
         ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
-    def planned(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Plan:
-        """A plan from a pilot group that row numbers alone decide."""
+    def scheduled(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Schedule:
+        """A schedule from a pilot group that row numbers alone decide."""
         some = spread(len(keys), PILOT)
         whole = sum(map(len, keys)) <= FEW
         each = FEW if whole else math.ceil(PILOT / len(some))
@@ -113,8 +113,8 @@ class Job:
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        plan = make_plan(moving, local.upper, self.gamma, self.order, largest, tight=self.tier == "tight")
-        return replace(plan, whole=whole)
+        schedule = make_schedule(moving, local.upper, self.gamma, self.order, largest, tight=self.tier == "tight")
+        return replace(schedule, whole=whole)
 
     def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
         """What is known of the individuals of a chunk."""
@@ -125,10 +125,10 @@ class Job:
             return about | _nobody(x.shape[1])
         with told(self.evidence, chunk.rows):
             moving, local = self._looked_at(x, self.attack, self.decide, tick)
-            assert self.plan is not None
+            assert self.schedule is not None
             profile = profiles(
                 moving, local.upper, self.gamma, self.order, largest_violation(moving.head, self.output_range),
-                rounds=self.rounds, tight=self.tier == "tight", plan=self.plan,
+                rounds=self.rounds, tight=self.tier == "tight", schedule=self.schedule,
             )  # fmt: skip
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")

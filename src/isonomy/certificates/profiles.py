@@ -122,10 +122,10 @@ def covered(profiles: claims.Profiles, weights: FloatArray, rows: IntArray) -> C
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """What a pilot group taught: the ladder, its best rung (None without any), and how far people would travel.
 
-    With one plan, groups of individuals can be looked at one by one, wherever and in any order.
+    With one schedule, groups of individuals can be looked at one by one, wherever and in any order.
     """
 
     rungs: tuple[float, ...]
@@ -134,13 +134,13 @@ class Plan:
     whole: bool = False  # the pilot group is everybody: all rungs are worth a pass for all
 
 
-def make_plan(
+def make_schedule(
     moving: Moving, local: FloatArray, gamma: float, order: float, largest: float, *, tight: bool = True
-) -> Plan:
-    """A plan for shifts around ``gamma``, with all individuals of ``moving`` as the pilot group."""
+) -> Schedule:
+    """A schedule for shifts around ``gamma``, with all individuals of ``moving`` as the pilot group."""
     known, anybody = _begin(moving, local, gamma, order, largest, tight)
     if gamma == 0 or math.isinf(gamma) or math.isinf(order):
-        return Plan((), None, 0.0)
+        return Schedule((), None, 0.0)
     return _climb(known, anybody)
 
 
@@ -154,7 +154,7 @@ def profiles(
     rounds: int = 4,
     tight: bool = True,
     tick: Callable[[int, int], None] = lambda done, total: None,
-    plan: Plan,
+    schedule: Schedule,
 ) -> Profiles:
     """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0."""
     known, _ = _begin(moving, local, gamma, order, largest, tight)
@@ -164,15 +164,15 @@ def profiles(
     if math.isinf(order):  # everybody travels as far as γ, and nobody further
         known.compute(everybody, min(max(gamma, NEAREST), FURTHEST))
         return known.profiles()
-    known.make_room(plan.rungs)
-    for rung in plan.rungs if plan.whole else (plan.first,):
+    known.make_room(schedule.rungs)
+    for rung in schedule.rungs if schedule.whole else (schedule.first,):
         if rung is not None:
             known.compute(everybody, rung)
     tick(1, rounds + 1)
     for step in range(rounds):
         jobs = []
         for _ in range(HALVES if known.single else 1):
-            found = known.halves(plan)
+            found = known.halves(schedule)
             for rung, rows in found:
                 known.compute(rows, rung, READ * rung)
             jobs += found
@@ -197,12 +197,12 @@ def _begin(
     return known, anybody
 
 
-def _climb(known: _Known, anybody: float) -> Plan:
+def _climb(known: _Known, anybody: float) -> Schedule:
     """The ladder tried on a pilot group."""
     rungs = _try(known, anybody)
     first = min(rungs, key=known.upper) if rungs else None
     dual = Dual(CellBlocks(known.profiles(), known.moving.question.weights), known.order)
-    return Plan(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
+    return Schedule(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
 
 
 class _Known:
@@ -261,15 +261,15 @@ class _Known:
         cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights)
         return Dual.of(cells, self.order).bound(self.gamma).upper
 
-    def halves(self, plan: Plan) -> list[tuple[float, IntArray]]:
+    def halves(self, schedule: Schedule) -> list[tuple[float, IntArray]]:
         """Radii, and the individuals whose bound rests on a cell that such a radius would halve."""
-        if plan.first is None:
+        if schedule.first is None:
             return []
         radii, values = self.table()
-        owner, near, far = self._active(radii, values, plan.multiplier)
+        owner, near, far = self._active(radii, values, schedule.multiplier)
         far = self._came(radii, values, owner, far)  # the grid is everybody's, the pass behind a value one's own
-        last = max(plan.rungs)
-        middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * plan.first) / 2)
+        last = max(schedule.rungs)
+        middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * schedule.first) / 2)
         step = np.rint(FINEST * np.log2(np.maximum(np.minimum(middle, last) / self.scale, NEAREST)))
         chosen = np.minimum(self.scale * 2.0 ** (step / FINEST), last)
         wanted = (chosen > near * (1 + 1e-9)) & (chosen < far * (1 - 1e-9)) & (chosen >= SMALLEST * self.scale)

@@ -10,7 +10,7 @@ Encoding = Literal["default", "paper"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """What does not depend on this machine."""
 
     summary: str
@@ -22,7 +22,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description(Entry):
+class Description(CatalogueEntry):
     """A table of the catalogue; ``str`` gives it as a few lines of text.
 
     ``protected`` names the protected features of the default encoding. ``here`` says what can be loaded without the
@@ -58,9 +58,9 @@ _PUMS_CAVEATS = (
     "Train and test rows (70 to 30) are told apart by a hash of state, year and place in the survey.",
 )
 
-ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
+ENTRIES: MappingProxyType[str, CatalogueEntry] = MappingProxyType(
     {
-        "acs-coverage": Entry(
+        "acs-coverage": CatalogueEntry(
             "people under 65 with an income of at most 30,000 dollars: do they have public health coverage?",
             _PUMS,
             _PUMS_LICENCE,
@@ -71,7 +71,7 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             ),
             ("default", "paper"),
         ),
-        "acs-employment": Entry(
+        "acs-employment": CatalogueEntry(
             "everybody, children included: is a person employed and at work?",
             _PUMS,
             _PUMS_LICENCE,
@@ -83,7 +83,7 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             ),
             ("default", "paper"),
         ),
-        "acs-income": Entry(
+        "acs-income": CatalogueEntry(
             "people over 16 who worked and earned more than 100 dollars: is the income above 50,000 (or 'threshold')?",
             _PUMS,
             _PUMS_LICENCE,
@@ -96,14 +96,14 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             ),
             ("default", "paper"),
         ),
-        "adult": Entry(
+        "adult": CatalogueEntry(
             "people of the US census of 1994: is the income above 50,000 dollars?",
             "UCI Machine Learning Repository, Becker and Kohavi 1996, https://doi.org/10.24432/C5XW20",
             "CC BY 4.0",
             "48,842 people",
             ("Columns fnlwgt and education are left out.", '"?" is a category of its own (3,620 people have one).'),
         ),
-        "credit": Entry(
+        "credit": CatalogueEntry(
             "clients of a bank in Taiwan in 2005: does a client default on the next payment?",
             "UCI Machine Learning Repository, Yeh 2009, https://doi.org/10.24432/C55S3H",
             "CC BY 4.0",
@@ -116,14 +116,14 @@ ENTRIES: MappingProxyType[str, Entry] = MappingProxyType(
             ),
             ("default", "paper"),
         ),
-        "german": Entry(
+        "german": CatalogueEntry(
             "applicants for a loan: a good or a bad risk?",
             "UCI Machine Learning Repository, Hofmann 1994, https://doi.org/10.24432/C5NC77",
             "CC BY 4.0",
             "1,000 people",
             ("Sex is recorded only together with the marital status, in personal_status.",),
         ),
-        "moons": Entry(
+        "moons": CatalogueEntry(
             "two interleaved half circles, the smallest population on which everything can be drawn",
             "generated",
             "none needed",

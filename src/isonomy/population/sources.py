@@ -23,7 +23,7 @@ from isonomy.population.selection import Selection, SplitName
 from isonomy.population.stored import (
     DaskFrame,
     ParquetTable,
-    Reading,
+    ReadOptions,
     Table,
     Tables,
     has_middle,
@@ -61,7 +61,7 @@ def open_people(
         return _in_memory(people if labels else replace(people, y=None), people.schema, split)
     if schema is None:
         raise ParameterError("'schema' must be given for people who are not a Population.")
-    reading = Reading(schema, unknown, split, labels, dialect)
+    reading = ReadOptions(schema, unknown, split, labels, dialect)
     if isinstance(people, DaskFrame):
         return _one_by_one(partitions(people, reading), reading, "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
@@ -177,13 +177,13 @@ def _in_memory(people: Population, schema: Schema, split: SplitName, files: Name
     return InMemory(replace(side, schema=schema), files)
 
 
-def _of_files(files: list[Path], root: Path, reading: Reading, path: Path) -> Tables:
+def _of_files(files: list[Path], root: Path, reading: ReadOptions, path: Path) -> Tables:
     tables = tuple(map(ParquetTable.open, files))
     named = [(file.relative_to(root).as_posix(), table.sha256) for file, table in zip(files, tables, strict=True)]
     return _one_by_one(tables, reading, path, tuple(named))
 
 
-def _one_by_one(tables: Sequence[Table], reading: Reading, name: object, files: Named = ()) -> Tables:
+def _one_by_one(tables: Sequence[Table], reading: ReadOptions, name: object, files: Named = ()) -> Tables:
     rows = sum(table.rows for table in tables)
     if not rows:
         raise DataError(f"Table {name} is empty: it has no row.")

@@ -36,7 +36,7 @@ _EXCLUDED, _ROWS = b"isonomy.excluded", b"isonomy.rows"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How the rows of a table become people."""
 
     schema: Schema
@@ -82,7 +82,7 @@ class Reading:
 class Tables:
     """Tables one after the other, ``rows`` in all; each has a name, rows, the SHA-256 of its content, and chunks."""
 
-    reading: Reading
+    reading: ReadOptions
     tables: tuple[Table, ...]
     rows: int
     files: Named = ()
@@ -133,7 +133,7 @@ class ParquetTable:
         about = path.stat()
         return cls(str(path), rows, sha256(path), about.st_size, about.st_mtime_ns)
 
-    def chunk(self, key: ChunkKey, reading: Reading, first_row: int) -> Chunk:
+    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
         with opened(Path(self.name)) as file:
             columns = reading.present(file.schema_arrow.names, self.name)
@@ -198,7 +198,7 @@ class CopiedTable:
     copy: ParquetTable
     excluded: int
 
-    def chunk(self, key: ChunkKey, reading: Reading, first_row: int) -> Chunk:
+    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """As they were copied."""
         rows = self.copy.arrow(key.start, key.stop, _COPY)
         x = rows["x"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
@@ -207,7 +207,7 @@ class CopiedTable:
         return Chunk(key, x, y, rows["weight"].to_numpy(), rows["row"].to_numpy(), excluded)
 
 
-def open_copy(reading: Reading, named: tuple[str, str], work: Path, pieces: Iterator[Population]) -> Tables:
+def open_copy(reading: ReadOptions, named: tuple[str, str], work: Path, pieces: Iterator[Population]) -> Tables:
     """The people of a file from a copy in the folder ``work``, which is made from ``pieces`` if it is not there."""
     name, digest = named
     target = work / f"people-{reading.hash(3, digest)[:32]}.parquet"
@@ -220,7 +220,7 @@ def open_copy(reading: Reading, named: tuple[str, str], work: Path, pieces: Iter
     return Tables(reading, (table,), int(about[_ROWS]), (named,))
 
 
-def _write_copy(target: Path, pieces: Iterator[Population], reading: Reading) -> None:
+def _write_copy(target: Path, pieces: Iterator[Population], reading: ReadOptions) -> None:
     width, label = reading.schema.width, reading.columns.label
     outcome = pa.float64() if label is None or label.regression else pa.int64()
     kinds = (pa.list_(pa.float64(), width), outcome, pa.float64(), pa.int64())
@@ -256,7 +256,7 @@ class Partition:
     sha256: str
     part: Any = field(compare=False, repr=False)
 
-    def chunk(self, key: ChunkKey, reading: Reading, first_row: int) -> Chunk:
+    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode some rows of the partition."""
         return reading.chunk(key, _computed(self).iloc[key.start : key.stop], first_row)
 
@@ -270,7 +270,7 @@ def _computed(partition: Partition) -> pd.DataFrame:
     return frame
 
 
-def partitions(collection: Any, reading: Reading) -> tuple[Partition, ...]:
+def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
     """The partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
     import dask
 

@@ -25,7 +25,7 @@ _NAMES: dict[float, Literal["cityblock", "euclidean", "chebyshev"]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Cost:
+class GroundCost:
     """``‖R x − R z‖_norm`` with ``root`` ``R`` and ``norm`` 1, 2 or ∞.
 
     With a ``direction`` ``v`` it is ``|v · R (x − z)|``; the dual norm of ``v`` is at most 1, so that the cost along a
@@ -37,12 +37,12 @@ class Cost:
     direction: FloatArray | None = None
 
     @classmethod
-    def of(cls, metric: Metric) -> Cost:
+    def of(cls, metric: Metric) -> GroundCost:
         """The cost of a ground metric; a root without rows (everything free) gets one of zeros."""
         root, norm = ground_root(metric)
         return cls(root if len(root) else np.zeros((1, metric.width)), norm)
 
-    def along(self, direction: FloatArray) -> Cost:
+    def along(self, direction: FloatArray) -> GroundCost:
         """What of the cost is seen along a direction of the dual unit ball."""
         return replace(self, direction=direction)
 

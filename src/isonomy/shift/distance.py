@@ -20,7 +20,7 @@ from isonomy.arithmetic import FloatArray, at_least
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
-from isonomy.shift.cost import Cost
+from isonomy.shift.cost import GroundCost
 from isonomy.shift.lower import NOTHING, Rows, lower_bound
 from isonomy.shift.transport import exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
@@ -113,7 +113,7 @@ def wasserstein(
     """
     left, right, names = _tables(one, other, max_weight)
     metric = ground_metric(ground, left.x.shape[1], names)
-    cost = Cost.of(metric)
+    cost = GroundCost.of(metric)
     _check(order, sample, repeats, confidence, seed)
     approximate = _is_sliced(method, max(len(left), len(right)) > sample, cost.norm, order)
     streams = np.random.default_rng(seed).spawn(3)

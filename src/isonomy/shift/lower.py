@@ -19,7 +19,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.confidence import mean_lower
-from isonomy.shift.cost import Cost
+from isonomy.shift.cost import GroundCost
 from isonomy.shift.transport import solve
 from isonomy.shift.witnesses import Potentials, Slope, Witness, mean_direction
 from isonomy_verify.arithmetic import down
@@ -57,7 +57,7 @@ class Rows:
 
 
 def lower_bound(
-    one: Rows, other: Rows, cost: Cost, order: float, sample: int, alpha: float, rng: np.random.Generator
+    one: Rows, other: Rows, cost: GroundCost, order: float, sample: int, alpha: float, rng: np.random.Generator
 ) -> tuple[float, str]:
     """A lower confidence bound of ``W_order``, and by what; 0 when no witness tells the populations apart."""
     if min(len(one), len(other)) < FEWEST:
@@ -83,7 +83,7 @@ def evaluate(witness: Witness, one: Rows, other: Rows, alpha: float) -> float:
     return float(down(witness.unit * total ** (1.0 / witness.order) * (1.0 - 2.0**-42)))
 
 
-def fit_witnesses(one: Rows, other: Rows, cost: Cost, order: float) -> list[Witness]:
+def fit_witnesses(one: Rows, other: Rows, cost: GroundCost, order: float) -> list[Witness]:
     """Candidates: potentials of order 1 and of the order itself, under the cost and along the shift of the mean.
 
     In many dimensions potentials fit noise, and a single direction tells more than all of them together.
@@ -101,7 +101,7 @@ def fit_witnesses(one: Rows, other: Rows, cost: Cost, order: float) -> list[Witn
     return witnesses
 
 
-def _fit_potentials(one: Rows, other: Rows, cost: Cost, order: float) -> list[Potentials]:
+def _fit_potentials(one: Rows, other: Rows, cost: GroundCost, order: float) -> list[Potentials]:
     """Potentials of the transport problem between the samples, with costs cut off at several reaches."""
     points = cost.places(one.x)
     costs = cost.between(points, cost.places(other.x))

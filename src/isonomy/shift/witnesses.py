@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.shift.cost import Cost
+from isonomy.shift.cost import GroundCost
 from isonomy_verify.arithmetic import gamma
 
 _CHUNK = 4_000_000  # entries of a matrix of costs in memory
@@ -41,7 +41,7 @@ class Potentials:
     c-transform itself. With ``A = max a_i``: ``ψ`` lies in ``[−A, 1 − A]`` and ``φ`` in ``[A − 1, A]``.
     """
 
-    cost: Cost
+    cost: GroundCost
     points: FloatArray  # places
     heights: FloatArray  # the numbers a_i
     reach: float
@@ -95,7 +95,7 @@ class Slope:
     numbers no further apart: ``ψ(y) − ψ(x) ≤ c(x, y)``.
     """
 
-    cost: Cost  # along a direction
+    cost: GroundCost  # along a direction
     low: float
     high: float
     name: str = "shift of the mean"
@@ -123,7 +123,7 @@ Witness = Potentials | Slope
 
 
 def mean_direction(
-    cost: Cost, one: FloatArray, other: FloatArray, shares: tuple[FloatArray, FloatArray]
+    cost: GroundCost, one: FloatArray, other: FloatArray, shares: tuple[FloatArray, FloatArray]
 ) -> FloatArray | None:
     """The direction of the dual unit ball along which the means differ most, noise left out; None without any.
 

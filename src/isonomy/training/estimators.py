@@ -30,7 +30,7 @@ from isonomy.progress import shown
 from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig
-from isonomy.training.fitting import Task, fitted
+from isonomy.training.fitting import TrainingData, fitted
 from isonomy.training.gaps import Head
 from isonomy.training.onnx_file import write_onnx
 from isonomy.training.reach import IntArray
@@ -99,7 +99,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             origin = float(np.average(y, weights=weight))
             unit = float(np.sqrt(np.average((y - origin) ** 2, weights=weight))) or 1.0
             y = (y - origin) / unit
-        task = Task(x, y, weight, head, self.metric_, self.domain_, reads)
+        task = TrainingData(x, y, weight, head, self.metric_, self.domain_, reads)
         config = ResolvedConfig.of(self, len(x), int(check_random_state(self.random_state).randint(2**31 - 1)))
         with shown("Training", self.progress) as tick:
             trained, self.history_, self.learning_rate_ = fitted(config, task, tick, on_epoch)

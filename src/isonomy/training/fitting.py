@@ -27,7 +27,7 @@ RATES = tuple(np.linspace(5e-4, 1e-2, 20).tolist())
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TrainingData:
     """Who is learned from and what about them, who is similar, and the coordinates that the network reads."""
 
     x: FloatArray
@@ -38,14 +38,14 @@ class Task:
     domain: Domain
     reads: IntArray
 
-    def table(self) -> TrainingSet:
+    def table(self) -> TrainingData:
         """The resident table."""
         y = torch.from_numpy(np.array(self.y)).to(torch.int64 if self.head.classes else torch.float32)
-        return TrainingSet(single(self.x[:, self.reads]), y, single(self.weight / self.weight.mean()))
+        return TrainingData(single(self.x[:, self.reads]), y, single(self.weight / self.weight.mean()))
 
 
 def fitted(
-    config: ResolvedConfig, task: Task, tick: Progress | None = None, on_epoch: OnEpoch | None = None
+    config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record], float]:
     """Train; a learning rate to be searched is the best of a grid on held-out rows."""
     if config.learning_rate == "search":
@@ -60,7 +60,7 @@ def fitted(
     return *_trained(config, task, tick, on_epoch), float(config.learning_rate)
 
 
-def _score(trial: ResolvedConfig, task: Task) -> float:
+def _score(trial: ResolvedConfig, task: TrainingData) -> float:
     """Held-out accuracy, or minus the squared error; a training that breaks off scores worst."""
     try:
         last = _trained(trial, task)[1][-1]
@@ -70,7 +70,7 @@ def _score(trial: ResolvedConfig, task: Task) -> float:
 
 
 def _trained(
-    config: ResolvedConfig, task: Task, tick: Progress | None = None, on_epoch: OnEpoch | None = None
+    config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record]]:
     generator = torch.Generator().manual_seed(config.random_state)
     table, held_out = split(task.table(), config.validation, task.head, generator)
@@ -86,8 +86,8 @@ def _trained(
 
 
 def split(
-    table: TrainingSet, share: float, head: Head, generator: torch.Generator
-) -> tuple[TrainingSet, TrainingSet | None]:
+    table: TrainingData, share: float, head: Head, generator: torch.Generator
+) -> tuple[TrainingData, TrainingData | None]:
     """Hold out a share of the rows at random, of each class alike; none when there are too few."""
     if share <= 0:
         return table, None

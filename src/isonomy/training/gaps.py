@@ -85,7 +85,7 @@ class Head:
         return (torch.sigmoid(high) - torch.sigmoid(low)).amax(1)
 
 
-class Gaps:
+class DifferenceBounds:
     """Violation bounds around a batch of individuals, for one radius of the centre after the other."""
 
     def __init__(

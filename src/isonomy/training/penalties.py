@@ -29,7 +29,7 @@ from isonomy.population import Domain
 from isonomy.similarity.ground import ground_metric, ground_root
 from isonomy.similarity.metric import Metric
 from isonomy.training.config import FURTHEST, ResolvedConfig
-from isonomy.training.gaps import Gaps, Head, Layers, paper_gap, run
+from isonomy.training.gaps import DifferenceBounds, Head, Layers, paper_gap, run
 from isonomy.training.reach import IntArray, Reach, boxed, shift_reach, similar_reach, single
 
 _HALVINGS = 16
@@ -104,7 +104,7 @@ class Penalty:
         if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
         values = run(layers, x) if values is None else values
-        gaps = Gaps(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
+        gaps = DifferenceBounds(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
         return [gaps.at(delta, radius) for radius in radii]
 
     def cost(self, shift: Tensor) -> Tensor:
