@@ -30,7 +30,7 @@ from isonomy.parallel import set_workers, workers
 from isonomy.population import Feature, Population, Schema, open_people
 from isonomy.similarity import WeightedLp
 
-from .people import CHUNK, METRIC, QUICK, SCHEMA, ask, network, numbers, stamps, table
+from .people import METRIC, QUICK, SCHEMA, ask, network, numbers, stamps, table
 
 N = 150
 PROGRAM = Path(__file__).with_name("people.py")
@@ -309,9 +309,10 @@ def test_other_questions_do_not_use_its_parts(source: Path, tmp_path: Path, chan
 
 
 def test_other_data_do_not_use_its_parts(source: Path, tmp_path: Path) -> None:
-    ask(source, tmp_path)
+    """Not even where the plan is the same for all."""
+    assert ask(source, tmp_path, order=math.inf).computed == 4
     table(N, seed=1).to_parquet(source, row_group_size=64)
-    assert ask(source, tmp_path).computed == 4
+    assert ask(source, tmp_path, order=math.inf).computed == 4
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
@@ -419,11 +420,14 @@ def test_progress_counts_rows(source: Path, tmp_path: Path) -> None:
 @pytest.mark.some(2)
 @pytest.mark.parametrize("place", ["local", "profile", "dual", "read"])
 def test_a_bound_that_is_too_small_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """In a chunk, in a part that is computed or read, and in the whole: an error with a file in the work folder."""
+    """In a chunk, in a part that is computed or read, and in the whole: an error with a file in the work folder.
+
+    Of the test part, so that rows are not where they stand in a chunk.
+    """
     source, work = tmp_path / "people.csv", tmp_path / "work"
     table(60).to_csv(source, index=False)
     if place == "read":
-        assert ask(source, work, attack=True).lower > 0
+        assert ask(source, work, attack=True, split="test").lower > 0
         read = chunks.read_arrays
 
         def lie(path: Path, about: str) -> dict[str, np.ndarray] | None:
@@ -439,14 +443,14 @@ def test_a_bound_that_is_too_small_ends_the_run(tmp_path: Path, monkeypatch: pyt
         honest = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, **named: honest(*given, **named) / 1e3)
     with pytest.raises(SoundnessError) as error:
-        ask(source, work, attack=True)
+        ask(source, work, attack=True, split="test")
     assert error.value.file is not None and error.value.file.parent == work
     document = json.loads(error.value.file.read_text())
     assert document["lower"] > document["upper"]
     if place != "dual":
         assert SCHEMA.encode(table(60)).x[document["row"]] == pytest.approx(document["individual"], abs=1e-9)
     if place == "local":
-        assert document["row"] < CHUNK and not list(work.glob("parts/*"))
+        assert table(60)["part"][document["row"]] == "new" and not list(work.glob("parts/*"))
 
 
 # -- one call ----------------------------------------------------------------------------------------------------
