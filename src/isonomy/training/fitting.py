@@ -38,10 +38,10 @@ class TrainingData:
     domain: Domain
     reads: IntArray
 
-    def table(self) -> TrainingData:
+    def table(self) -> TrainingSet:
         """The resident table."""
         y = torch.from_numpy(np.array(self.y)).to(torch.int64 if self.head.classes else torch.float32)
-        return TrainingData(single(self.x[:, self.reads]), y, single(self.weight / self.weight.mean()))
+        return TrainingSet(single(self.x[:, self.reads]), y, single(self.weight / self.weight.mean()))
 
 
 def fitted(
@@ -86,8 +86,8 @@ def _trained(
 
 
 def split(
-    table: TrainingData, share: float, head: Head, generator: torch.Generator
-) -> tuple[TrainingData, TrainingData | None]:
+    table: TrainingSet, share: float, head: Head, generator: torch.Generator
+) -> tuple[TrainingSet, TrainingSet | None]:
     """Hold out a share of the rows at random, of each class alike; none when there are too few."""
     if share <= 0:
         return table, None
