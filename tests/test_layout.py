@@ -4,6 +4,7 @@ studies; and ``import isonomy`` alone stays light."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tempfile
@@ -184,3 +185,23 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_the_architecture_page_is_true() -> None:
+    """It lists every part in the order of imports, every module of the kernel, and classes that exist."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    library, kernel = page.split("src/isonomy_verify/\n")
+    listed = re.findall(r"^  ([a-z]+)(?:/|\.py) ", library, re.MULTILINE)
+    assert listed == ORDER
+    modules = {path.stem for path in (SOURCE.parent / "isonomy_verify").glob("[a-z]*.py")}
+    kernel = kernel.split("studies/")[0]
+    assert modules <= set(re.findall(r"[a-z]+", kernel))
+    classes = {
+        node.name
+        for path in SOURCE.parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    glossary = page.split("## Glossary")[1].split("\n\n")[1]
+    words = {word for row in glossary.splitlines() for word in re.findall(r"`([A-Z]\w+)`", row.split("|")[1])}
+    assert len(words) > 30 and words <= classes
