@@ -33,10 +33,17 @@ ROOT = HERE.parents[1]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
     "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep",
-    "tiers", "branching", "heads", "joint", "differences", "dual",
+    "tiers", "branching", "heads", "joint", "differences", "dual", "domain", "forms", "branches", "similar", "sets",
+    "reach", "local", "claims", "check",
 )  # fmt: skip
 PAIRWISE = ("joint", "differences")
 """Of which only tests about two runs know anything."""
+
+SIMILAR = ("domain", "forms", "branches", "similar", "sets", "reach", "local")
+"""Who is similar or in reach: known to the tests of metrics and of moving centres."""
+
+CHECKER = ("claims", "check")
+"""What a stranger runs: known to the tests of forgers and of honest certificates."""
 
 HINTS = {
     "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "__call__", "both", "taken",
@@ -140,6 +147,12 @@ def _small(node: ast.AST, kind: str) -> bool:
 
 def order(module: str) -> list[str]:
     """Test files: bounds as they were, the module's own, and the fuzzer's last."""
+    if module in SIMILAR:
+        names = ("similarity/test_regions.py", "similarity/test_forms.py", "certificates/test_derivation.py",
+                 "certificates/test_moving.py", "certificates/test_local.py")  # fmt: skip
+        return [f"tests/{name}" for name in names]
+    if module in CHECKER:
+        return ["tests/verify"]
     named = ["test_differences.py"] if module in PAIRWISE else [f"test_{module}.py"]
     usual = ["tiers", "sweep", "regions", "network", "heads", "majorant", "rounding"]
     more = [] if module in (*PAIRWISE, "dual") else [f"test_{name}.py" for name in usual]
