@@ -66,7 +66,8 @@ class Service:
         self.served, self.settings = served, settings
         self.metrics = Metrics()
         # The file holds a person: it is written only where features may be.
-        self.certifier = Certifier(served, Path.cwd() if settings.store_features else None)
+        self.certifier = Certifier(served, Path(settings.log or ".") if settings.store_features else None)
+        self.address = settings.address
         self.waiting = 0
         self.ready = False
 
@@ -75,7 +76,7 @@ class Service:
         """Open the log, warm up, watch; and the other way round at the end."""
         settings = self.settings
         self.pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="arithmetic")
-        self.log = AuditLog(settings.database, noted=self.metrics.committed)
+        self.log = AuditLog(self.address, noted=self.metrics.committed)
         self.certifier.warm_up()
         self.answering = Answering(self.certifier, self.log, settings)
         self.watch = Watch(self.certifier, self.log, settings, self.metrics.looked)
