@@ -44,7 +44,18 @@ class Settings:
     max_body: int = option(4_000_000, "Bytes of one request, at most.", whole(1024), panel=_LIMITS)
     max_waiting: int = option(64, "Requests at a time, at most.", whole(1), panel=_LIMITS)
     timeout: float = option(30.0, "Seconds for one request, at most.", SIZE, panel=_LIMITS)
-    threads: int = option(2, "Threads for the arithmetic.", whole(1), panel=_LIMITS)
+    headers_timeout: float = option(
+        10.0, "Seconds until the headers of a request must be there, on a new connection or an old one.", SIZE,
+        panel=_LIMITS,
+    )  # fmt: skip
+    allow_host: tuple[str, ...] = option(
+        (), "A name under which the service may be called, besides those of loopback and --host; * for any.",
+        panel=_LIMITS,
+    )  # fmt: skip
+    threads: int = option(
+        2, "Threads for dear requests, and as many for cheap ones: a few people without counterparts.", whole(1),
+        panel=_LIMITS,
+    )  # fmt: skip
     budget_ms: float = option(
         50.0, "Milliseconds in which the tight tier may go on after the interval tier; a request may say otherwise.",
         SIZE, panel=_LIMITS,
