@@ -1,9 +1,9 @@
 """Connections that never say what they want: they are closed, so that others find a place.
 
 A connection must send the headers of a request within a time, from its beginning or from the first byte after an
-answer; uvicorn itself closes one that says nothing after an answer, the application gives up on a body that is too slow,
-and ``h11`` refuses headers of more than 64 KiB. Above uvicorn's ``limit_concurrency`` connections a new one is closed at
-once.
+answer. uvicorn itself closes one that says nothing after an answer, the application gives up on a body that is too
+slow, and ``h11`` refuses headers of more than 64 KiB. Above uvicorn's ``limit_concurrency`` connections a new one is
+closed at once.
 """
 
 from __future__ import annotations
