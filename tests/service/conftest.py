@@ -15,6 +15,12 @@ from isonomy.service import Settings, create_app
 from .example import served
 
 
+@pytest.fixture(autouse=True)
+def called_testserver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name by which Starlette's client calls."""
+    monkeypatch.setattr("isonomy.service.app.LOOPBACK", ("localhost", "127.0.0.1", "::1", "testserver"))
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., TestClient]]:
     """A client of the example with some settings."""

@@ -21,6 +21,7 @@ from isonomy.service.database import open_database
 from isonomy.service.log import AuditLog
 
 from .example import rows, served
+from .test_chain import append_at_once, followed
 from .test_log import check_tables, entry
 
 
@@ -96,3 +97,16 @@ def test_a_service_on_postgres(cluster: str) -> None:
             uppers = [row[0] for row in connection.execute(query, {"request": told["request"]})]
         engine.dispose()
         assert uppers == [row["upper"] for row in told["predictions"]]
+
+
+def test_the_chain_on_postgres(cluster: str) -> None:
+    """Writers take turns, retention is linked, and what is edited shows."""
+    append_at_once(cluster)
+    found = followed(cluster)
+    assert found.wrong is None and found.records >= 90
+    with create_engine(cluster.replace("postgresql:", "postgresql+psycopg:")).begin() as connection:
+        query = text("SELECT name FROM chain WHERE number = :number")
+        name = connection.execute(query, {"number": found.records}).scalar()
+        connection.execute(text("UPDATE predictions SET upper = 0 WHERE request = :name"), {"name": name})
+    wrong = followed(cluster).wrong
+    assert wrong is not None and wrong.startswith(f"Record {found.records} (request {name}) was edited")

@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, options_of, whole
+from isonomy.population.toml import read_toml
 
 PANELS = (
     "Files", "Similar people, close populations", "Verdict and results", "Who is audited", "Reading files",
@@ -173,7 +174,7 @@ class Plan:
 def read_plan(path: Path) -> dict[str, Any]:
     """The entries of an ``audit.toml``; every mistake names the file and the key."""
     try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        entries = read_toml(path.read_text(encoding="utf-8"), f"Audit file {path}")
     except OSError as error:
         raise FileError(f"Audit file {path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

@@ -15,8 +15,9 @@ from torch.utils import _pytree as pytree
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.builder import LARGEST, Builder, Value, numbers
+from isonomy.networks.builder import Builder, Value, numbers
 from isonomy.networks.graph import Head, Read
+from isonomy.networks.limits import MATRIX
 from isonomy.networks.reading import reading
 
 ADVICE = "export the model to ONNX instead"
@@ -92,7 +93,7 @@ class Program:
         arguments = arguments | {"self": moved}
         if not self.trusted:  # a damaged file may ask for anything
             plan = call(**pytree.tree_map_only(Tensor, lambda each: each.to("meta"), arguments))
-            if any(each.numel() > LARGEST for each in pytree.tree_leaves(plan)):
+            if any(each.numel() > MATRIX for each in pytree.tree_leaves(plan)):
                 raise NetworkError("the tensor that it asks for is larger than the supported size.")
         result = call(**arguments)
         if not isinstance(value, Value):

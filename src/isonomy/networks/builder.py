@@ -36,11 +36,11 @@ from isonomy.networks.graph import (
     Select,
     ancestors,
 )
+from isonomy.networks.limits import check_positions, take
 from isonomy_verify.arithmetic import TINY, gamma
 
 Constant = npt.NDArray[Any]
 BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
-LARGEST = 2**25  # numbers in one weight matrix (256 MiB); a damaged file may ask for anything
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Builder:
     def __init__(self, shape: Sequence[int], batch: int = BATCH, name: str = "input") -> None:
         self.batch, self.at = batch, name
         self.ending = "raw"  # what :meth:`finish` took off: also softmax, log_softmax, sigmoid, both
-        self._limit(int(np.prod(list(shape), dtype=object)), 2**10)
+        self._limit(int(np.prod(list(shape), dtype=object)), 2**7)
         self.nodes: list[tuple[Operation | Unfinished, tuple[int, ...], str]] = []
         self.input = Value(0, tuple(shape))
         self._emit(Input(self.input.width))
@@ -135,6 +135,7 @@ class Builder:
 
     def positions(self, value: Any) -> npt.NDArray[np.int64]:
         """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
+        check_positions(self.batch * value.width)
         return np.arange(self.batch * value.width).reshape(self.batch, *value.shape)
 
     def place(self, value: Value, layout: Callable[[Constant], Any]) -> Value:
@@ -290,6 +291,8 @@ class Builder:
     def side_by_side(self, parts: Sequence[Any], axis: int) -> Constant:
         """The positions of tensors that are joined along an axis, in their flat features one after the other."""
         starts = np.cumsum([0, *(each.width for each in parts)])
+        take(6 * int(starts[-1]), "what is joined")  # its places are numbers of Python
+        check_positions(self.batch * int(starts[-1]))
         rows = np.arange(self.batch).reshape(-1, 1) * starts[-1]
         places = [
             (rows + np.arange(start, start + each.width)).reshape(self.batch, *each.shape)
@@ -387,8 +390,7 @@ class Builder:
 
     @staticmethod
     def _limit(rows: int, columns: int) -> None:
-        if rows * columns > LARGEST:
-            raise NetworkError(f"a layer of {rows} times {columns} weights is larger than the supported size.")
+        take(rows * columns, f"a layer of {rows} times {columns} weights")
 
 
 def numbers(array: Any) -> FloatArray:

@@ -20,6 +20,7 @@ import numpy as np
 
 from isonomy.errors import NetworkError
 from isonomy.networks.affine import Affine
+from isonomy.networks.limits import take
 
 ZERO = Fraction(0)
 
@@ -102,6 +103,7 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
     """Functions as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
     if not functions:
         raise NetworkError("The model reads no feature at all.")
+    take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
     weight = np.zeros((len(functions), width))
     magnitude = np.zeros_like(weight)
     columns: list[tuple[float, float, float, float]] = []

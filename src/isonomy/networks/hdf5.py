@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ import numpy as np
 
 from isonomy.errors import FileError
 from isonomy.networks.builder import Constant
+from isonomy.networks.limits import unpacked
+from isonomy.population.toml import TEXT
 
 _SECONDS = 60
-_LARGEST = 2**28  # bytes of all arrays
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def read_hdf5(source: Path | bytes) -> Stored:
     script = str(Path(__file__).with_name("hdf5_dump.py"))
     name = "-" if isinstance(source, bytes) else str(source.resolve())
     # -P: the folder of the script, whose files have common names, is not searched for modules.
-    command = [sys.executable, "-P", script, name, str(_LARGEST)]
+    command = [sys.executable, "-P", script, name, str(unpacked()), str(TEXT)]
     try:
         done = subprocess.run(
             command,
@@ -60,11 +62,14 @@ def read_hdf5(source: Path | bytes) -> Stored:
             capture_output=True,
             timeout=_SECONDS,
             check=False,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # threads' stacks would count as memory
         )
     except subprocess.TimeoutExpired:
         raise FileError(f"It is damaged: the HDF5 library did not finish within {_SECONDS} seconds.") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
+        if lines and lines[-1].endswith("than the supported size"):
+            raise FileError("Its arrays or texts are larger than the supported size.")
         raise FileError(f"It is damaged or not an HDF5 file ({lines[-1] if lines else 'the library crashed'}).")
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as content:
         texts = {key: json.loads(str(content[f":{key}"])) for key in ("names", "attributes", "strangers")}

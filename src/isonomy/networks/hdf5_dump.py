@@ -1,4 +1,5 @@
-"""Write the contents of an HDF5 file to standard output as plain arrays: ``python hdf5_dump.py <file or -> <limit>``.
+"""Write the contents of an HDF5 file to standard output as plain arrays:
+``python hdf5_dump.py <file or -> <bytes of arrays> <bytes of texts>``.
 
 A damaged file can make the HDF5 library loop for ever or crash, so :mod:`isonomy.networks.hdf5` runs this page in a
 process of its own, which can be stopped. It imports nothing but h5py and numpy.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 import h5py
@@ -19,7 +21,7 @@ import numpy as np
 _MEMBERS = 20_000  # groups and arrays of one file
 
 
-def dump(source: Any, limit: int) -> bytes:
+def dump(source: Any, limit: int, texts_limit: int) -> bytes:
     """An npz archive: one array per dataset, and ``:attributes`` and ``:strangers`` as JSON texts."""
     arrays: dict[str, Any] = {}
     attributes: dict[str, dict[str, Any]] = {}
@@ -49,6 +51,8 @@ def dump(source: Any, limit: int) -> bytes:
     content: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays.values())}
     texts = {"names": list(arrays), "attributes": attributes, "strangers": strangers}
     content |= {f":{key}": json.dumps(each) for key, each in texts.items()}
+    if sum(len(content[f":{key}"]) for key in texts) > texts_limit:
+        raise ValueError("texts larger than the supported size")
     np.savez(buffer, **content)
     return buffer.getvalue()
 
@@ -62,7 +66,19 @@ def _text(value: Any) -> Any:
     return None
 
 
+def _limit_memory(limit: int) -> None:
+    """Whatever the library would allocate beyond what arrays may need fails: an attribute can repeat one text for ever.
+
+    Not on Windows, where a process cannot limit itself.
+    """
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
 if __name__ == "__main__":
+    _limit_memory(3 * int(sys.argv[2]) + 2**26)
     place: Any = io.BytesIO(sys.stdin.buffer.read()) if sys.argv[1] == "-" else sys.argv[1]
     with h5py.File(place, "r") as file:
-        sys.stdout.buffer.write(dump(file, int(sys.argv[2])))
+        sys.stdout.buffer.write(dump(file, *map(int, sys.argv[2:])))

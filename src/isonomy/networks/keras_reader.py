@@ -11,7 +11,6 @@ refused.
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections import Counter
@@ -29,12 +28,12 @@ from isonomy.networks.graph import Head, Read
 from isonomy.networks.hdf5 import Stored, read_hdf5
 from isonomy.networks.inputs import Reads
 from isonomy.networks.keras_layers import LAYERS, KerasLayer
+from isonomy.networks.limits import read_json, unpacked
 from isonomy.networks.preprocessing import embedded
 from isonomy.networks.reading import member, reading
 from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
-
-_LARGEST = 2**28  # bytes of one member of the archive, and of one array
+from isonomy.population.toml import TEXT
 
 
 def read_keras(
@@ -48,15 +47,15 @@ def read_keras(
     """The graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
-            config = json.loads(member(archive, "config.json", _LARGEST))
-            stored = read_hdf5(member(archive, "model.weights.h5", _LARGEST))
+            config = read_json(member(archive, "config.json", TEXT), "description")
+            stored = read_hdf5(member(archive, "model.weights.h5", unpacked()))
         layers = _weights_by_class(stored, _described(config))
     else:
         stored = read_hdf5(path)
         written = stored.text("", "model_config")
         if not isinstance(written, str):
             raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
-        config = json.loads(written)
+        config = read_json(written, "description")
         layers = [_weighted_by_name(stored, layer) for layer in _described(config)]
     model = _Model(config, layers, schema, reads)
     return model.builder.finish(model.output(output), head)

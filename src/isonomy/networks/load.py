@@ -16,11 +16,10 @@ from isonomy.errors import AssumedHeadWarning, FileError, ParameterError, needed
 from isonomy.given import instance
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.inputs import Reads, schema_adapter
+from isonomy.networks.limits import FILE
 from isonomy.networks.network import Network
 from isonomy.networks.reading import reading_file
 from isonomy.population.schema import Schema
-
-_LARGEST = 2**31  # bytes; a network that can be certified is far smaller
 
 
 def load_model(source: Any, schema: Schema | None = None, *, head: Head | Literal["auto"] = "auto") -> Network:
@@ -91,8 +90,8 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
     if "torch" in kind:
         needed("torch", "torch", f"Reading '{file}'")
     try:
-        if file.stat().st_size > _LARGEST:
-            raise FileError(f"'{file}' is larger than {_LARGEST >> 30} GiB, more than a network that can be certified.")
+        if file.stat().st_size > FILE:
+            raise FileError(f"'{file}' is larger than {FILE >> 30} GiB, more than a network that can be certified.")
         with reading_file(file, kind):
             module = import_module(f"isonomy.networks.{reader}_reader")
             read: Read = getattr(module, f"read_{reader}")(file, **{option: said[option] for option in used})

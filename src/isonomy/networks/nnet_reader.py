@@ -22,9 +22,11 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.affine import Affine
-from isonomy.networks.builder import LARGEST, Builder, Value
+from isonomy.networks.builder import Builder, Value
 from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
 from isonomy.networks.graph import Head, Read
+from isonomy.networks.limits import MATRIX
+from isonomy.population.toml import TEXT
 
 _NONE = 1e30
 
@@ -36,7 +38,7 @@ def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
     sizes = _whole(next(rows))
     if len(sizes) != layers + 1 or sizes[0] != width or sizes[-1] != outputs or min(sizes) < 1:
         raise FileError(f"'{path}' is damaged: its header does not agree with its layer sizes {sizes}.")
-    if max(sizes) > LARGEST or any(a * b > LARGEST for a, b in pairwise(sizes)):
+    if max(sizes) > MATRIX or any(a * b > MATRIX for a, b in pairwise(sizes)):
         raise NetworkError("a layer is larger than the supported size.")
     next(rows)
     low, high = (_take(next(rows), width, "limits") for _ in range(2))
@@ -91,6 +93,8 @@ def _rows(path: Path) -> Iterator[list[float]]:
     except UnicodeDecodeError:
         raise FileError(f"'{path}' is not a .nnet network: it is not plain text.") from None
     for place, line in enumerate(text.splitlines(), 1):
+        if len(line) > TEXT:
+            raise FileError(f"'{path}' is not read: line {place} is longer than {TEXT >> 20} MiB.")
         if line.strip() and not line.lstrip().startswith("//"):
             try:
                 yield [float(cell) for cell in line.split(",") if cell.strip()]
@@ -109,6 +113,6 @@ def _take(row: list[float], count: int, what: str) -> list[float]:
 
 
 def _whole(row: list[float]) -> list[int]:
-    if not row or any(number != round(number) or abs(number) > LARGEST for number in row if math.isfinite(number)):
+    if not row or any(number != round(number) or abs(number) > MATRIX for number in row if math.isfinite(number)):
         raise NetworkError("its header must hold whole numbers of a reasonable size.")
     return [int(number) for number in row]

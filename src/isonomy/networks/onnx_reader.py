@@ -18,12 +18,13 @@ import numpy as np
 import onnx
 import onnx.checker
 import onnx.inliner
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.builder import BATCH, Constant, Value
 from isonomy.networks.graph import Head, Read
 from isonomy.networks.inputs import Reads, in_class_order
+from isonomy.networks.limits import FILE, NODES, give
 from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names
 from isonomy.networks.onnx_rules import CELLS, RULES, Call, Moved, layout, reference
 from isonomy.networks.reading import reading
@@ -31,7 +32,7 @@ from isonomy.networks.tables import Table, feed, numeric
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap")
+_UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
@@ -57,11 +58,47 @@ def _opened(path: Path) -> onnx.ModelProto:
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.node or not model.graph.output:
         raise FileError(f"'{path}' is damaged or not an ONNX network: it holds no graph.")
+    _check_size(model, path)
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
         raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {error}.") from error
     return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
+def _check_size(model: onnx.ModelProto, path: Path) -> None:
+    """How many nodes there are once functions are written out, and how large the weights beside the file are."""
+    functions = {(each.domain, each.name): each for each in model.functions}
+    known: dict[tuple[str, str], int | None] = {}
+
+    def count(nodes: Iterable[onnx.NodeProto]) -> int:
+        total = 0
+        for node in nodes:
+            graphs = [graph for each in node.attribute for graph in (each.g, *each.graphs)]
+            total += 1 + written_out((node.domain, node.op_type)) + sum(count(graph.node) for graph in graphs)
+            if total > NODES:
+                raise NetworkError(f"it has more than {NODES:,} nodes once its functions are written out.")
+        return total
+
+    def written_out(name: tuple[str, str]) -> int:
+        if name in functions and name not in known:
+            known[name] = None
+            known[name] = count(functions[name].node)
+        size = known.get(name, 0)
+        if size is None:
+            raise NetworkError(f"its function '{name[1]}' calls itself.")
+        return size
+
+    count(model.graph.node)
+    beside = 0
+    for tensor in external_data_helper._get_all_tensors(model):
+        if external_data_helper.uses_external_data(tensor):
+            told = external_data_helper.ExternalDataInfo(tensor)
+            file = path.parent / told.location
+            beside += told.length or (file.stat().st_size if file.is_file() else 0)
+    if beside > FILE:
+        raise FileError(f"'{path}' keeps more than {FILE >> 30} GiB of weights in other files.")
+    give(beside)
 
 
 class _Reader:

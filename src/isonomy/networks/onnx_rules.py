@@ -9,24 +9,29 @@ attributes that would change it (training mode, an axis that mixes, a conversion
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.defs
 import onnx.reference
-from onnx import TensorProto, helper
+import onnx.shape_inference
+from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.builder import LARGEST, Builder, Constant, Value, numbers
+from isonomy.networks.builder import Builder, Constant, Value, numbers
 from isonomy.networks.columns import Choice
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine
+from isonomy.networks.limits import take
 from isonomy.networks.tables import Table, joined, moved
 
-_GROWING = ("ConstantOfShape", "Expand", "Tile")  # operators that a damaged file can make arbitrarily large
+_SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
+_SHAPE = 1024  # numbers of a constant that may be a shape
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,9 @@ def _one_hot(call: Call, x: Any, depth: Any, values: Any) -> Any:
     varying = any(isinstance(each, Value | Table | Moved) for each in (depth, values))
     if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
         raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
-    matrix = np.eye(int(operations.number(depth, "its depth")))
+    size = int(operations.number(depth, "its depth"))
+    take(size * size, f"a lookup in {size} rows")
+    matrix = np.eye(size)
     return x.encoded(len(matrix), lambda column: preprocessing.embedded(column, matrix))
 
 
@@ -221,10 +228,7 @@ CELLS = {name for name, rule in RULES.items() if rule in (layout, _cast, _gather
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:
     """The outputs of one operator by the reference implementation of ONNX."""
     feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
-    if node.op_type in _GROWING:
-        wanted = np.asarray(list(feeds.values())[-1], dtype=np.float64)
-        if not np.prod(np.maximum(wanted, 1)) * max(map(np.size, feeds.values())) <= LARGEST:
-            raise NetworkError("the constant that it asks for is larger than the supported size.")
+    take(_size(node, opset, feeds), "the constant that it asks for")
     graph = helper.make_graph(
         [node],
         "one",
@@ -234,3 +238,24 @@ def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tupl
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     results = iter(onnx.reference.ReferenceEvaluator(model).run(None, feeds))
     return tuple(np.asarray(next(results)) if name else np.empty(0) for name in node.output)
+
+
+def _size(node: onnx.NodeProto, opset: int, feeds: dict[str, Any]) -> int:
+    """Numbers in the outputs of a node, by ONNX's own inference of shapes, before any is computed."""
+    arrays = {name: np.asarray(each) for name, each in feeds.items()}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in arrays.items()}
+    types = {name: helper.make_tensor_type_proto(kinds[name], each.shape) for name, each in arrays.items()}
+    small = {name: numpy_helper.from_array(each) for name, each in arrays.items() if each.size <= _SHAPE}
+    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    imports = [helper.make_opsetid("", opset)]
+    found = onnx.shape_inference.infer_node_outputs(schema, node, types, small, opset_imports=imports)
+    sizes = 0
+    for kind in found.values():
+        axes = kind.tensor_type.shape.dim
+        if kind.tensor_type.HasField("shape") and all(axis.HasField("dim_value") for axis in axes):
+            sizes += math.prod(axis.dim_value for axis in axes)
+        elif node.op_type in _SHRINKING:
+            sizes += sum(each.size * max(each.ndim, 1) for each in arrays.values())
+        else:
+            raise UnsupportedOperationError("how large its result is cannot be told before it is computed.")
+    return sizes

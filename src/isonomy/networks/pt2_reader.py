@@ -6,7 +6,6 @@ stored as JSON and plain parameters as raw bytes; only these are read, and an ar
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from collections.abc import Callable, Mapping
@@ -18,8 +17,9 @@ from torch import Tensor
 
 from isonomy.errors import FileError, NetworkError
 from isonomy.networks.aten import ADVICE, Program
-from isonomy.networks.builder import BATCH, LARGEST, Builder
+from isonomy.networks.builder import BATCH, Builder
 from isonomy.networks.graph import Head, Read
+from isonomy.networks.limits import MATRIX, check_archive, read_json
 from isonomy.networks.reading import member
 
 _LARGEST = 2**30  # bytes of one member of an archive
@@ -29,6 +29,7 @@ _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 
 def read_pt2(path: Path, head: Head | Literal["auto"] = "auto") -> Read:
     """The graph of an exported program up to its raw outputs, and its head."""
     with zipfile.ZipFile(path) as archive:
+        check_archive(archive)
         members = {name.partition("/")[2]: name for name in archive.namelist()}
         if "models/model.json" not in members:
             raise FileError(f"'{path}' is not an archive of a recent torch.export with one model; {ADVICE}.")
@@ -36,11 +37,11 @@ def read_pt2(path: Path, head: Head | Literal["auto"] = "auto") -> Read:
         def content(name: str) -> bytes:
             return member(archive, members.get(name, name), _LARGEST)
 
-        stored = json.loads(content("models/model.json"))["graph_module"]
+        stored = read_json(content("models/model.json"), "graph")["graph_module"]
         tensors: dict[str, Tensor] = {}
         for part in ("weights", "constants"):
             if f"data/{part}/model_{part}_config.json" in members:
-                listed = json.loads(content(f"data/{part}/model_{part}_config.json"))["config"]
+                listed = read_json(content(f"data/{part}/model_{part}_config.json"), f"list of {part}")["config"]
                 tensors |= {name: _tensor(name, entry, content, part) for name, entry in listed.items()}
     graph = stored["graph"]
     inputs: list[str] = []
@@ -118,7 +119,7 @@ def _tensor(name: str, entry: Mapping[str, Any], content: Callable[[str], bytes]
     offset = _size(meta["storage_offset"])
     flat = torch.frombuffer(data, dtype=_KINDS[meta["dtype"]]) if data else torch.empty(0, dtype=_KINDS[meta["dtype"]])
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if shape else offset
-    if math.prod(shape) > LARGEST:
+    if math.prod(shape) > MATRIX:
         raise NetworkError(f"its parameter '{name}' is larger than the supported size.")
     if min([*shape, *strides, offset], default=0) < 0 or (all(shape) and last >= len(flat)):
         raise FileError(f"Its parameter '{name}' is cut short.")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isonomy.errors import FileError, IsonomyError, NetworkError
+from isonomy.networks.limits import room_for, unpacked
 
 
 @contextmanager
@@ -32,14 +33,17 @@ def reading(part: str, absent: str = "cannot be read") -> Iterator[None]:
 
 @contextmanager
 def reading_file(path: Path, kind: str) -> Iterator[None]:
-    """Errors name the file; whatever a damaged file breaks becomes one sentence."""
+    """Errors name the file; whatever a damaged file breaks becomes one sentence, and it gets the room of its size."""
     try:
-        yield
+        with room_for(path.stat().st_size):
+            yield
     except (NetworkError, FileError) as error:
         text = str(error) if path.name in str(error) else f"{path.name}: {error}"
         raise type(error)(one_line(text)) from error.__cause__
     except IsonomyError:
         raise
+    except RecursionError:
+        raise FileError(f"'{path}' is nested too deeply.") from None
     except Exception as error:  # a damaged file can break a parser anywhere
         reason = one_line(f"{type(error).__name__}: {error}")
         raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
@@ -51,7 +55,7 @@ def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
         size = archive.getinfo(name).file_size
     except KeyError:
         raise FileError(f"The archive lacks '{name}'.") from None
-    if size > largest:
+    if size > min(largest, unpacked()):
         raise FileError(f"The archive's '{name}' is larger than the supported size.")
     return archive.read(name)
 

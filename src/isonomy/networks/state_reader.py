@@ -24,8 +24,11 @@ import torch
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
-from isonomy.networks.builder import LARGEST, Builder
+from isonomy.networks.builder import Builder
 from isonomy.networks.graph import Head, Read
+from isonomy.networks.limits import check_archive, take
+from isonomy.networks.reading import member
+from isonomy.population.toml import TEXT
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
@@ -56,6 +59,10 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
     with zipfile.ZipFile(path) as archive:
         if any(name.endswith("constants.pkl") for name in archive.namelist()):
             raise FileError(f"'{path}' holds more than parameters, a TorchScript program; {_ADVICE}.")
+        check_archive(archive)
+        for name in archive.namelist():
+            if name.endswith(".pkl") and b"bytearray" in member(archive, name, TEXT):  # of any length, for nothing
+                raise FileError(f"'{path}' holds more than parameters, an array of bytes; {_ADVICE}.")
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, AttributeError) as error:
@@ -70,10 +77,10 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
         or not all(isinstance(each, torch.Tensor) for each in content.values())
     ):
         raise FileError(f"'{path}' is not a state dict, names with their tensors; {_ADVICE}.")
-    if sum(each.numel() for each in content.values()) > LARGEST:
-        raise NetworkError("its parameters are larger than the supported size.")
     if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
         raise NetworkError("its parameters must be plain real numbers.")
+    for name, each in content.items():  # a large tensor can be one number, repeated
+        take(each.numel(), f"'{name}'")
     return {str(name): as_array(each) for name, each in content.items()}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import BATCH, LARGEST, Builder, Constant, Value
+from isonomy.networks.builder import BATCH, Builder, Constant, Value
 from isonomy.networks.columns import Column, schema_columns, settled
 from isonomy.networks.exact_affine import affine_of
 from isonomy.networks.inputs import Reads, input_columns, model_columns
@@ -80,8 +80,6 @@ def numeric(builder: Builder, operand: Any) -> Any:
     """The numbers of a table as an affine map of the coordinates; other operands as they are."""
     if not isinstance(operand, Table):
         return operand
-    if operand.width * builder.input.width > LARGEST:
-        raise NetworkError("the table is larger than the supported size.")
     return builder.affine(builder.input, affine_of(settled(operand.columns), builder.input.width), operand.shape)
 
 

@@ -35,10 +35,13 @@ from typing import TYPE_CHECKING, Any
 from isonomy.errors import FileError, SchemaError
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature, Label, Split
-from isonomy.population.toml import write_key, write_table
+from isonomy.population.toml import TEXT, read_toml, write_key, write_table
 
 if TYPE_CHECKING:
     from isonomy.population.schema import Schema
+
+CATEGORIES = 2**14
+"""Categories and numbers of all features together: each is a coordinate, for which every matrix has a column."""
 
 _HEADER = """\
 # Who is judged, and in which coordinates: a number becomes (value - origin) / unit, a category one-hot.
@@ -50,7 +53,7 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
     """The arguments of ``Schema`` from a TOML file or TOML text; every mistake names its table and key."""
     text, where = _text(source)
     try:
-        content = tomllib.loads(text)
+        content = read_toml(text, where)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{where} is not valid TOML: {error}.") from error
     known = ("name", "description", "weight", "max_weight", "label", "split", "features", "model")
@@ -58,6 +61,7 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
     model = _table(content.get("model", {}), "model")
     _check_keys(model, ("inputs",), "[model]")
     features = _table(content.get("features", {}), "features")
+    _check_size(features)
     return {
         "name": _as_text(content.get("name", "schema"), "'name'"),
         "description": _as_text(content.get("description", ""), "'description'"),
@@ -83,6 +87,19 @@ def write_schema(schema: Schema) -> str:
     if schema.inputs:
         parts.append(write_table("model.inputs", schema.inputs))
     return "\n".join(parts)
+
+
+def _check_size(features: Mapping[str, Any]) -> None:
+    """Not more coordinates than anything can be computed with."""
+    total = 0
+    for name, table in features.items():
+        levels = table.get("categories") if isinstance(table, dict) else None
+        total += max(len(levels), 1) if isinstance(levels, list) else 1
+        if total > CATEGORIES:
+            raise SchemaError(
+                f"[features.{write_key(name)}] brings the number of categories and features above {CATEGORIES:,}; "
+                "group rare categories together."
+            )
 
 
 def _read_feature(name: str, table: Any) -> Feature:
@@ -114,6 +131,8 @@ def _text(source: str | os.PathLike[str]) -> tuple[str, str]:
         return source, "The text"
     path = Path(source)
     try:
+        if path.stat().st_size > 4 * TEXT:  # characters have up to four bytes
+            raise FileError(f"Schema file {path} is longer than {TEXT >> 20} MiB.")
         return path.read_text(encoding="utf-8"), f"File {path}"
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

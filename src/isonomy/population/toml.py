@@ -1,11 +1,27 @@
-"""A small TOML writer (``tomllib`` only reads): floats come back bit for bit, tables stay readable."""
+"""TOML texts: read within limits, and written so that floats come back bit for bit and tables stay readable."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from typing import Any
+
+from isonomy.errors import FileError
+
+TEXT = 2**22
+"""Characters of a TOML or JSON text from a stranger: a list ``[],`` of three takes 64 bytes in Python."""
+
+
+def read_toml(text: str, where: str, most: int = TEXT) -> dict[str, Any]:
+    """What a text says, if it is of a reasonable size and depth; ``tomllib.TOMLDecodeError`` where it is no TOML."""
+    if len(text) > most:
+        raise FileError(f"{where} is longer than {most >> 20} MiB.")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise FileError(f"{where} is nested too deeply.") from None
 
 
 def write_table(header: str, entries: Mapping[str, Any]) -> str:

@@ -65,8 +65,9 @@ class Answering:
         count = len(answers)
         stored = [json.dumps(row) for row in rows] if self._settings.store_features else [None] * count
         predictions = zip(
-            [request] * count, range(count), map(str, answers.predictions), outputs, answers.upper.tolist(),
-            answers.lower.tolist(), answers.verdict, answers.decision, answers.tier, stored, strict=True,
+            [request] * count, range(count), map(str, answers.predictions), outputs,
+            (answers.upper + 0.0).tolist(), (answers.lower + 0.0).tolist(),  # SQLite has no -0.0: none may be hashed
+            answers.verdict, answers.decision, answers.tier, stored, strict=True,
         )  # fmt: skip
         return Entry((request, at, caller, self._certifier.served.identity, count), list(predictions))
 

@@ -37,6 +37,9 @@ from isonomy.service.watch import Watch
 
 LOGGER = logging.getLogger("isonomy.service")
 BEARER = HTTPBearer(auto_error=False, description="an API key")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+CHEAP = 8192
+"""Bytes of a body, at most, whose request has its turn beside the dear ones; about ten people."""
 LIMIT = Annotated[int, Query(ge=1, le=1000, description="how many, at most")]
 
 
@@ -51,7 +54,7 @@ def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(Frame, metrics=service.metrics)
+    app.add_middleware(Frame, metrics=service.metrics, hosts=(*LOOPBACK, *service.settings.allow_host))
     app.add_exception_handler(IsonomyError, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -66,16 +69,18 @@ class Service:
         self.served, self.settings = served, settings
         self.metrics = Metrics()
         # The file holds a person: it is written only where features may be.
-        self.certifier = Certifier(served, Path.cwd() if settings.store_features else None)
-        self.waiting = 0
+        self.certifier = Certifier(served, Path(settings.log or ".") if settings.store_features else None)
+        self.address = settings.address
+        self.waiting = {"cheap": 0, "dear": 0}
         self.ready = False
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """Open the log, warm up, watch; and the other way round at the end."""
         settings = self.settings
-        self.pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="arithmetic")
-        self.log = AuditLog(settings.database, noted=self.metrics.committed)
+        # Each kind has threads of its own, so that a cheap request never waits for dear ones to end.
+        self.pools = {kind: ThreadPoolExecutor(settings.threads, thread_name_prefix=kind) for kind in self.waiting}
+        self.log = AuditLog(self.address, noted=self.metrics.committed)
         self.certifier.warm_up()
         self.answering = Answering(self.certifier, self.log, settings)
         self.watch = Watch(self.certifier, self.log, settings, self.metrics.looked)
@@ -85,7 +90,8 @@ class Service:
             yield
         finally:
             self.ready = False
-            self.pool.shutdown(wait=True)
+            for pool in self.pools.values():
+                pool.shutdown(wait=True)
             self.watch.close()
             self.log.close()
 
@@ -119,7 +125,9 @@ class Service:
 
     async def _answered(self, body: bytes, caller: str, arrived: float) -> Answered:
         """Through a thread of the arithmetic and the log's own: the loop is woken once, when all is on disk."""
-        if self.waiting >= self.settings.max_waiting:
+        kind, most = _kind(body), self.settings.max_waiting
+        half = (most + 1) // 2  # of the places: dear requests leave the rest to cheap ones
+        if sum(self.waiting.values()) >= most or (kind == "dear" and self.waiting[kind] >= half):
             raise HTTPException(503, "Too many requests wait; try again later.", headers={"Retry-After": "1"})
         loop = asyncio.get_running_loop()
         told: asyncio.Future[Answered] = loop.create_future()
@@ -137,16 +145,16 @@ class Service:
                 )
 
         def leave(answer: Answered | BaseException) -> None:
-            self._count(-1)  # whoever has stopped waiting is still in the queue until here
+            self._count(kind, -1)  # whoever has stopped waiting is still in the queue until here
             _settle(told, answer)
 
-        self._count(+1)
-        self.pool.submit(work)
+        self._count(kind, +1)
+        self.pools[kind].submit(work)
         return await told
 
-    def _count(self, change: int) -> None:
-        self.waiting += change
-        self.metrics.waiting.set(self.waiting)
+    def _count(self, kind: str, change: int) -> None:
+        self.waiting[kind] += change
+        self.metrics.waiting.set(sum(self.waiting.values()))
 
     async def _body(self, request: Request) -> bytes:
         """The body, given up as soon as it is too large."""
@@ -253,6 +261,13 @@ def _add_routes(app: FastAPI, service: Service) -> None:
     async def dashboard() -> Response:
         headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
         return Response(PAGE, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _kind(body: bytes) -> str:
+    """Whether a request is cheap or dear, as far as its bytes tell: dear is whatever asks for much, or could (names can
+    be written with escapes)."""
+    dear = len(body) > CHEAP or any(word in body for word in (b"counterpart", b"budget_ms", b"\\"))
+    return "dear" if dear else "cheap"
 
 
 def _settle(told: asyncio.Future[Answered], answer: Answered | BaseException) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from isonomy.options import Given, select, with_options
 from isonomy.parallel import one_thread_in_blas, set_workers
 from isonomy.service import logs
 from isonomy.service.app import create_app
+from isonomy.service.connections import patient
 from isonomy.service.keys import read_keys
 from isonomy.service.served import Served
 from isonomy.service.settings import Settings
@@ -48,6 +50,7 @@ def run(
     LOGGER.info("starting", extra={"facts": facts})
     if served.caution:
         LOGGER.warning(served.caution, extra={"facts": {"verdict": served.verdict}})
+    settings = replace(settings, allow_host=(*settings.allow_host, host))
     set_workers(1)  # requests are what runs in parallel
     sys.setswitchinterval(0.001)
     config = uvicorn.Config(
@@ -60,6 +63,7 @@ def run(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=30,
         limit_concurrency=16 * settings.max_waiting,
+        http=patient(settings.headers_timeout),
     )
     with one_thread_in_blas():
         uvicorn.Server(config).run()

@@ -6,7 +6,10 @@ synchronised to disk. PostgreSQL: ``synchronous_commit`` is switched on where th
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,17 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.errors import FileError, IsonomyError, ParameterError, template
 
 _LOCK = 7_466_081_120  # an arbitrary number: two services that start at once take turns
+APPENDING = 7_466_081_121  # another one: two services that append to one chain take turns
+FILE = "isonomy.db"
+"""The name of an SQLite log in its folder."""
 
 
 class LogError(IsonomyError):
@@ -43,6 +49,34 @@ def open_database(address: str) -> Engine:
         shown = make_url(address).render_as_string(hide_password=True)
         raise LogError(f"The audit log at '{shown}' cannot be opened: {_first_line(error)}") from None
     return engine
+
+
+@contextmanager
+def read_only(place: str) -> Iterator[Connection]:
+    """The log in a folder, in an SQLite file or at an address of PostgreSQL, as it is at one moment."""
+    shown = place
+    if "://" in place and not place.startswith("sqlite:///"):
+        engine = _engine(place)
+        shown = make_url(place).render_as_string(hide_password=True)
+    else:
+        file = Path(place.removeprefix("sqlite:///"))
+        file = (file / FILE if file.is_dir() else file).absolute()
+        if not file.is_file():
+            raise FileError(f"There is no audit log '{file}': give its folder, its database file or an address.")
+        engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True))
+    try:
+        with engine.connect() as connection:
+            sqlite = engine.dialect.name == "sqlite"
+            connection.exec_driver_sql(
+                "BEGIN" if sqlite else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            )
+            if not inspect(connection).has_table("chain"):
+                raise LogError(f"'{shown}' is no audit log, or one of an earlier version: start the service once.")
+            yield connection
+    except SQLAlchemyError as error:
+        raise LogError(f"The audit log at '{shown}' cannot be read: {_first_line(error)}") from None
+    finally:
+        engine.dispose()
 
 
 def migration_config() -> Config:
@@ -70,6 +104,8 @@ def _engine(address: str) -> Engine:
         raise ParameterError(template("database", "an address such as sqlite:///audit.db", address)) from None
     if url.get_backend_name() == "sqlite":
         memory = url.database in (None, "", ":memory:")
+        if not memory:
+            _make_private(Path(str(url.database)))
         options: dict[str, Any] = {"poolclass": StaticPool} if memory else {}
         engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 10.0}, **options)
         event.listen(engine, "connect", _prepare_sqlite)
@@ -80,6 +116,13 @@ def _engine(address: str) -> Engine:
         event.listen(engine, "connect", _prepare_postgres)
         return engine
     raise ParameterError(template("database", "an SQLite or PostgreSQL address", url.render_as_string()))
+
+
+def _make_private(file: Path) -> None:
+    """Nobody else may read the log; what SQLite writes beside the file gets the same rights."""
+    with suppress(OSError):  # what is wrong with the place, SQLite says
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        file.chmod(0o600)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:

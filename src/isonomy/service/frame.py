@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Collection
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,8 +23,10 @@ HEADERS = [
 class Frame:
     """An ASGI layer around the application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, hosts: Collection[str]) -> None:
+        """``hosts``: the names under which the service may be called (``*``: any). A page from elsewhere whose name was
+        made to mean this machine (DNS rebinding) calls it by that name, and is refused."""
+        self.app, self.metrics, self.hosts = app, metrics, {host.lower().strip("[]") for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through."""
@@ -40,11 +43,14 @@ class Frame:
             await send(message)
 
         try:
-            await self.app(scope, receive, sending)
+            if "*" in self.hosts or _host(scope) in self.hosts:
+                await self.app(scope, receive, sending)
+            else:
+                await _said(sending, 421, "The service is not called so; --allow-host adds a name.")
         except Exception:
             LOGGER.exception("a request failed")
             if status == 0:
-                await _sorry(sending)
+                await _said(sending, 500, "Something went wrong here; it was written to the log.")
         finally:
             self._note(scope, status, time.perf_counter() - began)
 
@@ -59,8 +65,17 @@ class Frame:
             LOGGER.info("request", extra={"facts": facts})
 
 
-async def _sorry(send: Send) -> None:
-    body = json.dumps({"detail": "Something went wrong here; it was written to the log."}).encode()
+def _host(scope: Scope) -> str | None:
+    """The name that the one Host header has, without its port."""
+    given = [value for name, value in scope["headers"] if name == b"host"]
+    if len(given) != 1:
+        return None
+    name: str = given[0].decode("latin-1").lower()
+    return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+
+
+async def _said(send: Send, status: int, detail: str) -> None:
+    body = json.dumps({"detail": detail}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 500, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -3,7 +3,8 @@
 One thread writes at a time: whoever appends while nobody does, since to wake another thread takes longer than to write
 a single request. Whatever waits then goes into one transaction (*group commit*), what others append meanwhile into the
 next: a burst of requests pays for few synchronisations of the disk. A request's future is done only after the commit
-that holds it.
+that holds it. The same transaction links every record to the one before (:mod:`isonomy.service.chain`); several
+processes that write to one log take turns at that.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, Table, delete, func, select
 from sqlalchemy.exc import OperationalError
 
-from isonomy.service.database import LogError, open_database
-from isonomy.service.tables import EVALUATIONS, PREDICTIONS, REQUESTS, first_of
+from isonomy.service import chain
+from isonomy.service.database import APPENDING, LogError, open_database
+from isonomy.service.tables import CHAIN, EVALUATIONS, PREDICTIONS, REQUESTS, first_of
 
 AT_ONCE = 50_000
 """Predictions in one transaction, about."""
@@ -31,6 +33,7 @@ OLD = 500
 """Requests deleted in one transaction when their time is over, so that nobody waits long."""
 
 Row = tuple[Any, ...]
+TABLES = (REQUESTS, PREDICTIONS, EVALUATIONS, CHAIN)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,15 @@ class Entry:
     predictions: Sequence[Row]
 
 
+@dataclass(frozen=True)
+class _Item:
+    """What waits to be written: its record in the chain, its rows by table, and who waits for it."""
+
+    record: chain.Record
+    rows: dict[str, Sequence[Row]]
+    written: Future[None]
+
+
 class AuditLog:
     """An open log. Appending is safe from any thread; ``close`` writes what still waits."""
 
@@ -48,9 +60,9 @@ class AuditLog:
         """``noted`` is told of every commit: its seconds and how many requests it held."""
         self.engine: Engine = open_database(address)
         mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
-        self._inserts = {table.name: _insert_text(table, mark) for table in (REQUESTS, PREDICTIONS, EVALUATIONS)}
+        self._inserts = {table.name: _insert_text(table, mark) for table in TABLES}
         self._kept: Any = None  # SQLite's connection of whoever writes
-        self._queue: queue.Queue[tuple[Any, Future[None]]] = queue.Queue(waiting)
+        self._queue: queue.Queue[_Item] = queue.Queue(waiting)
         self._turn = threading.Lock()
         self._noted = noted or (lambda seconds, entries: None)
         self.trouble: str | None = None
@@ -59,15 +71,35 @@ class AuditLog:
     def append(self, entry: Entry) -> Future[None]:
         """Write a request, or leave it to whoever writes now; the future is done when it is on disk, or tells why it
         is not."""
-        return self._put(entry)
+        rows = {REQUESTS.name: [entry.request], PREDICTIONS.name: entry.predictions}
+        return self._put(chain.of_request(entry.request, entry.predictions), rows)
 
     def append_evaluation(self, certificate: str, number: int, at: int, state: str, document: str) -> Future[None]:
         """Write what the monitor saw."""
-        return self._put((certificate, number, at, state, document))
+        row = (certificate, number, at, state, document)
+        return self._put(chain.of_evaluation(row), {EVALUATIONS.name: [row]})
 
     def forget(self, before: int) -> int:
-        """Delete requests from before a time (microseconds); how many there were."""
-        return self._each_turn(first_of(before))
+        """Delete requests from before a time (microseconds), and say so in the chain; how many there were."""
+        gone, columns = 0, REQUESTS.c
+        old = select(columns.request).where(columns.request < first_of(before)).order_by(columns.request).limit(OLD)
+        while True:
+            with self.engine.begin() as connection:
+                cursor = connection.connection.cursor()
+                head = self._head(cursor)  # whoever appends has to wait
+                names = connection.execute(old).scalars().all()
+                if not names:
+                    return gone
+                connection.execute(delete(PREDICTIONS).where(PREDICTIONS.c.request <= names[-1]))
+                gone += connection.execute(delete(REQUESTS).where(columns.request <= names[-1])).rowcount
+                self._link(cursor, head, [chain.of_retention(names[-1])])
+
+    def head(self) -> tuple[int, str]:
+        """How many records there are, and the hash of the last: what is to be anchored elsewhere."""
+        query = select(CHAIN.c.number, CHAIN.c.hash).order_by(CHAIN.c.number.desc()).limit(1)
+        with self._reading() as connection:
+            row = connection.execute(query).first()
+        return (0, chain.START) if row is None else (row.number, row.hash)
 
     def close(self) -> None:
         """Write what waits, and end."""
@@ -116,11 +148,11 @@ class AuditLog:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def _put(self, item: Any) -> Future[None]:
+    def _put(self, record: chain.Record, rows: dict[str, Sequence[Row]]) -> Future[None]:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # whoever stops waiting does not stop the writing
         try:
-            self._queue.put_nowait((item, future))
+            self._queue.put_nowait(_Item(record, rows, future))
         except queue.Full:
             future.set_exception(LogError("The audit log cannot keep up; try again later."))
         self._write_all()
@@ -135,31 +167,26 @@ class AuditLog:
             finally:
                 self._turn.release()
 
-    def _waiting(self) -> list[tuple[Any, Future[None]]]:
-        batch: list[tuple[Any, Future[None]]] = []
+    def _waiting(self) -> list[_Item]:
+        batch: list[_Item] = []
         weight = 0
         while weight < AT_ONCE:
             try:
                 batch.append(self._queue.get_nowait())
             except queue.Empty:
                 break
-            item = batch[-1][0]
-            weight += len(item.predictions) if isinstance(item, Entry) else 1
+            weight += sum(map(len, batch[-1].rows.values()))
         return batch
 
-    def _write(self, batch: Sequence[tuple[Any, Future[None]]]) -> None:
+    def _write(self, batch: Sequence[_Item]) -> None:
         began = time.perf_counter()
-        entries = [item for item, _ in batch if isinstance(item, Entry)]
-        looks = [item for item, _ in batch if not isinstance(item, Entry)]
         try:
             with self._transaction() as cursor:
-                for table, rows in (
-                    (REQUESTS, [entry.request for entry in entries]),
-                    (PREDICTIONS, [row for entry in entries for row in entry.predictions]),
-                    (EVALUATIONS, looks),
-                ):
+                for table in TABLES:
+                    rows = [row for item in batch for row in item.rows.get(table.name, ())]
                     if rows:
                         cursor.executemany(self._inserts[table.name], rows)
+                self._link(cursor, self._head(cursor), [item.record for item in batch])
         except Exception as error:  # whatever it is, those who wait are told
             outage = isinstance(error, OperationalError | self.engine.dialect.loaded_dbapi.OperationalError)
             if len(batch) > 1 and not outage:
@@ -167,13 +194,24 @@ class AuditLog:
                     self._write([one])
                 return
             self.trouble = f"The audit log cannot be written: {str(error).splitlines()[0]}"
-            for _, future in batch:
-                future.set_exception(LogError(self.trouble))
+            for item in batch:
+                item.written.set_exception(LogError(self.trouble))
             return
         self.trouble = None
-        self._noted(time.perf_counter() - began, len(entries))
-        for _, future in batch:
-            future.set_result(None)
+        self._noted(time.perf_counter() - began, sum(item.record.kind == "request" for item in batch))
+        for item in batch:
+            item.written.set_result(None)
+
+    def _head(self, cursor: Any) -> tuple[int, str]:
+        """The last record's number and hash, which stay the last until the transaction ends: SQLite has one writer at
+        a time anyway."""
+        if self.engine.dialect.name == "postgresql":
+            cursor.execute(f"SELECT pg_advisory_xact_lock({APPENDING})")
+        cursor.execute("SELECT number, hash FROM chain ORDER BY number DESC LIMIT 1")
+        return cursor.fetchone() or (0, chain.START)
+
+    def _link(self, cursor: Any, head: tuple[int, str], records: Sequence[chain.Record]) -> None:
+        cursor.executemany(self._inserts[CHAIN.name], list(chain.linked(*head, records)))
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -197,20 +235,6 @@ class AuditLog:
             connection.rollback()
             connection.close()  # whatever is wrong with it, the next one may be better
             raise
-
-    def _each_turn(self, name: str) -> int:
-        gone = 0
-        while True:
-            with self.engine.begin() as connection:
-                old = select(REQUESTS.c.request).where(REQUESTS.c.request < name).order_by(REQUESTS.c.request)
-                last = connection.execute(old.offset(OLD - 1).limit(1)).scalar()
-                here = name if last is None else last
-                before = REQUESTS.c.request < here if last is None else REQUESTS.c.request <= here
-                also = PREDICTIONS.c.request < here if last is None else PREDICTIONS.c.request <= here
-                connection.execute(delete(PREDICTIONS).where(also))
-                gone += connection.execute(delete(REQUESTS).where(before)).rowcount
-            if last is None:
-                return gone
 
 
 def _under(certificate: str, query: Select[Any]) -> Select[Any]:

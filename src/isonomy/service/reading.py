@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -62,7 +63,9 @@ class Options:
 def parse(body: bytes) -> Any:
     """The JSON of a body. NaN and infinities pass here, so that the column can be named that holds them."""
     try:
-        return json.loads(body)
+        return json.loads(body, object_pairs_hook=_once)
+    except BadRequestError:
+        raise
     except RecursionError:
         raise BadRequestError.at("The body is nested too deeply.", kind="json_invalid") from None
     except UnicodeDecodeError:
@@ -71,7 +74,20 @@ def parse(body: bytes) -> Any:
         message = f"The body is not JSON: {error.msg} at character {error.pos}."
         raise BadRequestError.at(message, kind="json_invalid") from None
     except ValueError:  # a whole number with thousands of digits: infinite for every purpose here
-        return json.loads(body, parse_int=lambda digits: int(digits) if len(digits) < 400 else float(digits))
+        return json.loads(body, object_pairs_hook=_once, parse_int=_infinite)
+
+
+def _infinite(digits: str) -> int | float:
+    return int(digits) if len(digits) < 400 else float(digits)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ: of two that are equal, readers differ in which one counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        (name, _), *_ = (Counter(name for name, _ in pairs)).most_common(1)
+        raise BadRequestError.at(f"'{name}' stands twice in one object.", kind="json_invalid")
+    return found
 
 
 class _Unfit(Exception):  # noqa: N818  no error of anybody: the way to the slow path

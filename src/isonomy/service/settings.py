@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from isonomy.errors import FileError, ParameterError
 from isonomy.monitor import Guarantee
 from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, whole
+from isonomy.service.database import FILE
 from isonomy.service.keys import Key
 
 _LOG, _LIMITS, _MONITOR = "Audit log", "Requests", "Monitor"
@@ -26,10 +29,12 @@ class Settings:
     """
 
     keys: tuple[Key, ...] = ()
-    database: str = option(
-        "sqlite:///isonomy.db", "Where the audit log is: sqlite:///FILE or postgresql://...", panel=_LOG,
-        env="ISONOMY_DATABASE",
-    )  # fmt: skip
+    log: str | None = option(
+        None, "The folder of the audit log, made if it is not there.", panel=_LOG, path=True, env="ISONOMY_LOG"
+    )
+    database: str | None = option(
+        None, "Where the audit log is instead: sqlite:///FILE or postgresql://...", panel=_LOG, env="ISONOMY_DATABASE"
+    )
     retention_days: float | None = option(None, "Delete log entries older than this.", _DAYS, panel=_LOG)
     store_features: bool = option(False, "Write raw features into the audit log too.", panel=_LOG)
     max_batch: int = option(1000, "Individuals in one request, at most.", whole(1), panel=_LIMITS)
@@ -39,7 +44,18 @@ class Settings:
     max_body: int = option(4_000_000, "Bytes of one request, at most.", whole(1024), panel=_LIMITS)
     max_waiting: int = option(64, "Requests at a time, at most.", whole(1), panel=_LIMITS)
     timeout: float = option(30.0, "Seconds for one request, at most.", SIZE, panel=_LIMITS)
-    threads: int = option(2, "Threads for the arithmetic.", whole(1), panel=_LIMITS)
+    headers_timeout: float = option(
+        10.0, "Seconds until the headers of a request must be there, on a new connection or an old one.", SIZE,
+        panel=_LIMITS,
+    )  # fmt: skip
+    allow_host: tuple[str, ...] = option(
+        (), "A name under which the service may be called, besides those of loopback and --host; * for any.",
+        panel=_LIMITS,
+    )  # fmt: skip
+    threads: int = option(
+        2, "Threads for dear requests, and as many for cheap ones: a few people without counterparts.", whole(1),
+        panel=_LIMITS,
+    )  # fmt: skip
     budget_ms: float = option(
         50.0, "Milliseconds in which the tight tier may go on after the interval tier; a request may say otherwise.",
         SIZE, panel=_LIMITS,
@@ -62,6 +78,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_options(self)
+
+    @property
+    def address(self) -> str:
+        """Of the audit log's database; a new folder is for its owner alone, nothing is written where nobody said."""
+        if (self.log is None) == (self.database is None):
+            raise ParameterError("Say where the audit log is to be: either 'log', a folder, or 'database', an address.")
+        if self.log is None:
+            return str(self.database)
+        try:
+            Path(self.log).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"The folder '{self.log}' of the audit log cannot be made: {error.strerror}.") from None
+        return f"sqlite:///{Path(self.log) / FILE}"
 
     def shown(self) -> dict[str, object]:
         """What may be written to a log: no keys, no secrets, no password of a database."""

@@ -52,6 +52,17 @@ EVALUATIONS = Table(
     PrimaryKeyConstraint("certificate", "number"),
 )
 
+CHAIN = Table(
+    "chain",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(80), nullable=False),
+    Column("content", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+    sqlite_with_rowid=False,
+)
+
 
 def new_request() -> tuple[str, int]:
     """A name for a request, and the time in it, in microseconds."""

@@ -22,7 +22,7 @@ import numpy as np
 from isonomy.errors import FileError, MetricError, ParameterError, template
 from isonomy.files import atomic
 from isonomy.given import instance
-from isonomy.population.toml import write_value
+from isonomy.population.toml import read_toml, write_value
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.explore import Explore
 from isonomy.similarity.lp import WeightedLp
@@ -78,7 +78,7 @@ def metric_to_text(metric: Metric) -> str:
 
 def metric_from_text(text: str) -> Metric:
     """The metric that a TOML text describes."""
-    table = tomllib.loads(text)
+    table = read_toml(text, "The text of a metric", most=2**27)  # a matrix of 2,000 by 2,000
     kind = str(table.get("kind", ""))
     if kind not in _KINDS:
         raise MetricError(f"'kind' must be one of {', '.join(map(repr, _KINDS))}. Got {kind!r}.")

@@ -1,0 +1,145 @@
+"""Whoever holds a place without asking, calls by another name, or asks for much: others are answered all the same."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from isonomy.service.answering import Answering
+from isonomy.service.app import CHEAP, _kind
+
+from .example import process, rows
+
+Serve = Callable[..., TestClient]
+GOOD = rows(1)[0]
+BODY = b'{"individual": null}'
+HEAD = b"POST /v1/predictions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def ends_within(connection: socket.socket, seconds: float, trickle: bytes = b"") -> float:
+    """When the other side closes a connection on which at most a byte arrives now and then."""
+    began = time.monotonic()
+    connection.settimeout(0.1)
+    while time.monotonic() - began < seconds:
+        try:
+            if trickle:
+                connection.sendall(trickle)
+            if connection.recv(4096) == b"":
+                return time.monotonic() - began
+        except TimeoutError:
+            continue
+        except OSError:
+            return time.monotonic() - began
+    raise AssertionError("The connection stays open.")
+
+
+def test_connections_that_never_finish_their_headers(tmp_path: Path) -> None:
+    """None of them stays: silent, slow, begun and left, or slow after an answer; and others are answered meanwhile."""
+    with process(tmp_path / "audit.db", headers_timeout=2.0, timeout=4.0) as running:
+
+        def connected() -> socket.socket:
+            return socket.create_connection(("127.0.0.1", running.port))
+
+        held = [connected() for _ in range(40)]
+        for one in held[20:]:
+            one.sendall(HEAD)  # no empty line: the headers go on
+        assert len(running.post({"individual": GOOD})["predictions"]) == 1
+        assert all(ends_within(one, 60) < 60 for one in held)
+        assert ends_within(connected(), 60) > 1.0
+        with connected() as slow:
+            slow.sendall(HEAD)
+            assert ends_within(slow, 60, trickle=b"X") < 60
+        with connected() as again:
+            again.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            again.settimeout(60)
+            assert b"200 OK" in again.recv(4096)
+            again.sendall(HEAD)
+            assert ends_within(again, 60, trickle=b"X") < 60
+        with connected() as body:  # headers are there, the body never is: told so, with a status
+            body.sendall(HEAD + b"Content-Length: 20\r\n\r\n" + BODY[:3])
+            body.settimeout(60)
+            assert b" 408 " in body.recv(4096)
+        assert len(running.post({"individual": GOOD})["predictions"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200), ("LOCALHOST:8000", 200), ("127.0.0.1:9", 200), ("[::1]:8000", 200), ("bank.example", 200),
+        ("evil.example", 421), ("evil.example:8000", 421), ("localhost.evil.example", 421), ("", 421),
+        ("localhost@evil.example", 421), ("[::2]", 421),
+    ],
+)  # fmt: skip
+def test_only_names_that_are_allowed(serve: Serve, host: str, status: int) -> None:
+    client = serve(allow_host=("Bank.Example",))
+    answer = client.get("/health/live", headers={"Host": host})
+    assert answer.status_code == status
+    assert status == 200 or "--allow-host" in answer.json()["detail"]
+    assert client.post("/v1/predictions", json={"individual": GOOD}, headers={"Host": host}).status_code == status
+
+
+def test_any_name_if_that_is_asked_for(serve: Serve) -> None:
+    assert serve(allow_host=("*",)).get("/health/live", headers={"Host": "anything"}).status_code == 200
+
+
+def test_a_cheap_request_does_not_wait_for_dear_ones(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight dear requests hold all threads for dear ones until the cheap one is answered."""
+    client, gate, real = serve(threads=1, max_waiting=16), threading.Event(), Answering.__call__
+    entered = threading.Event()
+
+    def held(answering: Answering, body: bytes, *more: Any) -> Any:
+        if _kind(body) == "dear":
+            entered.set()
+            assert gate.wait(120)
+        return real(answering, body, *more)
+
+    monkeypatch.setattr(Answering, "__call__", held)
+    codes: list[int] = []
+
+    def dear() -> None:
+        body = {"individual": GOOD, "counterpart": True}
+        codes.append(client.post("/v1/predictions", json=body).status_code)
+
+    threads = [threading.Thread(target=dear) for _ in range(9)]
+    for thread in threads:
+        thread.start()
+    assert entered.wait(120)
+    while not codes:  # dear requests have half of the places: one of nine is turned away
+        time.sleep(0.01)
+    assert client.post("/v1/predictions", json={"individual": GOOD}).status_code == 200
+    assert codes == [503]
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == [200] * 8 + [503]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"individual": {}}', "cheap"), (b"x" * (CHEAP + 1), "dear"), (b'{"counterpart": true}', "dear"),
+        (b'{"budget_ms": 9}', "dear"), (b'{"budget\\u005fms": 9}', "dear"),
+    ],
+)  # fmt: skip
+def test_what_is_dear(body: bytes, kind: str) -> None:
+    assert _kind(body) == kind
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"individual": {"age": 30, "age": 31}}', b'{"individual": {}, "individual": {}}',
+        b'{"tier": "tight", "individual": {"age": 1' + b"0" * 5000 + b', "age": 2}}',
+        b'{"a": 1, "\\u0061": 2}',
+    ],
+)  # fmt: skip
+def test_names_that_stand_twice_are_refused(serve: Serve, body: bytes) -> None:
+    answer = serve().post("/v1/predictions", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422 and "stands twice in one object" in answer.json()["detail"][0]["msg"]
