@@ -55,8 +55,9 @@ class Profiles:
         first, count = self.start[rows], self.start[rows + 1] - self.start[rows]
         return np.asarray(np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count - first, count))
 
-    def cells(self, weights: Array, rows: NDArray[np.intp], value: Array | None = None) -> Cells:
-        """The cover of all possible people, seen from some individuals, with other bounds where these are given."""
+    def cells(self, rows: NDArray[np.intp], value: Array | None = None, weights: Array | None = None) -> Cells:
+        """The cover of all possible people, seen from some individuals, with other bounds or weights where these are
+        given."""
         places, count = self.places(rows), self.start[rows + 1] - self.start[rows]
         ends = np.cumsum(count + 1)
         bounded = np.ones(len(places) + len(rows), dtype=bool)
@@ -66,7 +67,8 @@ class Profiles:
         high[bounded] = np.minimum(self.value[places] if value is None else value, self.largest)
         near, open_ = np.append(0.0, far[:-1]), np.ones(len(bounded), dtype=bool)
         near[ends - 1 - count], open_[ends - 1 - count] = 0.0, False
-        return Cells(np.repeat(np.arange(len(rows)), count + 1), near, far, high, open_, np.array(weights[rows]))
+        own = np.ones(len(rows)) if weights is None else np.array(weights[rows])
+        return Cells(np.repeat(np.arange(len(rows)), count + 1), near, far, high, open_, own)
 
 
 def inflated(value: Array | float) -> Array:
@@ -75,11 +77,11 @@ def inflated(value: Array | float) -> Array:
 
 
 def claimed_heights(
-    profiles: Profiles, weights: Array, rows: NDArray[np.intp], order: float, gamma: float, multiplier: float | None
+    profiles: Profiles, rows: NDArray[np.intp], order: float, gamma: float, multiplier: float | None
 ) -> Array:
     """What is claimed of individuals with the multiplier: the kernel's heights of their inflated profiles."""
     high = replace(profiles, largest=float(inflated(profiles.largest)))
-    cells = high.cells(weights, rows, inflated(profiles.value[profiles.places(rows)]))
+    cells = high.cells(rows, inflated(profiles.value[profiles.places(rows)]))
     return heights(cells, order, gamma, multiplier)
 
 
@@ -98,7 +100,7 @@ def claimed_upper(
         if not len(rows):
             continue
         own = np.array(weights[rows])
-        claimed = claimed_heights(profiles, weights, rows, order, gamma, multiplier)
+        claimed = claimed_heights(profiles, rows, order, gamma, multiplier)
         total += exact_sum(products_up(own, claimed))
         hidden += exact_sum(products_up(own, np.maximum(0.0, up(largest - claimed))))
         weight += exact_sum(own)
