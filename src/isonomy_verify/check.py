@@ -1,11 +1,12 @@
 """Checking a certificate: every claim is derived again, by the lines that derived it, from model, people and metric.
 
 The claims rest on claims about individuals: with the multiplier λ, individual ``i`` adds at most ``c_i`` to the mean
-(:func:`isonomy_verify.claims.claimed_heights`). The mean of all ``c_i`` is recomputed exactly; that ``c_i`` holds is
-derived for everybody or, in a large table, for individuals drawn *after* all files were hashed, each with a probability
-proportional to what it could hide, ``w_i (G − c_i)``, ``G`` the largest violation. Let ``T`` be the mean of
-``G − c_i``. If the true mean exceeded the claimed one by more than ``θ T``, false ``c_i`` would have more than ``θ`` of
-that probability, and ``k`` draws would miss them all with probability at most ``(1 − θ)^k``.
+(:func:`isonomy_verify.claims.claimed_heights`). The mean of all ``c_i`` is recomputed exactly; that ``c_i`` holds, and
+every bound of the profile behind it, is derived for everybody or, in a large table, for individuals drawn *after* all
+files were hashed, each with a probability proportional to what it could hide, ``w_i (G − c_i)``, ``G`` the largest
+violation. Let ``T`` be the mean of ``G − c_i``. If the true mean exceeded the claimed one by more than ``θ T``, false
+``c_i`` would have more than ``θ`` of that probability, and ``k`` draws would miss them all with probability at most
+``(1 − θ)^k``. This says nothing of how many claims are false.
 
 **Soundness.** ``derived <= claim`` is compared without tolerance. Statuses: *proved again*; *recomputed* from what is
 proved; *trusted*, which no file can show; *not checked*; *rejected*. Whatever is wrong with a file is an error.
@@ -204,7 +205,10 @@ class _Check:
         wrong, total, proved = 0, 0, replace(self.profiles, largest=largest)
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
-            cells, above = proved.cells(some, self._derived(some)), np.zeros(len(some), dtype=bool)
+            value, owner = self._derived(some)
+            most = inflated(self.profiles.value[self.profiles.places(some)])
+            over = np.minimum(value, largest) > most
+            above, cells = np.bincount(owner[over], minlength=len(some)) > 0, proved.cells(some, value)
             for slope in slopes:
                 derived = heights(cells, *asked, slope)
                 above |= derived > claimed_heights(self.profiles, some, *asked, slope)
@@ -241,8 +245,9 @@ class _Check:
         at = np.random.default_rng(self.found.seed).random(draws) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
 
-    def _derived(self, rows: NDArray[np.intp]) -> Array:
-        """The bounds of these individuals' profiles, by the passes that the evidence names; ∞ where it names none."""
+    def _derived(self, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+        """The bounds of these individuals' profiles, by the passes that the evidence names, ∞ where it names none; and
+        whose they are. What bounds everybody within a radius does so within a smaller one."""
         places, tight = self.profiles.places(rows), self.tier == "tight"
         radius, source = self.profiles.radius[places], self.source[places]
         owner = np.repeat(np.arange(len(rows)), self.profiles.start[rows + 1] - self.profiles.start[rows])
@@ -262,7 +267,11 @@ class _Check:
             radii = np.unique(np.append(radius[some], each))
             table = self.reach.bound(x[who], radii.tolist(), tight)
             value[some] = table[place, np.searchsorted(radii, radius[some])]
-        return value
+        count = np.bincount(owner, minlength=len(rows))
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+        within = np.full((len(rows), int(count.max())), math.inf)
+        within[owner, place] = value
+        return np.minimum.accumulate(within[:, ::-1], axis=1)[:, ::-1][owner, place], owner
 
     @property
     def source(self) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Domain
