@@ -107,7 +107,7 @@ def write(seed: int, directory: Path) -> str:
     of = schema(rng)
     kind = ("counterparts", "lp", "mahalanobis", "sensitive", "explore")[seed % 5]
     domain = ["realizable", "realizable", "relaxed", "unbounded"][rng.integers(4)]
-    if kind == "counterparts" and domain == "unbounded":
+    if kind in ("counterparts", "explore") and domain == "unbounded":  # where moves are free
         domain = "relaxed"
     n = int(
         [1, 2, 3, rng.integers(4, 20), rng.integers(20, 80), 300][rng.choice(6, p=[0.1, 0.1, 0.2, 0.4, 0.15, 0.05])]

@@ -26,8 +26,8 @@ for path in sys.argv[1:]:
 assert "isonomy" not in sys.modules
 print(json.dumps(found))
 """
-MACHINES = ({"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "2"}, {"OPENBLAS_CORETYPE": "Haswell"})
-"""A machine without fused multiplication and addition, and one with it but without longer vectors."""
+MACHINES = ({"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "2"}, {"OPENBLAS_CORETYPE": "Sandybridge"})
+"""Two machines without fused multiplication and addition, and with vectors of other lengths."""
 
 
 def checked(paths: dict[str, str], machine: dict[str, str]) -> None:

@@ -114,7 +114,6 @@ AMOUNTS = {
 def test_no_forger_is_luckier_than_alpha(name: str, seeds: int) -> None:
     rng, highest = np.random.default_rng(4), 0.0
     table = tables(rng)[name]
-    # Of a thousandth of all claims that are right three standard deviations of the share may be exceeded.
     limit = THETA + 4 * math.sqrt(THETA * (1 - THETA) / seeds)
     for first in ORDERS.values():
         for amount in AMOUNTS.values():
