@@ -1,11 +1,12 @@
 """Checking a certificate: every claim is derived again, by the lines that derived it, from model, people and metric.
 
 The claims rest on claims about individuals: with the multiplier λ, individual ``i`` adds at most ``c_i`` to the mean
-(:func:`isonomy_verify.claims.claimed_heights`). The mean of all ``c_i`` is recomputed exactly; that ``c_i`` holds is
-derived for everybody or, in a large table, for individuals drawn *after* all files were hashed, each with a probability
-proportional to what it could hide, ``w_i (G − c_i)``, ``G`` the largest violation. Let ``T`` be the mean of
-``G − c_i``. If the true mean exceeded the claimed one by more than ``θ T``, false ``c_i`` would have more than ``θ`` of
-that probability, and ``k`` draws would miss them all with probability at most ``(1 − θ)^k``.
+(:func:`isonomy_verify.claims.claimed_heights`). The mean of all ``c_i`` is recomputed exactly; that ``c_i`` holds, and
+every bound of the profile behind it, is derived for everybody or, in a large table, for individuals drawn *after* all
+files were hashed, each with a probability proportional to what it could hide, ``w_i (G − c_i)``, ``G`` the largest
+violation. Let ``T`` be the mean of ``G − c_i``. If the true mean exceeded the claimed one by more than ``θ T``, false
+``c_i`` would have more than ``θ`` of that probability, and ``k`` draws would miss them all with probability at most
+``(1 − θ)^k``. This says nothing of how many claims are false.
 
 **Soundness.** ``derived <= claim`` is compared without tolerance. Statuses: *proved again*; *recomputed* from what is
 proved; *trusted*, which no file can show; *not checked*; *rejected*. Whatever is wrong with a file is an error.
@@ -18,7 +19,7 @@ import json
 import math
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import Array, exact_sum, power_down, power_up, products_down, products_up, rounded_down
+from isonomy_verify.arithmetic import (
+    Array,
+    exact_sum,
+    power_down,
+    power_up,
+    products_down,
+    products_up,
+    rounded_down,
+    up,
+)
 from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated, verdict
 from isonomy_verify.domain import Domain
 from isonomy_verify.dual import heights, plain, price
@@ -54,7 +64,10 @@ ROWS = 1024
 MULTIPLIERS = 32
 """Of the statement about the population: a fixed grid, in steps of the square root of 2."""
 
-TRUSTED = ("network", "people", "metric", "domain", "selection", "remarks", "output range")
+WIDEST, PIECES = 2**24, 2**12
+"""Numbers that all nodes of a network hold together, and sums that one of them may be: a few nodes can ask for more."""
+
+TRUSTED = ("network", "people", "metric", "ground", "domain", "selection", "remarks", "output range")
 """What may be trusted in a certificate that is accepted."""
 
 
@@ -122,13 +135,13 @@ class _Check:
         _need(0 <= self.delta < math.inf and self.gamma >= 0 and self.order >= 1, "the question is no question")
         _need(self.epsilon is None or 0 <= _number(self.epsilon) < math.inf, "epsilon")
         _need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
-        _need(set(self.claims) == {"upper", "lower", "multiplier", "hidden", "verdict", "population"}, "claims")
+        _need(self.claims["population"] is None or 0 < _number(asked["confidence"]) < 1, "confidence")
         self.weights = record.array("people.weights")
         n, usable = len(self.weights), np.isfinite(self.weights) & (self.weights >= 0) & (self.weights <= 2.0**500)
         _need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
         self.profiles = _profiles(record)
         _need(len(self.profiles) == n, "profiles of other individuals")
-        self.multiplier = None if self.claims["multiplier"] is None else _number(self.claims["multiplier"])
+        self.multiplier = _multiplier(self.claims)
         self.found = Verification(self._words(n), _number(self.claims["upper"]), individuals=n)
         self.float32 = asked["arithmetic"] == "float32"
         nodes, outputs, width = _nodes(record)
@@ -144,11 +157,14 @@ class _Check:
 
     def _words(self, n: int) -> str:
         asked, remarks = self.record.predicate["question"], self.record.predicate["remarks"]
-        who = json.dumps(remarks["selection"]["words"])[1:-1]  # nothing in a file can write on the terminal
-        metric, ground = (json.dumps(remarks[name])[1:-1] for name in ("metric", "ground"))
+        # Nothing in a file can write on the terminal, and what nobody checked stands in quotation marks.
+        who, metric, ground = (json.dumps(str(of)) for of in (remarks.get("selection", {}).get("words", "not said"),
+                                                              remarks["metric"], remarks["ground"]))  # fmt: skip
+        run = " run in float32" if asked["arithmetic"] == "float32" else ""
         return (
-            f"{n:,} individuals ({who}); similar: at most {self.delta:g} apart by {metric}; {asked['domain']} domain; "
-            f"populations within {self.gamma:g} in the Wasserstein distance of order {self.order:g}, {ground}"
+            f"{n:,} individuals, {who}; network{run}; similar: at most {self.delta:g} apart by the metric, {metric}; "
+            f"{asked['domain']} domain; populations within {self.gamma:g} in the Wasserstein distance of order "
+            f"{self.order:g} by the ground cost, {ground}; in quotation marks the issuer's words"
         )
 
     def signatures(self, signer: str | None) -> None:
@@ -174,32 +190,29 @@ class _Check:
             _need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
         self.anybody, within = self.reach.everywhere(np.asarray(self.x))
         largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
-        known = self.domain.kind != "unbounded" or self.head.kind != "regression"
-        claimed = float(inflated(self.profiles.largest))
-        if known:
-            found.say("anybody", largest <= claimed, f"claimed {self.profiles.largest:.6f}, derived {largest:.6f}",
-                      "proved again")  # fmt: skip
-        else:
-            largest = self.profiles.largest
-            found.say("output range", None, f"that outputs never differ by more than {largest:g} is declared")
+        claimed, declared = float(inflated(self.profiles.largest)), self.record.predicate["question"]["output_range"]
+        if declared is not None:
+            low, high = map(_number, declared)
+            _need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
+            largest = min(largest, float(up(high - low)))
+            found.say("output range", None, f"that outputs keep to {low:g} to {high:g} is declared, not proved")
+        detail = f"claimed {self.profiles.largest:.6f}, derived {largest:.6f}"
+        found.say("anybody", largest <= claimed, detail, "proved again")
         rows = self._drawn(everybody, seed, claimed, hidden)
         slopes = [self.multiplier]
-        if self.claims["population"] is not None:
-            slope = self.claims["population"]["multiplier"]
-            slopes.append(None if slope is None else _number(slope))
-        wrong, total = 0, 0
+        if self.claims["population"] is not None and self.claims["population"]["multiplier"] is not None:
+            slopes.append(_multiplier(self.claims["population"]))
+        wrong, total, proved = 0, 0, replace(self.profiles, largest=largest)
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
-            value = self._derived(some)
-            cells = self.profiles.cells(np.ones(found.individuals), some, np.minimum(value, largest))
-            high = np.minimum(cells.value, largest)
-            cells = type(cells)(cells.owner, cells.near, cells.far, high, cells.open_, cells.weights)
-            above = np.zeros(len(some), dtype=bool)
+            value, owner = self._derived(some)
+            most = inflated(self.profiles.value[self.profiles.places(some)])
+            over = np.minimum(value, largest) > most
+            above, cells = np.bincount(owner[over], minlength=len(some)) > 0, proved.cells(some, value)
             for slope in slopes:
                 derived = heights(cells, *asked, slope)
-                above |= derived > claimed_heights(self.profiles, self.weights, some, *asked, slope)
-                if slope == self.multiplier:
-                    total += exact_sum(products_up(np.array(self.weights[some]), derived))
+                above |= derived > claimed_heights(self.profiles, some, *asked, slope)
+            total += exact_sum(products_up(np.array(self.weights[some]), heights(cells, *asked, self.multiplier)))
             wrong += int(above.sum())
         found.derived = len(rows)
         if len(rows) == found.individuals:
@@ -218,21 +231,23 @@ class _Check:
     def _drawn(self, everybody: bool, seed: int | None, largest: float, hidden: float) -> NDArray[np.intp]:
         n = self.found.individuals
         counted = np.flatnonzero(self.weights > 0)
-        if everybody or n <= EVERYBODY or hidden == 0:
+        # A statement about the population bets on everybody's claim, of which a mean says nothing.
+        if everybody or n <= EVERYBODY or hidden == 0 or self.claims["population"] is not None:
             return np.arange(n)
         self.found.seed = secrets.randbits(63) if seed is None else int(seed)
         room = np.empty(len(counted))
         for start in range(0, len(counted), 2**14):
             some = counted[start : start + 2**14]
-            claims = claimed_heights(self.profiles, self.weights, some, self.order, self.gamma, self.multiplier)
+            claims = claimed_heights(self.profiles, some, self.order, self.gamma, self.multiplier)
             room[start : start + 2**14] = self.weights[some] * np.maximum(0.0, largest - claims)
         draws = math.ceil(math.log(ALPHA) / math.log1p(-THETA))
         ends = np.cumsum(room)
         at = np.random.default_rng(self.found.seed).random(draws) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
 
-    def _derived(self, rows: NDArray[np.intp]) -> Array:
-        """The bounds of these individuals' profiles, by the passes that the evidence names; ∞ where it names none."""
+    def _derived(self, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
+        """The bounds of these individuals' profiles, by the passes that the evidence names, ∞ where it names none; and
+        whose they are. What bounds everybody within a radius does so within a smaller one."""
         places, tight = self.profiles.places(rows), self.tier == "tight"
         radius, source = self.profiles.radius[places], self.source[places]
         owner = np.repeat(np.arange(len(rows)), self.profiles.start[rows + 1] - self.profiles.start[rows])
@@ -252,7 +267,11 @@ class _Check:
             radii = np.unique(np.append(radius[some], each))
             table = self.reach.bound(x[who], radii.tolist(), tight)
             value[some] = table[place, np.searchsorted(radii, radius[some])]
-        return value
+        count = np.bincount(owner, minlength=len(rows))
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+        within = np.full((len(rows), int(count.max())), math.inf)
+        within[owner, place] = value
+        return np.minimum.accumulate(within[:, ::-1], axis=1)[:, ::-1][owner, place], owner
 
     @property
     def source(self) -> Array:
@@ -270,7 +289,8 @@ class _Check:
             return found.say("lower", None, "the witnesses are withheld: give --data, the folder that has them")
         count, mass = record.array("points.count"), record.array("points.mass")
         cost, n = record.array("points.cost"), found.individuals
-        _need(count.shape == (n,) and (count >= 0).all() and int(count.sum()) == len(mass) == len(cost), "witnesses")
+        _need(count.shape == (n,) and ((count >= 0) & (count <= len(mass))).all(), "witnesses")
+        _need(mass.shape == cost.shape == (int(count.sum()),), "witnesses")
         _need((mass >= 0).all() and (mass < math.inf).all() and (cost >= 0).all(), "masses and costs")
         owner, used = np.repeat(np.arange(n), count), np.flatnonzero(mass > 0)
         value, good = np.zeros(len(used)), True
@@ -305,32 +325,34 @@ class _Check:
         found.say("verdict", claims["verdict"] == right, f"{right} at {self.epsilon}")
         if claims["population"] is not None:
             self._population(claims["population"])
-        for group in ("network", "people", "metric", "domain"):
-            names = sorted(name for name in record.hashes if name.startswith(f"{EVIDENCE}/{group}."))
+        for group in ("network", "people", "metric", "ground", "domain"):
+            names = sorted(f"{EVIDENCE}/{group}.{name}.bin" for name in record.names(group))
             digest = hashlib.sha256(" ".join(record.hashes[name] for name in names).encode()).hexdigest()
-            found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare")
+            says = ", what it says of its own roundings included" if group == "network" else ""
+            found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare{says}")
         self._selection(record.predicate["remarks"].get("selection"))
-        known = {name for name in record.hashes if name.startswith(f"{EVIDENCE}/")}
-        texts = sorted(name for name in known if name.endswith(".toml"))
-        beside = [*texts, *sorted(set(record.hashes) - known)]
-        found.claims.append(("files", "not checked", f"{', '.join(map(ascii, beside))}: the issuer's words"))
+        beside = sorted(set(record.hashes) - {f"{EVIDENCE}/{name}.bin" for name in record.seen})
+        found.claims.append(("files", "not checked", f"{', '.join(map(ascii, beside))}: the issuer's word"))
         found.say("remarks", None, "names, dates, sources, decisions and means beside the claims: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
         """The statement about the population behind the sample, by Hoeffding or by bets fixed in advance."""
         upper, confidence = _number(said["upper"]), self.record.predicate["question"]["confidence"]
-        slope = None if said["multiplier"] is None else _number(said["multiplier"])
+        slope = _multiplier(said)
+        _need(set(said) == {"upper", "multiplier"}, "the statement about the population")
         largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
-        holds = bool(np.ptp(self.weights) == 0) and confidence is not None and 0 < _number(confidence) < 1
-        if not still:
+        most = float(inflated(largest))
+        trivial = upper >= most  # true of anybody, and so of every population
+        holds = trivial or bool(np.ptp(self.weights) == 0)
+        if not still and not trivial:
             steepest = largest / max(float(power_down(self.gamma, self.order)), 1e-300)
             step = 2 * math.log2(steepest / slope) if slope else -1.0
             holds &= -1e-6 < step < MULTIPLIERS - 0.5 and abs(step - round(step)) < 1e-6
-        if holds and upper < largest:
+        if holds and not trivial:
             tries, paid = 1 if still else MULTIPLIERS, price(self.order, self.gamma, slope)
             every = np.arange(self.found.individuals)
-            high = claimed_heights(self.profiles, self.weights, every, self.order, self.gamma, slope)
-            holds = _confident(upper, paid, np.minimum(high, largest), largest, (1 - _number(confidence)) / tries)
+            high = claimed_heights(self.profiles, every, self.order, self.gamma, slope)
+            holds = _confident(upper, paid, high, most, (1 - _number(confidence)) / tries)
         self.found.say("population", holds, f"at most {upper:.6f}, if these are independent draws")
 
     def _selection(self, who: Any) -> None:
@@ -357,7 +379,9 @@ def _within(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:
 
 def _profiles(record: Record) -> Profiles:
     parts = {name: record.array(f"profiles.{name}") for name in ("count", "radius", "value", "largest")}
-    _need(parts["count"].ndim == 1 and (parts["count"] > 0).all() and parts["largest"].shape == (1,), "profiles")
+    count, shape = parts["count"], parts["radius"].shape
+    _need(count.ndim == 1 and parts["largest"].shape == (1,) and parts["value"].shape == shape, "profiles")
+    _need(len(shape) == 1 and ((count > 0) & (count <= shape[0])).all(), "profiles")
     start = np.append(0, np.cumsum(parts["count"]))
     profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]))
     profiles.check()
@@ -366,7 +390,7 @@ def _profiles(record: Record) -> Profiles:
 
 def _nodes(record: Record) -> tuple[list[Node], int, int]:
     """The network's operations, how many outputs it has, and how many inputs."""
-    arrays, nodes, widths = record.group("network"), list[Node](), list[int]()
+    arrays, nodes, widths, pieces = record.group("network"), list[Node](), list[int](), list[int]()
     for i, kind in enumerate(record.predicate["network"]["kinds"]):
         inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
         _need(all(0 <= j < i for j in inputs) and (len(inputs) > 0) == (i > 0), f"the inputs of node {i}")
@@ -397,7 +421,10 @@ def _nodes(record: Record) -> tuple[list[Node], int, int]:
             parameters = tuple(float(p) for p in arrays[f"{i}.parameters"])
             nodes.append(Node("activation", inputs, activation=Activation(str(kind), parameters)))
             widths.append(widths[inputs[0]])
+        pieces.append(sum(pieces[j] for j in inputs) if kind in ("add", "concat", "affine", "select") else 1)
+        _need(widths[-1] <= WIDEST and pieces[-1] <= PIECES, f"node {i} would be too large")
     _need(len(nodes) > 0 and nodes[0].kind == "input", "a network without an input")
+    _need(sum(widths) <= WIDEST, "a network that is too wide")
     return nodes, widths[-1], widths[0]
 
 
@@ -409,6 +436,7 @@ def _domain(record: Record, kind: str, width: int) -> Domain:
     _need(np.isfinite(parts["origin"]).all() and (parts["unit"] > 0).all() and (parts["low"] <= parts["high"]).all(),
           "ranges")  # fmt: skip
     blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
+    _need((arrays["fills"][:, :2] % 1 == 0).all(), "fills")
     fills = tuple((int(flag), int(place), float(fill)) for flag, place, fill in arrays["fills"])
     ordered = all(one[1] <= other[0] for one, other in pairwise(blocks))
     _need(ordered and all(0 <= start < stop <= width for start, stop in blocks), "blocks")
@@ -430,6 +458,10 @@ def _confident(upper: float, price: float, high: Array, largest: float, alpha: f
     wealth = sum(np.log1p(np.outer((m - h[k : k + 4096]) / (1 - m), theta)).sum(0) for k in range(0, n, 4096))
     simple = float(h.mean()) + math.sqrt(-math.log(0.1 * alpha) / (2 * n)) <= m
     return bool(simple or np.logaddexp.reduce(wealth) - math.log(len(theta)) >= odds)
+
+
+def _multiplier(said: Mapping[str, Any]) -> float | None:
+    return None if said["multiplier"] is None else _number(said["multiplier"])
 
 
 def _number(value: Any) -> float:

@@ -18,6 +18,7 @@ import hashlib
 import json
 import math
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "urn:isonomy:certifica
 PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"
 
-DOCUMENT_BYTES = 2**26
+DOCUMENT_BYTES = 2**24
 """The longest document; one of ten million people has about 20 kB."""
 
 TEXT_BYTES = 2**24
@@ -44,6 +45,13 @@ LARGEST_ARRAY = 2**40
 DEPTH = 32
 """Brackets within brackets."""
 
+_KEYS = {
+    "predicate": "question claims beside network remarks arrays withheld",
+    "question": "delta gamma order epsilon confidence tier arithmetic domain head output_range max_branches",
+    "claims": "upper lower multiplier hidden verdict population",
+    "network": "kinds names",
+}
+"""What a certificate says: a claim that nobody looks at has no place in it."""
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
     "<i8": ("rows", "count", "blocks", "inputs", "index", "roundings", "width"),
@@ -54,7 +62,10 @@ _DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in na
 
 
 class BadInput(Exception):  # noqa: N818
-    """A file that is missing or not what it should be, in one sentence."""
+    """A file that is missing or not what it should be, in one sentence, which cannot write on the terminal."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -93,6 +104,10 @@ class Record:
             withheld = [str(name) for name in predicate["withheld"]]
         except (KeyError, TypeError, AttributeError) as error:
             raise BadInput(f"{path} is damaged: {type(error).__name__}, {error}.") from None
+        for part, known in _KEYS.items():
+            found = predicate if part == "predicate" else predicate[part]
+            if not isinstance(found, dict) or set(found) != set(known.split()):
+                raise BadInput(f"{path} is damaged: '{part}' must have {known.replace(' ', ', ')}, and nothing else.")
         if len(hashes) != len(document["subject"]):
             raise BadInput(f"{path} names a file twice.")
         for name, shape in shapes.items():
@@ -118,6 +133,11 @@ class Record:
         if name not in self._read:
             self._read[name] = self._array(name)
         return self._read[name]
+
+    @property
+    def seen(self) -> list[str]:
+        """The arrays that were read."""
+        return list(self._read)
 
     def group(self, group: str) -> Arrays:
         """All arrays of a group."""
@@ -145,7 +165,7 @@ class Record:
         shape, dtype, file = self.predicate["arrays"][name], dtype_of(name), self._file(name)
         size = math.prod(shape) * dtype.itemsize
         try:
-            length = file.stat().st_size
+            length = _regular(file).stat().st_size
             if length != size or size > LARGEST_ARRAY:
                 raise BadInput(f"{file.name} has {length} bytes, and an array of shape {shape} has {size}.")
             with file.open("rb") as content:
@@ -166,15 +186,24 @@ class Record:
 def limited(path: Path, most: int) -> bytes:
     """The bytes of a file that is not longer than that."""
     try:
-        if path.stat().st_size > most:
+        with _regular(path).open("rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
             raise BadInput(f"{path} is longer than the {most} bytes that are read of it.")
-        return path.read_bytes()
+        return content
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}.") from None
 
 
+def _regular(path: Path) -> Path:
+    """A path that is no pipe or device, of which reading would not end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise BadInput(f"{path} cannot be read: it is not a file.")
+    return path
+
+
 def strict_json(content: bytes, name: str) -> Any:
-    """JSON in which no key occurs twice, every number is finite and brackets are not deep."""
+    """JSON in which no key occurs twice, every number is finite and of plain digits, and brackets are not deep."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -189,9 +218,11 @@ def strict_json(content: bytes, name: str) -> Any:
         value = float(text)
         return value if math.isfinite(value) else refused(text)
 
-    depth = most = 0
-    for byte in re.sub(rb'"(\\.|[^"\\])*"', b"", content):
-        depth += (byte in b"[{") - (byte in b"]}")
+    bare, depth, most = re.sub(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', b"", content, flags=re.DOTALL), 0, 0
+    if not bare.isascii():
+        raise BadInput(f"{name} has letters or digits of its own.")
+    for byte in re.sub(rb"[^][}{]", b"", bare):
+        depth += 1 if byte in b"[{" else -1
         most = max(most, depth)
     if most > DEPTH:
         raise BadInput(f"{name} has brackets {most} deep.")

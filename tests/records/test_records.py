@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
 from dataclasses import replace
@@ -25,7 +27,9 @@ from isonomy.networks import Network
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Select
 from isonomy.population import Population
-from isonomy.records import signature, writing
+from isonomy.records.writing import WITHHELD, read_key
+from isonomy_verify.claims import inward
+from isonomy_verify.record import dtype_of
 
 Made = tuple[Certificate, Network, Population]
 
@@ -39,26 +43,22 @@ def made() -> Made:
     return found, network, some
 
 
+def _array(path: Path, name: str) -> Any:
+    shape = json.loads(path.read_text())["predicate"]["arrays"][name]
+    return np.fromfile(path.parent / "evidence" / f"{name}.bin", dtype_of(name)).reshape(shape)
+
+
 def test_what_is_written_is_read(made: Made, tmp_path: Path) -> None:
     certificate, network, people = made
-    path = records.write(
-        tmp_path / "new" / "place", certificate, network, people, sources={"a.csv": "00"}, created="now"
-    )
+    path = records.write(tmp_path / "new" / "place", certificate, sources={"a.csv": "00"}, created="now")
     assert path.name == "certificate.json"
     for place in (path, path.parent):
         record = records.read(place)
-        assert (record.delta, record.gamma, record.order, record.epsilon, record.confidence) == (
-            1.0,
-            0.1,
-            1.0,
-            0.3,
-            0.9,
-        )
-        assert (record.upper, record.lower, record.verdict) == (
-            certificate.upper,
-            certificate.lower,
-            certificate.verdict,
-        )
+        asked = (record.delta, record.gamma, record.order, record.epsilon, record.confidence)
+        assert asked == (1.0, 0.1, 1.0, 0.3, 0.9)
+        claimed = (record.upper, record.lower, record.verdict)
+        assert claimed == (round(record.upper, 6), inward(certificate.lower), certificate.verdict)
+        assert certificate.upper < record.upper <= 1.00011 * certificate.upper + 2e-6
         assert record.network.hash() == certificate.question.network.hash() and record.network.name == network.name
         assert record.schema == people.schema
         assert record.people is not None and record.people.split == "test" and record.signer == ""
@@ -67,26 +67,48 @@ def test_what_is_written_is_read(made: Made, tmp_path: Path) -> None:
             record.metric.distance(people.x[:1], people.x), certificate.question.metric.distance(people.x[:1], people.x)
         )
         gammas = [0.0, 0.05, 0.1, 0.3]
-        assert record.curve(gammas).equals(certificate.curve(gammas))
+        read, kept = record.curve(gammas), certificate.curve(gammas)
+        assert read[["gamma", "lower"]].equals(kept[["gamma", "lower"]])
+        assert np.allclose(read["upper"], kept["upper"], rtol=1e-15, atol=0)  # other multipliers were tried first
         assert record.domain.contains(people.x).all() and record.domain.names == people.domain.names
-    claims = record.document["claims"]
-    assert claims["population"] == {
-        "upper": certificate.population_upper,
-        "multiplier": certificate.population.multiplier,
-    }
+    said = record.document["claims"]["population"]
+    assert said["multiplier"] == certificate.population.multiplier
+    assert certificate.population_upper < said["upper"] <= certificate.population_upper + 5e-4
+    beside = record.document["beside"]
+    assert (beside["upper"], beside["lower"]) == (certificate.upper, certificate.lower)
 
 
 def test_a_statement_by_clusters_is_left_out_since_nobody_could_check_it(made: Made, tmp_path: Path) -> None:
-    certificate, network, people = made
-    clustered = replace(certificate, clusters=Clusters(np.array([0, 0, 1, 1, 2]), 2))
+    clustered = replace(made[0], clusters=Clusters(np.array([0, 0, 1, 1, 2]), 2))
     assert clustered.population_upper >= clustered.upper
-    document = json.loads(records.write(tmp_path, clustered, network, people).read_text())
-    assert document["claims"]["population"] is None and "belongs together" in document["remarks"]["refusal"]
+    said = json.loads(records.write(tmp_path, clustered).read_text())["predicate"]
+    assert said["claims"]["population"] is None and "belongs together" in said["remarks"]["refusal"]
 
 
 def test_the_same_certificate_gives_the_same_bytes(made: Made, tmp_path: Path) -> None:
-    one, other = (records.write(tmp_path / name, *made) for name in ("one", "other"))
+    one, other = (records.write(tmp_path / name, made[0]) for name in ("one", "other"))
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_arrays_are_plain_numbers_and_named_by_their_hash(made: Made, tmp_path: Path) -> None:
+    path = records.write(tmp_path, made[0])
+    document = json.loads(path.read_text())
+    named = {each["name"]: each["digest"]["sha256"] for each in document["subject"]}
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and file != path]
+    assert {str(file.relative_to(tmp_path)) for file in files} == set(named)
+    for file in files:
+        assert hashlib.sha256(file.read_bytes()).hexdigest() == named[str(file.relative_to(tmp_path))]
+    assert document["predicate"]["withheld"] == [] and {file.suffix for file in files} == {".bin", ".toml"}
+    assert np.array_equal(_array(path, "people.x"), made[2].x)
+    assert np.array_equal(_array(path, "people.rows"), made[2].rows)
+    assert _array(path, "profiles.count").sum() == len(_array(path, "profiles.value"))
+
+
+def test_files_beside_the_certificate_are_bound_by_their_hash(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("<p>fair</p>")
+    path = records.write(tmp_path, made[0], beside=["report.html"])
+    named = {each["name"]: each["digest"]["sha256"] for each in json.loads(path.read_text())["subject"]}
+    assert named["report.html"] == hashlib.sha256(b"<p>fair</p>").hexdigest()
 
 
 def test_the_document_keeps_to_the_shipped_schema(made: Made, tmp_path: Path) -> None:
@@ -95,45 +117,50 @@ def test_the_document_keeps_to_the_shipped_schema(made: Made, tmp_path: Path) ->
     key = tmp_path / "key"
     records.new_key(key)
     for options in ({}, {"redact": True}, {"key": key}):
-        document = json.loads(records.write(tmp_path / "out", *made, **options).read_text())
+        document = json.loads(records.write(tmp_path / "out", made[0], **options).read_text())
         jsonschema.validate(document, schema)
-    for section in ("question", "claims", "evidence"):
+    widest = replace(made[0], gamma=math.inf, order=math.inf, epsilon=None, confidence=None, refusal="x")
+    widest = replace(widest, output_range=(0.0, 2.0))
+    jsonschema.validate(json.loads(records.write(tmp_path / "wide", widest).read_text()), schema)
+    for section in ("question", "claims", "beside", "network", "remarks"):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(document | {section: {}}, schema)
+            jsonschema.validate(document | {"predicate": document["predicate"] | {section: {}}}, schema)
 
 
 def test_masses_are_those_of_the_worst_case(made: Made, tmp_path: Path) -> None:
     certificate = made[0]
-    path = records.write(tmp_path, *made)
-    points = np.load(path.parent / "evidence" / "witnesses.npz")
-    assert math.isclose(points["mass"] @ points["value"] / certificate.question.weights.sum(), certificate.lower)
-    assert np.allclose(np.bincount(points["owner"], points["mass"]), certificate.question.weights, rtol=0, atol=0)
+    path = records.write(tmp_path, certificate)
+    mass, value, count = (_array(path, f"points.{name}") for name in ("mass", "value", "count"))
+    assert math.isclose(mass @ value / certificate.question.weights.sum(), certificate.lower)
+    held = np.bincount(np.repeat(np.arange(len(count)), count), mass)
+    assert np.allclose(held, certificate.question.weights, rtol=0, atol=0)
 
 
 def test_a_redacted_record_has_nobodys_row(made: Made, tmp_path: Path) -> None:
-    whole, bare = records.write(tmp_path / "whole", *made), records.write(tmp_path / "bare", *made, redact=True)
+    whole, bare = records.write(tmp_path / "whole", made[0]), records.write(tmp_path / "bare", made[0], redact=True)
     files = {file.name for file in (bare.parent / "evidence").iterdir()}
-    assert "people.npz" not in files and "witnesses.npz" not in files
-    for name in files - {"network.npz"}:
-        if name.endswith(".npz"):
-            shapes = {key: array.shape for key, array in np.load(bare.parent / "evidence" / name).items()}
-            assert (5, made[2].x.shape[1]) not in shapes.values()
-    hashes = [json.loads(path.read_text())["evidence"]["people"]["sha256"] for path in (whole, bare)]
+    shapes = json.loads(bare.read_text())["predicate"]["arrays"]
+    width = made[2].x.shape[1]
+    groups = ("people", "local", "profiles", "points")
+    rows = {name for name in shapes if name.startswith(groups) and width in shapes[name]}
+    assert rows == set(WITHHELD) - {"people.y"}  # whatever has a row of somebody is withheld
+    assert not files & {f"{name}.bin" for name in WITHHELD} and json.loads(bare.read_text())["predicate"]["withheld"]
+    hashes = [json.loads(path.read_text())["subject"] for path in (whole, bare)]
     assert hashes[0] == hashes[1]
     record = records.read(bare)
     assert record.people is None and record.points is None
-    assert record.curve([0.1])["upper"].tolist() == [record.upper] and record.curve([0.1])["lower"].isna().all()
+    assert record.curve([0.1])["upper"].tolist() == [made[0].upper] and record.curve([0.1])["lower"].isna().all()
     with pytest.raises(FileError, match="redacted"):
         _ = record.question
 
 
 def test_an_older_record_is_replaced_and_nothing_else_is_left(made: Made, tmp_path: Path) -> None:
     (tmp_path / "evidence").mkdir()
-    (tmp_path / "evidence" / "stale.npz").write_text("old")
+    (tmp_path / "evidence" / "stale.bin").write_text("old")
     (tmp_path / "certificate.json").write_text("old")
-    records.write(tmp_path, *made)
+    records.write(tmp_path, made[0])
     assert {path.name for path in tmp_path.iterdir()} == {"certificate.json", "evidence"}
-    assert not (tmp_path / "evidence" / "stale.npz").exists()
+    assert not (tmp_path / "evidence" / "stale.bin").exists()
 
 
 def test_a_failure_leaves_no_half_written_certificate(made: Made, tmp_path: Path, monkeypatch: Any) -> None:
@@ -142,15 +169,47 @@ def test_a_failure_leaves_no_half_written_certificate(made: Made, tmp_path: Path
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(FileError, match="No space left"):
-        records.write(tmp_path, *made)
+        records.write(tmp_path, made[0])
     assert not (tmp_path / "certificate.json").exists()
     assert not list(tmp_path.glob(".*"))
 
 
-def test_other_people_are_refused(made: Made, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="people"):
-        records.write(tmp_path, made[0], made[1], made[2][:3])
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("step", range(6))
+def test_whenever_writing_stops_no_certificate_stands_on_other_evidence(
+    step: int, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over an older one, with a signature; every step of taking its place fails once."""
+    records.new_key(tmp_path / "key")
+    place = tmp_path / "out"
+    records.write(place, made[0], created="first", key=tmp_path / "key")
+    calls = 0
+
+    def counted(method: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == step + 1:
+                raise OSError(28, "No space left on device")
+            return method(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("replace", "rename", "write_bytes"):
+            patched.setattr(Path, name, counted(getattr(Path, name)))
+        try:
+            records.write(place, replace(made[0], epsilon=0.5), created="second", key=tmp_path / "key")
+        except FileError:
+            assert calls == step + 1
+    assert not [path for path in place.iterdir() if path.name.startswith(".")]
+    if (place / "certificate.json").exists():
+        assert records.read(place).document["remarks"]["created"] in ("first", "second")
+
+
+def test_people_without_a_schema_have_no_record(made: Made, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Population"):
+        records.write(tmp_path / "out", replace(made[0], people=None))
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -159,15 +218,20 @@ def test_other_people_are_refused(made: Made, tmp_path: Path) -> None:
         (lambda d: (d / "certificate.json").unlink(), "cannot be read"),
         (lambda d: (d / "certificate.json").write_text("{"), "damaged"),
         (lambda d: (d / "certificate.json").write_text("{}"), "not an isonomy certificate"),
-        (lambda d: _document(d, lambda c: c.update(version=7)), "version"),
-        (lambda d: _document(d, lambda c: c.pop("evidence")), "damaged"),
-        (lambda d: (d / "evidence" / "profiles.npz").unlink(), "cannot be read"),
-        (lambda d: (d / "evidence" / "profiles.npz").write_bytes(b"x"), "SHA-256"),
-        (lambda d: _document(d, lambda c: c["evidence"]["people"].update(file="../x.npz")), "not in 'evidence'"),
+        (lambda d: _document(d, lambda c: c.update(predicateType="urn:isonomy:certificate:9")), "another version"),
+        (lambda d: _document(d, lambda c: c.pop("predicate")), "damaged"),
+        (lambda d: _document(d, lambda c: c["predicate"].pop("claims")), "damaged"),
+        (lambda d: _document(d, lambda c: c["subject"].append(c["subject"][0])), "twice"),
+        (lambda d: _document(d, lambda c: c["predicate"]["arrays"].update({"../x": [1]})), "no shape"),
+        (lambda d: (d / "evidence" / "profiles.value.bin").unlink(), "cannot be read"),
+        (lambda d: (d / "evidence" / "profiles.value.bin").write_bytes(b"x"), "bytes, and an array of shape"),
+        (lambda d: (d / "evidence" / "profiles.largest.bin").write_bytes(b"8" * 8), "SHA-256"),
+        (lambda d: (d / "evidence" / "schema.toml").write_bytes(b"x"), "SHA-256"),
+        (lambda d: (d / "certificate.dsse.json").write_bytes(b"{}"), "not a DSSE envelope"),
     ],
 )
 def test_what_is_broken_gets_one_sentence(break_it: Any, message: str, made: Made, tmp_path: Path) -> None:
-    records.write(tmp_path, *made)
+    records.write(tmp_path, made[0])
     break_it(tmp_path)
     with pytest.raises(FileError, match=message) as caught:
         records.read(tmp_path)
@@ -181,18 +245,21 @@ def _document(directory: Path, edit: Any) -> None:
 
 
 def test_the_two_forms_of_a_metric_must_agree(made: Made, tmp_path: Path) -> None:
-    records.write(tmp_path, *made)
+    records.write(tmp_path, made[0])
     text = tmp_path / "evidence" / "metric.toml"
     text.write_text(text.read_text().replace("0.05", "0.06"))
-    _document(
-        tmp_path,
-        lambda c: c["evidence"]["metric_text"].update(sha256=writing.hashlib.sha256(text.read_bytes()).hexdigest()),
-    )
+    digest = hashlib.sha256(text.read_bytes()).hexdigest()
+
+    def rename(document: dict[str, Any]) -> None:
+        (named,) = [each for each in document["subject"] if each["name"] == "evidence/metric.toml"]
+        named["digest"]["sha256"] = digest
+
+    _document(tmp_path, rename)
     with pytest.raises(FileError, match="not the same metric"):
         records.read(tmp_path)
 
 
-def test_signatures_follow_the_standard() -> None:
+def test_signatures_follow_the_standard(tmp_path: Path) -> None:
     """The first three test vectors of RFC 8032, section 7.1."""
     vectors = [
         ("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -205,28 +272,35 @@ def test_signatures_follow_the_standard() -> None:
          "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025", "af82",
          "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"),
     ]  # fmt: skip
+    from cryptography.exceptions import InvalidSignature
+
     for seed, public, message, expected in vectors:
-        assert signature.public_key(bytes.fromhex(seed)).hex() == public
-        assert signature.sign(bytes.fromhex(seed), bytes.fromhex(message)).hex() == expected
-        assert signature.verify(bytes.fromhex(public), bytes.fromhex(message), bytes.fromhex(expected))
-        assert not signature.verify(bytes.fromhex(public), bytes.fromhex(message) + b"!", bytes.fromhex(expected))
-        assert not signature.verify(bytes(32), bytes.fromhex(message), bytes.fromhex(expected))
+        (tmp_path / "key").write_text(seed)
+        private = read_key(tmp_path / "key")
+        assert private.public_key().public_bytes_raw().hex() == public
+        assert private.sign(bytes.fromhex(message)).hex() == expected
+        with pytest.raises(InvalidSignature):
+            private.public_key().verify(bytes.fromhex(expected), bytes.fromhex(message) + b"!")
 
 
 def test_a_signed_record(made: Made, tmp_path: Path) -> None:
     public = records.new_key(tmp_path / "key")
     assert (tmp_path / "key").stat().st_mode & 0o077 == 0
-    records.write(tmp_path / "out", *made, key=tmp_path / "key")
+    path = records.write(tmp_path / "out", made[0], key=tmp_path / "key")
     assert records.read(tmp_path / "out").signer == public
-    _document(tmp_path / "out", lambda c: c["remarks"].update(created="yesterday"))
-    with pytest.raises(FileError, match="signature"):
+    envelope = json.loads((tmp_path / "out" / "certificate.dsse.json").read_text())
+    assert base64.b64decode(envelope["payload"]) == path.read_bytes()  # these very bytes
+    _document(tmp_path / "out", lambda c: c["predicate"]["remarks"].update(created="yesterday"))
+    with pytest.raises(FileError, match="signs other bytes"):
         records.read(tmp_path / "out")
     with pytest.raises(FileError, match="cannot be written"):
         records.new_key(tmp_path / "key")
     (tmp_path / "short").write_text("abc")
     with pytest.raises(FileError, match="64 hexadecimal digits"):
-        records.write(tmp_path / "other", *made, key=tmp_path / "short")
+        records.write(tmp_path / "other", made[0], key=tmp_path / "short")
     assert not (tmp_path / "other").exists()
+    records.write(tmp_path / "out", made[0])
+    assert records.read(tmp_path / "out").signer == "" and not (tmp_path / "out" / "certificate.dsse.json").exists()
 
 
 def test_networks_of_every_kind_come_back() -> None:

@@ -1,12 +1,12 @@
-"""A small audit, written once, and a forger who recomputes every hash."""
+"""Three small audits, written once, and a forger who recomputes every hash and shape."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,73 +16,117 @@ import pytest
 
 import isonomy
 from isonomy import records
+from isonomy.attacks import Effort
 from isonomy.audit.bundled import train_small
-from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.profiles import Profiles
 from isonomy.datasets import load_population
+from isonomy_verify import BadInput, Verification, check, claims, verify
+from isonomy_verify.claims import claimed_upper, outward, verdict
+from isonomy_verify.record import dtype_of
 
-Arrays = dict[str, Any]
+SMALL = Effort(2, 4)
+
+
+def make(directory: Path, count: int, gamma: float, **options: Any) -> Path:
+    """A certificate of some people of German credit, for a network of six and four neurons."""
+    people = load_population("german")
+    network = train_small(people.train, hidden=(6, 4))
+    table = people.test if count <= len(people.test) else people.train
+    options = {"epsilon": 0.4, "rounds": 0, "progress": None, "effort": SMALL} | options
+    metric = isonomy.Counterparts.of(people.schema)
+    found = isonomy.certify(network, table.sample(count), metric, 1.0, gamma, **options)
+    whole, rungs = found.profiles, (0.0, 0.1, 0.2)  # fewer passes are quicker to check
+    kept = np.isin(whole.source, rungs)
+    owner = np.repeat(np.arange(count), np.diff(whole.start))
+    start = np.append(0, np.cumsum(np.bincount(owner[kept], minlength=count)))
+    found = replace(
+        found, profiles=Profiles(start, whole.radius[kept], whole.value[kept], whole.largest, whole.source[kept])
+    )
+    records.write(directory, found, created="2026-01-01", sources={"german.csv": "00"})
+    return directory
 
 
 @pytest.fixture(scope="session")
 def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """German credit, four people, a network of eight and six neurons, and a few radii of their profiles."""
-    people = load_population("german")
-    network = train_small(people.train, hidden=(8, 6))
-    some = people.test[:4]
-    metric = isonomy.Counterparts.of(people.schema)
-    certificate = isonomy.certify(network, some, metric, 1.0, 0.1, epsilon=0.4, rounds=0, progress=None)
-    radii, values = certificate.profiles.radii, certificate.profiles.values
-    finite = np.flatnonzero(np.isfinite(values).all(axis=0))
-    few = [finite[radii[finite] >= least][0] for least in (0.0, 0.03, 0.13)]
-    certificate = replace(certificate, profiles=Profiles.of(radii[few], values[:, few], certificate.profiles.largest))
-    directory = tmp_path_factory.mktemp("audit")
-    records.write(directory, certificate, network, some)
-    return directory
+    """A small audit with a shift, and a statement about the population."""
+    return make(tmp_path_factory.mktemp("audit"), 4, 0.1, confidence=0.8)
+
+
+@pytest.fixture(scope="session")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No shift."""
+    return make(tmp_path_factory.mktemp("still"), 4, 0.0, confidence=0.8)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of which some are drawn (see :func:`drawing`)."""
+    return make(tmp_path_factory.mktemp("large"), 150, 0.05, tier="interval", attack=False)
+
+
+@contextmanager
+def drawing(everybody: int = 60, theta: float = 0.05) -> Iterator[None]:
+    """Tables of more people than that are large ones."""
+    before = check.EVERYBODY, check.THETA, check.ALPHA
+    check.EVERYBODY, check.THETA, check.ALPHA = everybody, theta, theta
+    try:
+        yield
+    finally:
+        check.EVERYBODY, check.THETA, check.ALPHA = before
 
 
 class Forger:
-    """Edits a copy of a certificate and makes all hashes fit again."""
+    """Edits a copy of a certificate and makes all hashes and shapes fit again."""
 
     def __init__(self, source: Path, directory: Path) -> None:
         self.directory = directory / "forged"
         shutil.copytree(source, self.directory)
         self.document = json.loads((self.directory / "certificate.json").read_text())
+        self.predicate = self.document["predicate"]
+        self.claims, self.question = self.predicate["claims"], self.predicate["question"]
 
-    def arrays(self, name: str) -> Arrays:
-        return dict(np.load(self.directory / "evidence" / f"{name}.npz"))
+    def file(self, name: str) -> Path:
+        return self.directory / "evidence" / f"{name}.bin"
 
-    def put(self, name: str, arrays: Arrays) -> None:
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        (self.directory / "evidence" / f"{name}.npz").write_bytes(buffer.getvalue())
+    def array(self, name: str) -> Any:
+        return np.fromfile(self.file(name), dtype_of(name)).reshape(self.predicate["arrays"][name])
 
-    def change(self, name: str, key: str, edit: Callable[[Any], Any]) -> None:
-        arrays = self.arrays(name)
-        before = arrays[key].copy()
-        arrays[key] = np.asarray(edit(arrays[key].copy()))
-        assert not np.array_equal(before, arrays[key]), f"{name}.{key} was not changed"
-        self.put(name, arrays)
+    def put(self, name: str, array: Any) -> None:
+        array = np.asarray(array)
+        self.predicate["arrays"][name] = list(array.shape)
+        array.astype(dtype_of(name)).tofile(self.file(name))
+
+    def change(self, name: str, edit: Callable[[Any], Any]) -> None:
+        before = self.array(name)
+        after = np.asarray(edit(before.copy()))
+        assert not np.array_equal(before, after), f"{name} was not changed"
+        self.put(name, after)
+
+    def profiles(self) -> claims.Profiles:
+        count, radius, value, largest = (
+            self.array(f"profiles.{name}") for name in ("count", "radius", "value", "largest")
+        )
+        return claims.Profiles(np.append(0, np.cumsum(count)), radius, value, float(largest[0]))
 
     def follow(self) -> None:
-        """Claim what the forged profiles and witnesses give."""
-        profiles, points, claims = self.arrays("profiles"), self.arrays("witnesses"), self.document["claims"]
-        cells = Cells.from_profiles(
-            profiles["radii"], profiles["values"], float(profiles["largest"]), profiles["weights"]
-        )
-        bound = Dual.of(cells, float(self.document["question"]["order"])).bound(self.document["question"]["gamma"])
-        claims["upper"], claims["multiplier"] = bound.upper, bound.multiplier
-        claims["lower"] = float(points["mass"] @ points["value"] / profiles["weights"].sum())
-        epsilon = self.document["question"]["epsilon"]
-        claims["verdict"] = (
-            "certified" if bound.upper <= epsilon else "violated" if claims["lower"] > epsilon else "undecided"
-        )
+        """Claim what the forged profiles and weights give, with the multiplier that is claimed."""
+        order, gamma = (float(self.question[name]) for name in ("order", "gamma"))
+        weights, multiplier = self.array("people.weights"), self.claims["multiplier"]
+        upper, hidden = claimed_upper(self.profiles(), weights, order, gamma, multiplier)
+        self.claims |= {"upper": outward(upper), "hidden": outward(hidden), "population": None}
+        self.judge()
+
+    def judge(self) -> None:
+        """The verdict that the claims give."""
+        self.claims["verdict"] = verdict(self.claims["lower"], self.claims["upper"], self.question["epsilon"])
 
     def done(self) -> Path:
-        for part in self.document["evidence"].values():
-            file = self.directory / part["file"]
-            if file.is_file():
-                part["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        names = {f"evidence/{name}.bin" for name in self.predicate["arrays"]}
+        known = {each["name"]: each["digest"]["sha256"] for each in self.document["subject"]}
+        for name in names | set(known):
+            if (self.directory / name).is_file():
+                known[name] = hashlib.sha256((self.directory / name).read_bytes()).hexdigest()
+        self.document["subject"] = [{"name": name, "digest": {"sha256": known[name]}} for name in known]
         (self.directory / "certificate.json").write_text(json.dumps(self.document))
         return self.directory
 
@@ -90,3 +134,16 @@ class Forger:
 @pytest.fixture
 def forger(audit: Path, tmp_path: Path) -> Forger:
     return Forger(audit, tmp_path)
+
+
+def statuses(found: Verification) -> dict[str, str]:
+    return {name: status for name, status, _ in found.claims}
+
+
+def refused(path: Path, **options: Any) -> bool:
+    """Not accepted, or one printable sentence says what is wrong with the file."""
+    try:
+        return not verify(path, **options).accepted
+    except BadInput as error:
+        assert str(error).isprintable() and str(error).endswith("."), error
+        return True

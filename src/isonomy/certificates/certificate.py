@@ -60,6 +60,7 @@ class Certificate:
     clusters: Clusters | None = None
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the people, and their SHA-256
     computed: int = field(default=0, repr=False)  # chunks that this run computed; others were kept
+    output_range: tuple[float, float] | None = None  # that the outputs of a regression are declared to keep to
     _mixtures: dict[float, Mixture] = field(default_factory=dict, init=False, repr=False)
 
     __repr__ = brief

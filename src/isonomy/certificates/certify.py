@@ -285,7 +285,7 @@ def _certificate(
         return Certificate(
             job.gamma, job.order, job.ground, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles,
             points, _refusal(people, job.metric, job.ground, confidence, clusters), question, people, job.schedule,
-            seed, clusters, source.files, computed,
+            seed, clusters, source.files, computed, job.output_range if job.network.head == "regression" else None,
         )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ class CellBlocks(Sequence[Cells]):
 
 def covered(profiles: claims.Profiles, weights: FloatArray, rows: IntArray) -> Cells:
     """The cells of some individuals, for the dual."""
-    cells = profiles.cells(weights, rows)
+    cells = profiles.cells(rows, weights=weights)
     return Cells(*(getattr(cells, part.name) for part in fields(cells)))
 
 

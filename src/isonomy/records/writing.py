@@ -29,7 +29,7 @@ from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, net
 from isonomy.errors import DataError, FileError, needed
 from isonomy.files import file_hash
 from isonomy.similarity.files import metric_to_text
-from isonomy_verify.claims import claimed_upper, inward, outward, verdict
+from isonomy_verify.claims import claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.record import DOCUMENT, ENVELOPE, EVIDENCE, PAYLOAD, PREDICATE, STATEMENT, dtype_of, encoded
 
 WITHHELD = (
@@ -124,6 +124,7 @@ def _predicate(certificate: Certificate, sources: dict[str, str], created: str) 
             "arithmetic": certificate.arithmetic,
             "domain": question.domain.kind,
             "head": network.head,
+            "output_range": None if certificate.output_range is None else list(certificate.output_range),
             "max_branches": question.max_branches,
         },
         "claims": _claims(certificate),
@@ -170,7 +171,9 @@ def _population(certificate: Certificate) -> dict[str, Any] | None:
     if certificate.refusal or certificate.clusters is not None:
         return None
     bound = certificate.population
-    return {"upper": outward(bound.upper + 1e-6), "multiplier": bound.multiplier}
+    # Bets on claims, which are above what was derived by a margin: so much more than on these is enough.
+    room = float(inflated(certificate.profiles.largest)) - certificate.profiles.largest
+    return {"upper": outward(bound.upper + 1e-6 + 4 * room), "multiplier": bound.multiplier}
 
 
 def _arrays(certificate: Certificate) -> Arrays:

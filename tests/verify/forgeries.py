@@ -1,0 +1,715 @@
+"""Forgeries by kind: what is edited, of which certificates. Each makes some claim false, or the files no certificate.
+
+``SHIFT`` is a small audit with a shift, ``STILL`` one without, ``LARGE`` a table of which some are drawn. All hashes
+and shapes are made to fit after each edit; ``follows`` besides claims what the forged profiles and weights give.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from isonomy.records.writing import _signed
+
+from .conftest import Forger
+
+SHIFT, STILL, LARGE = "audit", "still", "large"
+ALL, SMALL, MOVED = (SHIFT, STILL, LARGE), (SHIFT, STILL), (SHIFT, LARGE)
+
+Edit = Callable[[Forger], None]
+
+
+class Forgery(NamedTuple):
+    kind: str
+    base: str
+    number: int
+    edit: Edit
+    after: Edit  # once all hashes fit: what cannot be said in JSON
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.base}, {self.number}"
+
+
+def nothing(_: Forger) -> None:
+    """Nothing more."""
+
+
+def claim(name: str, value: Any) -> Edit:
+    """Another claim, and the verdict that it gives."""
+
+    def edit(forger: Forger) -> None:
+        forger.claims[name] = value(forger.claims[name]) if callable(value) else value
+        if name in ("upper", "lower") and isinstance(forger.claims[name], int | float):
+            forger.judge()
+
+    return edit
+
+
+def ask(name: str, value: Any) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.question[name] = value(forger.question[name]) if callable(value) else value
+
+    return edit
+
+
+def array(name: str, change: Callable[[Any], Any], follows: bool = False) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.change(name, change)
+        if follows:
+            forger.follow()
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(forger: Forger) -> None:
+        for each in edits:
+            each(forger)
+
+    return edit
+
+
+def follow(forger: Forger) -> None:
+    forger.follow()
+
+
+def at(place: Any, value: Any) -> Callable[[Any], Any]:
+    """One entry, row or part of an array is another."""
+
+    def change(found: Any) -> Any:
+        found[place] = value(found[place]) if callable(value) else value
+        return found
+
+    return change
+
+
+def times(factor: float) -> Callable[[Any], Any]:
+    return lambda found: factor * found
+
+
+def plus(step: float) -> Callable[[Any], Any]:
+    return lambda found: found + step
+
+
+def bad(name: str) -> list[Edit]:
+    """Numbers that are none, too large or of the wrong sign, and arrays of another shape."""
+    first = lambda value: lambda found: np.r_[value, found.ravel()[1:]].reshape(found.shape)  # noqa: E731
+    return [
+        array(name, first(np.nan)), array(name, first(-1.0)), array(name, lambda found: found[:-1]),
+        array(name, lambda found: found[..., None]),
+    ]  # fmt: skip
+
+
+def in_profiles(which: str, change: Callable[[Any], Any]) -> Edit:
+    """Bounds at radius 0, beyond, of the first or of every other individual; the claims follow."""
+
+    def edit(forger: Forger) -> None:
+        radius, count, value = (forger.array(f"profiles.{name}") for name in ("radius", "count", "value"))
+        owner = np.repeat(np.arange(len(count)), count)
+        some = {"own": radius == 0, "far": radius > 0, "first": owner == 0, "even": owner % 2 == 0}[which]
+        value[some] = np.maximum(0.0, change(value[some]))
+        forger.put("profiles.value", value)
+        forger.follow()
+
+    return edit
+
+
+def exchanged(forger: Forger) -> None:
+    """The individuals with the lowest and the highest claim exchange their profiles."""
+    count, start = forger.array("profiles.count"), np.append(0, np.cumsum(forger.array("profiles.count")))
+    own = forger.array("profiles.value")[start[:-1]]
+    order = np.arange(len(count))
+    low, high = int(own.argmin()), int(own.argmax())
+    order[[low, high]] = high, low
+    places = np.concatenate([np.arange(start[i], start[i + 1]) for i in order])
+    for name in ("radius", "value", "source"):
+        forger.put(f"profiles.{name}", forger.array(f"profiles.{name}")[places])
+    forger.put("profiles.count", count[order])
+    forger.follow()
+
+
+def sources(value: Any) -> Edit:
+    """Hostile hints, and bounds that would need better ones."""
+
+    def edit(forger: Forger) -> None:
+        found = forger.array("profiles.source")
+        forger.put("profiles.source", value(found) if callable(value) else np.full_like(found, value))
+        forger.change("profiles.value", times(0.97))
+        forger.follow()
+
+    return edit
+
+
+def weight_on(highest: bool) -> Edit:
+    """More weight for whom the most (or, followed by lower profiles, the least) is claimed."""
+
+    def edit(forger: Forger) -> None:
+        start = np.append(0, np.cumsum(forger.array("profiles.count")))[:-1]
+        own = forger.array("profiles.value")[start]
+        place = int(own.argmax() if highest else own.argmin())
+        forger.change("people.weights", at(place, lambda weight: 50 * weight))
+
+    return edit
+
+
+def all_as(which: str) -> Edit:
+    """Everybody is the individual of whom the most is claimed."""
+
+    def edit(forger: Forger) -> None:
+        start = np.append(0, np.cumsum(forger.array("profiles.count")))[:-1]
+        place = int(forger.array("profiles.value")[start].argmax())
+        forger.change("people.x", lambda x: np.repeat(x[place : place + 1], len(x), 0) if which == "all" else x[::-1])
+
+    return edit
+
+
+def used(name: str, change: Callable[[Any], Any]) -> Edit:
+    """Witnesses that the lower bound stands on."""
+
+    def edit(forger: Forger) -> None:
+        some = forger.array("points.mass") > 0
+        forger.change(f"points.{name}", at(some, change))
+
+    return edit
+
+
+def heavier(forger: Forger) -> None:
+    """All mass of everybody on their worst witness, and that of others besides."""
+    mass, value = forger.array("points.mass"), forger.array("points.value")
+    best = int((value * (mass > 0)).argmax())
+    mass[best] += 0.5 * mass.sum()
+    forger.put("points.mass", mass)
+    forger.claims["lower"] = round(forger.claims["lower"] * 1.02, 6)
+    forger.judge()
+
+
+def hidden_budget(forger: Forger) -> None:
+    """The costs of what has moved are said to be 0."""
+    forger.change("points.cost", lambda cost: 0 * cost)
+
+
+def node(kind: str) -> int:
+    return {"first": 1, "second": 3, "last": 5}[kind]
+
+
+def spoiled(name: str, change: Callable[[bytes], bytes]) -> Edit:
+    """Bytes of a file, the shape as it was."""
+
+    def edit(forger: Forger) -> None:
+        file = forger.file(name)
+        before = file.read_bytes()
+        file.write_bytes(change(before))
+        assert file.read_bytes() != before
+
+    return edit
+
+
+def shaped(name: str, shape: Callable[[list[int]], Any]) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.predicate["arrays"][name] = shape(forger.predicate["arrays"][name])
+
+    return edit
+
+
+def withheld(*names: str, gone: bool = True) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.predicate["withheld"] = list(names)
+        for name in names if gone else ():
+            forger.file(name).unlink()
+
+    return edit
+
+
+def said(where: str, **more: Any) -> Edit:
+    def edit(forger: Forger) -> None:
+        part = forger.predicate if where == "predicate" else forger.predicate[where]
+        part |= more
+
+    return edit
+
+
+def dropped(where: str, key: str) -> Edit:
+    def edit(forger: Forger) -> None:
+        del (forger.predicate if where == "predicate" else forger.predicate[where])[key]
+
+    return edit
+
+
+def selection(**more: Any) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.predicate["remarks"]["selection"] |= more
+
+    return edit
+
+
+def population(**more: Any) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.claims["population"] = {"upper": 0.01, "multiplier": forger.claims["multiplier"]} | more
+        forger.question["confidence"] = forger.question["confidence"] or 0.8
+
+    return edit
+
+
+def text(old: str, new: str) -> Edit:
+    """After all hashes: the letters of the document."""
+
+    def edit(forger: Forger) -> None:
+        path = forger.directory / "certificate.json"
+        content = path.read_text()
+        assert old in content
+        path.write_text(content.replace(old, new, 1))
+
+    return edit
+
+
+def linked(forger: Forger) -> None:
+    """The people are a link to a file outside, of other people."""
+    outside = forger.directory.parent / "outside.bin"
+    all_as("all")(forger)
+    forger.array("people.x").tofile(outside)
+    forger.file("people.x").unlink()
+    forger.file("people.x").symlink_to(outside)
+
+
+def named_like_a_hash(forger: Forger) -> None:
+    """The document names the hash of a file in the working directory, which is called by that hash."""
+    entry = next(each for each in forger.document["subject"] if each["name"] == "evidence/people.x.bin")
+    other = np.zeros_like(forger.array("people.x")).tobytes()
+    digest = hashlib.sha256(other).hexdigest()
+    for place in (forger.directory, forger.directory / "evidence", Path.cwd()):
+        (place / digest).write_bytes(other)
+    entry["digest"]["sha256"] = digest
+    (forger.directory / "certificate.json").write_text(json.dumps(forger.document))
+
+
+def wrong_hash(name: str) -> Edit:
+    def edit(forger: Forger) -> None:
+        entry = next(each for each in forger.document["subject"] if each["name"] == f"evidence/{name}.bin")
+        entry["digest"]["sha256"] = "0" * 64
+        (forger.directory / "certificate.json").write_text(json.dumps(forger.document))
+
+    return edit
+
+
+def unnamed(name: str) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.document["subject"] = [
+            each for each in forger.document["subject"] if each["name"] != f"evidence/{name}.bin"
+        ]
+        (forger.directory / "certificate.json").write_text(json.dumps(forger.document))
+
+    return edit
+
+
+def stale(payload: bool) -> Edit:
+    """An envelope that signs another document, or nothing."""
+
+    def edit(forger: Forger) -> None:
+        key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+        content = (forger.directory / "certificate.json").read_bytes()
+        envelope = json.loads(_signed(b"{}" if payload else content + b" ", key))
+        if not payload:
+            envelope["payload"] = base64.b64encode(content).decode()
+        (forger.directory / "certificate.dsse.json").write_text(json.dumps(envelope))
+
+    return edit
+
+
+def extra_network(name: str, value: Callable[[Forger], Any]) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.put(f"network.{name}", value(forger))
+
+    return edit
+
+
+def kinds(old: str, new: str) -> Edit:
+    def edit(forger: Forger) -> None:
+        found = forger.predicate["network"]["kinds"]
+        forger.predicate["network"]["kinds"] = [new if kind == old else kind for kind in found]
+
+    return edit
+
+
+NUMBERS = ["nan", "1", True, None, [1], {}, -1.0, "-inf"]
+
+KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
+    # claims
+    "upper lowered": (ALL, [claim("upper", lambda u, f=f: u * f) for f in (0.0, 0.5, 0.9, 0.99, 0.9999)]),
+    "upper lowered a little": (ALL, [claim("upper", lambda u: round(u - 2e-6, 6))]),
+    "upper is no number": (ALL, [claim("upper", value) for value in NUMBERS if value != -1.0]),
+    "upper negative": (ALL, [claim("upper", -1.0), claim("upper", -1e300)]),
+    "lower raised": (SMALL, [claim("lower", lambda v, f=f: v * f) for f in (1.01, 1.1, 5.0)]),
+    "lower raised a little": (SMALL, [claim("lower", lambda v: round(v + 2e-6, 6))]),
+    "lower without witnesses": ((LARGE,), [claim("lower", value) for value in (1e-6, 0.05, 0.2)]),
+    "lower is no number": (ALL, [claim("lower", value) for value in NUMBERS if value != -1.0]),
+    "hidden lowered": (ALL, [claim("hidden", lambda v, f=f: v * f) for f in (0.0, 0.5, 0.99)]),
+    "hidden is no number": (ALL, [claim("hidden", value) for value in ("nan", None, -1.0)]),
+    "another verdict": (ALL, [claim("verdict", value) for value in ("violated", "undecided", None, "fair", 1)]),
+    "epsilon below upper, certified": (ALL, [ask("epsilon", value) for value in (0.0, 0.05, 0.1)]),
+    "epsilon is no number": (ALL, [ask("epsilon", value) for value in ("0.4", "nan", -0.1, [], "inf", True)]),
+    "no epsilon, a verdict": (ALL, [ask("epsilon", None)]),
+    "multiplier of another slope": (MOVED, [claim("multiplier", lambda v, f=f: v * f) for f in (0.0, 0.1, 0.5, 2, 50)]),
+    "multiplier hostile": (
+        MOVED,
+        [claim("multiplier", value) for value in (-1.0, 1e300, "inf", "nan", None, True, [])],
+    ),
+    "claims that nobody knows": (
+        ALL,
+        [said("claims", everybody=0.0), said("question", alpha=0.1), said("predicate", x=1)],
+    ),
+    "claims missing": (ALL, [dropped("claims", key) for key in ("hidden", "population", "multiplier", "lower")]),
+    "parts missing": (ALL, [dropped("predicate", key) for key in ("withheld", "remarks", "network", "beside")]),
+    "questions missing": (ALL, [dropped("question", key) for key in ("delta", "tier", "output_range", "max_branches")]),
+    "population lowered": (
+        SMALL,
+        [population(), population(upper=0.0), population(upper=0.125), population(upper="nan")],
+    ),
+    "population of everybody drawn": ((LARGE,), [population(), population(upper=0.2)]),
+    "population with another multiplier": (
+        (SHIFT,),
+        [population(upper=0.3, multiplier=m) for m in (-1.0, 0.0, 0.3, 1e9)],
+    ),
+    "population surer": ((STILL,), [ask("confidence", c) for c in (0.95, 0.9999, 1.0, 0.0, 2.0, None, "0.8")]),
+    "population of other weights": ((STILL,), [array("people.weights", at(0, 1.5))]),
+    "population says more": (SMALL, [population(upper=1.0, everywhere=True)]),
+    # the question
+    "delta raised": (ALL, [ask("delta", value) for value in (2.0, 5.0, 50.0)]),
+    "delta is no number": (ALL, [ask("delta", value) for value in ("1", -1.0, "inf", None, True)]),
+    "gamma raised": (MOVED, [ask("gamma", lambda g, f=f: g * f) for f in (1.1, 2.0, 100.0)]),
+    "gamma where there was none": ((STILL,), [ask("gamma", value) for value in (1e-9, 0.1, "inf")]),
+    "gamma infinite": (MOVED, [ask("gamma", "inf")]),
+    "gamma is no number": (ALL, [ask("gamma", value) for value in (-0.1, "0.1", None, True)]),
+    "order": (MOVED, [ask("order", value) for value in (0.5, 0, -1, "1", None, True)]),
+    "everybody moves at once": (MOVED, [both(ask("order", "inf"), ask("gamma", 10.0))]),
+    "tier": ((SHIFT,), [ask("tier", value) for value in ("interval", "exact", "paper", "", None)]),
+    "tier unknown": ((STILL, LARGE), [ask("tier", value) for value in ("exact", "paper", "quick", 1)]),
+    "arithmetic": (SMALL, [ask("arithmetic", value) for value in ("float32", "float16", "exact", None)]),
+    "max_branches": (ALL, [ask("max_branches", value) for value in (-1, 2**40, "9", 1.5, True, None)]),
+    "head": (ALL, [ask("head", value) for value in ("regression", "magic", None, "Softmax")]),
+    "output range of probabilities": (ALL, [ask("output_range", value) for value in ([0, 0.1], [0, 0], "x", [1])]),
+    "output range and regression": (ALL, [both(ask("head", "regression"), ask("output_range", [1.0, 0.0]))]),
+    "domain of another kind": (ALL, [ask("domain", value) for value in ("unbounded", "everybody", None)]),
+    # profiles
+    "profiles lowered, claims follow": (ALL, [array("profiles.value", times(f), True) for f in (0.0, 0.5, 0.9, 0.99)]),
+    "profiles lowered, claims stay": (ALL, [array("profiles.value", times(f)) for f in (0.0, 0.9, 0.999)]),
+    "profiles lowered a little": (
+        SMALL,
+        [array("profiles.value", plus(-1e-3), True), array("profiles.value", plus(-1e-4), True)],
+    ),
+    "own bounds lowered": (SMALL, [in_profiles("own", times(f)) for f in (0.0, 0.9, 0.999)]),
+    "far bounds lowered": (MOVED, [in_profiles("far", times(f)) for f in (0.0, 0.5, 0.9)]),
+    "first individual's bounds lowered": (SMALL, [in_profiles("first", times(f)) for f in (0.0, 0.9, 0.999)]),
+    "half of the bounds lowered": (ALL, [in_profiles("even", times(f)) for f in (0.0, 0.7)]),
+    "profiles exchanged": (SMALL, [exchanged]),
+    "profiles hostile": (
+        ALL,
+        [
+            *bad("profiles.value"),
+            array("profiles.value", plus(1e300)),
+            array("profiles.value", lambda v: -v),
+        ],
+    ),
+    "radii further than proved": (MOVED, [array("profiles.radius", times(f), True) for f in (1.5, 4.0, 1e6)]),
+    "radii hostile": (
+        ALL,
+        [*bad("profiles.radius"), array("profiles.radius", plus(1.0)), array("profiles.radius", lambda r: r[::-1] - 1)],
+    ),
+    "largest lowered": (ALL, [array("profiles.largest", times(f), True) for f in (0.5, 0.9, 0.999)]),
+    "largest hostile": (ALL, [*bad("profiles.largest"), array("profiles.largest", times(0.0))]),
+    "counts": (
+        ALL,
+        [
+            array("profiles.count", at(0, lambda c: c + 1)),
+            array("profiles.count", at(0, 0)),
+            array("profiles.count", lambda c: -c),
+            array("profiles.count", lambda c: c[:-1]),
+            array("profiles.count", lambda c: c + 2**62),
+        ],
+    ),
+    "sources hostile": (ALL, [sources(value) for value in (np.nan, np.inf, -1.0, 1e-300, 1e300, 1e6)]),
+    "sources of other passes": (MOVED, [sources(times(f)) for f in (0.5, 2.0, 0.0)]),
+    # people
+    "weights on the worst": (ALL, [weight_on(True)]),
+    "weights hostile": (
+        ALL,
+        [*bad("people.weights"), array("people.weights", times(0.0)), array("people.weights", times(2.0**600))],
+    ),
+    "lower profiles with other weights": (ALL, [both(array("profiles.value", times(0.8)), weight_on(False), follow)]),
+    "people replaced": (ALL, [all_as("all")]),
+    "people swapped": (SMALL, [all_as("reversed")]),
+    "people outside the domain": (
+        ALL,
+        [
+            array("people.x", at((0, 0), plus(0.5))),
+            array("people.x", at((1, slice(28, 33)), 1.0)),
+            array("people.x", plus(1e9)),
+            array("people.x", at((0, slice(0, 4)), 0.0)),
+            array("people.x", at((2, 4), 1e300)),
+        ],
+    ),
+    "people hostile": (
+        ALL,
+        [*bad("people.x"), array("people.x", lambda x: x.T), array("people.x", lambda x: np.r_[x, x])],
+    ),
+    "people of other rows": (
+        ALL,
+        [
+            array("people.rows", lambda r: r * 0),
+            array("people.rows", plus(10**6)),
+            array("people.rows", lambda r: r[:-1]),
+        ],
+    ),
+    "selection": (
+        ALL,
+        [
+            selection(people=9),
+            selection(words="everybody"),
+            selection(pool=2),
+            selection(rows=3),
+            selection(people="4"),
+        ],
+    ),
+    # witnesses
+    "witnesses not similar": (
+        SMALL,
+        [
+            array("points.counterpart", lambda y: y[::-1]),
+            array("points.counterpart", at((slice(None), slice(0, 4)), plus(1.0))),
+        ],
+    ),
+    "witnesses outside the domain": (
+        SMALL,
+        [used("counterpart", plus(0.25)), used("person", plus(0.25)), used("counterpart", lambda y: 1 - y)],
+    ),
+    "witnesses are nobody's counterpart": (SMALL, [lambda f: f.put("points.counterpart", f.array("points.person"))]),
+    "witnesses too far": ((SHIFT,), [used("cost", times(0.0)), hidden_budget, ask("gamma", lambda g: 0.01 * g)]),
+    "costs hostile": (SMALL, [*bad("points.cost"), array("points.cost", plus(-1.0))]),
+    "masses above weights": (SMALL, [heavier, both(array("points.mass", times(2.0)), claim("lower", times(1.5)))]),
+    "masses hostile": (
+        SMALL,
+        [*bad("points.mass"), array("points.mass", times(-1.0)), array("points.mass", plus(np.inf))],
+    ),
+    "masses taken away": (SMALL, [array("points.mass", times(0.5)), array("points.mass", times(0.0))]),
+    "values raised": (SMALL, [both(array("points.value", times(2.0)), claim("lower", times(1.2)))]),
+    "counts of witnesses": (
+        SMALL,
+        [
+            array("points.count", at(0, lambda c: c + 1)),
+            array("points.count", lambda c: -c),
+            array("points.count", lambda c: c + 2**62),
+            array("points.count", lambda c: np.r_[c.sum(), 0 * c[1:]]),
+        ],
+    ),
+    # metric, ground, domain
+    "metric's order": (ALL, [lambda f, v=v: f.put("metric.order", np.array(v)) for v in (3.0, 0.5, 0.0, -1.0, np.nan)]),
+    "ground's order": (ALL, [lambda f, v=v: f.put("ground.order", np.array(v)) for v in (3.0, 1.5, 0.0, np.nan)]),
+    "more is free": (ALL, [array("metric.free", lambda f: ~(f & False)), array("metric.free", at(slice(0, 4), True))]),
+    "tolerances": (ALL, [array("metric.tolerance", times(20.0)), *bad("metric.tolerance")]),
+    "ratios": (ALL, [array("metric.relative", plus(5.0)), *bad("metric.relative")]),
+    "metric's units": (ALL, [array("metric.unit", times(0.0)), array("metric.unit", times(-1.0)), *bad("metric.unit")]),
+    "roots": (
+        ALL,
+        [
+            lambda f: f.put("ground.root", np.full((58, 58), np.nan)),
+            lambda f: f.put("ground.root", np.eye(57)),
+            lambda f: f.put("metric.root", np.full((1, 58), np.inf)),
+            lambda f: f.put("metric.root", np.eye(59)),
+        ],
+    ),
+    "moves cost less": (MOVED, [array("ground.root", times(f)) for f in (0.5, 0.9)]),
+    "moves are free": ((SHIFT,), [array("ground.root", times(f)) for f in (0.0, 0.1)]),
+    "ranges": (
+        ALL,
+        [
+            array("domain.low", plus(2.0)),
+            array("domain.low", plus(-100.0)),
+            array("domain.high", plus(100.0)),
+            *bad("domain.high"),
+        ],
+    ),
+    "blocks": (
+        ALL,
+        [
+            array("domain.blocks", lambda b: b[::-1]),
+            array("domain.blocks", lambda b: np.r_[b, b[-1:]]),
+            array("domain.blocks", plus(50)),
+            array("domain.blocks", lambda b: b[:, ::-1]),
+            array("domain.blocks", at((0, 0), -1)),
+            array("domain.blocks", lambda b: b.ravel()),
+        ],
+    ),
+    "fills": (
+        ALL,
+        [
+            lambda f, v=v: f.put("domain.fills", np.array(v))
+            for v in (
+                [[99.0, 0, 0]],
+                [[0.5, 4, 0]],
+                [[0, np.nan, 0]],
+                [[-1, 4, 0]],
+                [0.0, 4.0, 0.0],
+                [[0.0, 4.0]],
+            )
+        ],
+    ),
+    "lattices": (
+        ALL,
+        [
+            array("domain.unit", times(0.0)),
+            array("domain.unit", times(-1.0)),
+            array("domain.unit", times(1.37)),
+            *bad("domain.origin")[:1],
+        ],
+    ),
+    "immutable": (ALL, [*bad("domain.immutable")[2:]]),
+    # network
+    "weights of the network": (
+        ALL,
+        [array(f"network.{node(n)}.weight", times(f)) for n in ("first", "second", "last") for f in (1.5, 4.0)],
+    ),
+    "weights hostile to the reader": (
+        ALL,
+        [
+            array("network.1.weight", at((0, 0), np.inf)),
+            array("network.1.weight", at((0, 0), np.nan)),
+            array("network.1.weight", lambda w: w.T),
+            array("network.3.bias", lambda b: b[:-1]),
+            array("network.5.bias", at(0, np.inf)),
+        ],
+    ),
+    "slacks": (
+        ALL,
+        [
+            array("network.1.weight_slack", plus(-1e-9)),
+            array("network.3.bias_slack", plus(-1.0)),
+            array("network.1.weight_slack", plus(0.5)),
+            array("network.5.bias_slack", plus(0.5)),
+            array("network.5.bias_slack", lambda s: s[:-1]),
+        ],
+    ),
+    "sizes": (
+        ALL,
+        [
+            extra_network("1.magnitude", lambda f: -np.abs(f.array("network.1.weight"))),
+            extra_network("1.magnitude", lambda f: np.zeros(3)),
+            extra_network("3.magnitude_bias", lambda f: np.full(len(f.array("network.3.bias")), np.nan)),
+            extra_network("3.magnitude", lambda f: 1e12 + np.abs(f.array("network.3.weight"))),
+        ],
+    ),
+    "roundings": (ALL, [lambda f, v=v: f.put("network.1.roundings", np.array(v)) for v in (-1, 2**60)]),
+    "kinds": (
+        ALL,
+        [
+            kinds("relu", "magic"),
+            kinds("relu", "input"),
+            kinds("relu", "affine"),
+            kinds("affine", "relu"),
+            kinds("relu", "softplus"),
+        ],
+    ),
+    "inputs of nodes": (
+        ALL,
+        [
+            array("network.1.inputs", plus(1)),
+            array("network.2.inputs", plus(-5)),
+            array("network.3.inputs", lambda i: i[:0]),
+            array("network.3.inputs", lambda i: np.r_[i, i]),
+            array("network.5.inputs", lambda i: i * 0),
+        ],
+    ),
+    "width": (ALL, [lambda f, v=v: f.put("network.0.width", np.array(v)) for v in (0, 57, -58, 2**40)]),
+    # files
+    "withheld": (
+        ALL,
+        [
+            withheld("people.x"),
+            withheld("profiles.value"),
+            withheld("network.1.weight"),
+            withheld("people.weights"),
+            withheld("nobody.x", gone=False),
+        ],
+    ),
+    "witnesses withheld": (SMALL, [withheld("points.person"), withheld("points.counterpart"), withheld("points.mass")]),
+    "lengths": (
+        ALL,
+        [
+            spoiled("people.x", lambda b: b + b"\0"),
+            spoiled("people.x", lambda b: b[:-1]),
+            spoiled("profiles.value", lambda b: b""),
+            spoiled("network.1.weight", lambda b: b + b),
+        ],
+    ),
+    "bytes of another type": (
+        ALL,
+        [
+            spoiled("people.x", lambda b: np.frombuffer(b).byteswap().tobytes()),
+            spoiled("profiles.count", lambda b: np.frombuffer(b, "<i8").astype("<f8").tobytes()),
+            spoiled("profiles.value", lambda b: np.frombuffer(b).astype("<f4").astype("<f8").byteswap().tobytes()),
+            spoiled("metric.free", lambda b: bytes([255]) * len(b)),
+        ],
+    ),
+    "shapes": (
+        ALL,
+        [
+            shaped("people.x", lambda s: s[::-1]),
+            shaped("people.weights", lambda s: [*s, 1]),
+            shaped("profiles.value", lambda s: [1, *s]),
+            shaped("profiles.largest", lambda s: []),
+            shaped("people.x", lambda s: [s[0] * s[1]]),
+            shaped("people.x", lambda s: [s[0], -s[1]]),
+        ],
+    ),
+    "links to other people": ((LARGE, SHIFT), [linked]),
+}
+
+LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
+    "a hash of another file": (
+        ALL,
+        [wrong_hash(n) for n in ("people.x", "profiles.value", "network.1.weight", "people.weights")],
+    ),
+    "files without a hash": (ALL, [unnamed(name) for name in ("people.x", "metric.free", "profiles.source")]),
+    "a file named like a hash": (ALL, [named_like_a_hash]),
+    "stale signatures": (ALL, [stale(True), stale(False)]),
+    "keys twice": (
+        ALL,
+        [
+            text('"upper"', '"upper": 0.0, "upper"'),
+            text('"delta"', '"delta": 9, "delta"'),
+            text('"_type"', '"_type": 1, "_type"'),
+        ],
+    ),
+    "numbers that JSON has not": (
+        ALL,
+        [
+            text('"hidden": ', '"hidden": Infinity, "x": '),
+            text('"delta": 1', '"delta": NaN'),
+            text('"delta": 1', '"delta": 1e999'),
+        ],
+    ),
+    "digits of other scripts": (ALL, [text('"delta": 1', '"delta": \u0661'), text('"delta": 1', '"delta": \uff11')]),
+    "brackets": (ALL, [text('"created": ', f'"created": {"[" * 99}{"]" * 99}, "c": ')]),
+    "another version": (
+        ALL,
+        [
+            text("certificate:3", "certificate:2"),
+            text("certificate:3", "certificate:33"),
+            text("Statement/v1", "Statement/v0"),
+        ],
+    ),
+}
+
+
+def forgeries() -> Iterator[Forgery]:
+    """All of them."""
+    for later, table in ((False, KINDS), (True, LATER)):
+        for kind, (bases, edits) in table.items():
+            for base in bases:
+                for number, edit in enumerate(edits):
+                    yield Forgery(kind, base, number, nothing if later else edit, edit if later else nothing)

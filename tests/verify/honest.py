@@ -1,0 +1,143 @@
+"""Honest certificates over random schemas, models, metrics, domains, shifts and sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import isonomy
+from isonomy import records
+from isonomy.attacks import Effort
+from isonomy.networks import Network
+from isonomy.networks.affine import Affine
+from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node
+from isonomy.population import Feature, Population, Schema
+from isonomy.similarity import Counterparts, Explore, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
+
+MODELS = ("relu", "leaky_relu", "gelu", "sigmoid", "tanh", "residual", "branching", "linear")
+
+
+def schema(rng: np.random.Generator) -> Schema:
+    """One protected feature, and some others of every kind."""
+    others = [
+        Feature("income", low=1.0, high=100.0, origin=1.0, unit=50.0, relative_tolerance=0.1),
+        Feature("rate", low=0.0, high=1.0, origin=0.5, unit=0.5, tolerance=0.05),
+        Feature("age", "integer", low=18, high=80, origin=17.0, unit=20.0, tolerance=3.0),
+        Feature("hours", "integer", low=0, high=60, unit=20.0, fill=40, tolerance=5.0),
+        Feature("job", "categorical", categories=("a", "b", "c"), proxy=bool(rng.integers(2))),
+        Feature("home", "categorical", categories=("rent", "own")),
+        Feature("born", "categorical", categories=("here", "there"), immutable=True),
+    ]
+    some = rng.permutation(len(others))[: rng.integers(2, len(others) + 1)]
+    sex = Feature("sex", "categorical", categories=("f", "m"), protected=True)
+    return Schema(f"people {rng.integers(1000)}", (sex, *(others[i] for i in sorted(some))))
+
+
+def people(rng: np.random.Generator, of: Schema, n: int, domain: Any) -> Population:
+    columns: dict[str, Any] = {}
+    for feature in of.features:
+        if feature.categories:
+            columns[feature.name] = rng.choice(list(feature.categories), n)
+        elif feature.kind == "integer":
+            columns[feature.name] = rng.integers(feature.low, feature.high + 1, n).astype(float)
+        else:
+            columns[feature.name] = rng.uniform(feature.low, feature.high, n)
+        if feature.fill is not None:
+            columns[feature.name] = np.where(rng.random(n) < 0.2, np.nan, columns[feature.name])
+    found = Population.from_frame(pd.DataFrame(columns), of, domain=domain)
+    if rng.random() < 0.4:
+        weights = rng.exponential(size=n) * (rng.random(n) < 0.8)
+        weights[0] = 1.0
+        found = replace(found, weights=weights)
+    return found
+
+
+def network(rng: np.random.Generator, kind: str, width: int, outputs: int, head: Any) -> Network:
+    def affine(out: int, inner: int) -> Affine:
+        return Affine.of(rng.normal(size=(out, inner)) * 1.5 / inner**0.5, rng.normal(size=out) * 0.3)
+
+    h = int(rng.integers(3, 9))
+    if kind == "linear":
+        return Network(Graph((Node(Input(width)), Node(affine(outputs, width), (0,)))), head, kind)
+    if kind == "residual":  # x + W2 gelu(scale W1 x + shift), twice
+        norm = Affine.of(np.diag(rng.uniform(0.5, 2.0, h)), rng.normal(size=h))
+        nodes = [Node(Input(width)), Node(affine(h, width), (0,))]
+        for _ in range(2):
+            last = len(nodes) - 1
+            nodes += [Node(norm, (last,)), Node(affine(h, h), (last + 1,)), Node(Activation("gelu"), (last + 2,))]
+            nodes += [Node(affine(h, h), (last + 3,)), Node(Add(), (last, last + 4))]
+        return Network(Graph((*nodes, Node(affine(outputs, h), (len(nodes) - 1,)))), head, kind)
+    if kind == "branching":
+        nodes = [Node(Input(width)), Node(affine(h, width), (0,)), Node(Activation("relu"), (1,))]
+        nodes += [Node(affine(h, width), (0,)), Node(Activation("tanh"), (3,)), Node(Concat(), (2, 4, 0))]
+        return Network(Graph((*nodes, Node(affine(outputs, 2 * h + width), (5,)))), head, kind)
+    op = Activation(kind, (0.1,) if kind == "leaky_relu" else ())
+    nodes, inner = [Node(Input(width))], width
+    for _ in range(int(rng.integers(1, 4))):
+        nodes += [Node(affine(h, inner), (len(nodes) - 1,)), Node(op, (len(nodes),))]
+        inner = h
+    return Network(Graph((*nodes, Node(affine(outputs, inner), (len(nodes) - 1,)))), head, kind)
+
+
+def metric(rng: np.random.Generator, kind: str, of: Population) -> Metric:
+    width = of.schema.width
+    if kind == "counterparts":
+        return Counterparts.of(of.schema)
+    if kind == "lp":
+        weights = rng.uniform(0.2, 2, width)
+        weights[of.schema.slices["sex"]] = 0.0 if of.domain.kind != "unbounded" else 0.3
+        return WeightedLp(weights, [1, 2, math.inf][rng.integers(3)])
+    if kind == "mahalanobis":
+        return Mahalanobis.from_root(rng.normal(size=(width, width)) / 3)
+    if kind == "sensitive":
+        axes = np.eye(width)[of.schema.slices["sex"]]
+        return SensitiveSubspace(np.concatenate([axes, rng.normal(size=(1, width))]), ridge=0.1)
+    x, y = rng.normal(size=(2, 60, width))
+    return Explore.fit(x, y, rng.random(60) < 0.5)
+
+
+def write(seed: int, directory: Path) -> str:
+    """An honest certificate, and what it is about."""
+    rng = np.random.default_rng([12, seed])
+    of = schema(rng)
+    kind = ("counterparts", "lp", "mahalanobis", "sensitive", "explore")[seed % 5]
+    domain = ["realizable", "realizable", "relaxed", "unbounded"][rng.integers(4)]
+    if kind in ("counterparts", "explore") and domain == "unbounded":  # where moves are free
+        domain = "relaxed"
+    n = int(
+        [1, 2, 3, rng.integers(4, 20), rng.integers(20, 80), 300][rng.choice(6, p=[0.1, 0.1, 0.2, 0.4, 0.15, 0.05])]
+    )
+    some = people(rng, of, n, domain)
+    head, outputs = [("softmax", 2), ("softmax", 3), ("sigmoid", 1), ("regression", 1), ("sigmoid", 2)][rng.integers(5)]
+    model = MODELS[rng.integers(len(MODELS))]
+    if rng.random() < 0.1 and head == "regression":
+        model = "linear"
+    options: dict[str, Any] = {
+        "order": [1.0, 2.0, math.inf, 1.5][rng.choice(4, p=[0.5, 0.2, 0.2, 0.1])],
+        "gamma": float([0.0, 0.02, 0.1, 2.0, math.inf][rng.choice(5, p=[0.25, 0.2, 0.35, 0.1, 0.1])]),
+        "ground": ["l1", "l2", "linf"][rng.integers(3)],
+        "tier": ["tight", "interval"][int(rng.random() < 0.2)],
+        "arithmetic": ["float64", "float32"][int(rng.random() < 0.15)],
+        "attack": bool(n < 10 and rng.random() < 0.6),
+        "effort": Effort(2, 2),
+        "rounds": int(rng.integers(0, 2)) if n < 20 else 0,
+        "chunk": int([7, 1000][rng.integers(2)]),
+        "max_branches": int([0, 3, 1000][rng.choice(3, p=[0.1, 0.1, 0.8])]),
+        "epsilon": [None, 0.1][rng.integers(2)],
+        "confidence": [None, 0.9][int(rng.random() < 0.3)],
+    }
+    if head == "regression" and domain == "unbounded":
+        options["output_range"] = (-1e4, 1e4)
+    elif head == "regression" and rng.random() < 0.3:
+        options["output_range"] = (-50.0, 50.0)
+    delta = 1.0 if kind == "counterparts" else float(rng.choice([0.0, 0.05, 0.3]))
+    found = isonomy.certify(
+        network(rng, model, of.width, outputs, head), some, metric(rng, kind, some), delta, progress=None, **options
+    )
+    records.write(directory, found)
+    return f"{seed}: {n} people, {model}, {head} {outputs}, {kind}, {domain}, δ {delta}, {options}"

@@ -1,0 +1,49 @@
+"""Honest people are never refused: not on another number of threads, and not by another BLAS kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from . import honest
+
+CHECK = """
+import json, sys
+import numpy, isonomy_verify
+found = {}
+for path in sys.argv[1:]:
+    try:
+        result = isonomy_verify.verify(path)
+        worst = [claim for claim in result.claims if claim[1] == "rejected"]
+        found[path] = [result.accepted, str(worst), result.proved_upper, result.claimed_upper]
+    except isonomy_verify.BadInput as error:
+        found[path] = [False, str(error), 0.0, 0.0]
+assert "isonomy" not in sys.modules
+print(json.dumps(found))
+"""
+MACHINES = ({"OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "2"}, {"OPENBLAS_CORETYPE": "Sandybridge"})
+"""Two machines without fused multiplication and addition, and with vectors of other lengths."""
+
+
+def checked(paths: dict[str, str], machine: dict[str, str]) -> None:
+    command = [sys.executable, "-c", CHECK, *paths]
+    run = subprocess.run(command, env=os.environ | machine, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    refused = {paths[path]: why for path, why in found.items() if not why[0]}
+    assert not refused, refused
+    assert all(proved <= claimed for _, _, proved, claimed in found.values())
+
+
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(12, 212, 20))])
+def test_honest_certificates_are_accepted(first: int, tmp_path: Path) -> None:
+    """Twelve in the fast tests, two hundred more in the slow ones."""
+    paths = {}
+    for seed in range(first, first + (12 if first == 0 else 20)):
+        paths[str(tmp_path / str(seed))] = honest.write(seed, tmp_path / str(seed))
+    checked(paths, MACHINES[first // 4 % 2])
