@@ -156,7 +156,8 @@ def test_groups_decisions_and_the_population(folder: Path, tmp_path: Path) -> No
     certificate = read(out)
     assert certificate.people is not None and np.array_equal(certificate.people.x, people.x[test])
     claims = certificate.document["claims"]
-    assert facts["population"]["upper"] <= claims["population"]["upper"] <= facts["population"]["upper"] + 3e-6
+    told = facts["population"]["upper"]
+    assert told <= claims["population"]["upper"] <= told * (1 + 2e-3) + 3e-6
     assert "four-fifths" in (out / "report.html").read_text().lower()
 
 
@@ -164,7 +165,7 @@ def test_order_infinity_and_gamma_zero(folder: Path, tmp_path: Path) -> None:
     out, facts = audited(plan(folder, out=str(tmp_path / "out"), order=math.inf, gamma=0.0))
     assert facts["order"] == "inf"
     claims = predicate_of(out)["claims"]
-    assert claims["multiplier"] is None and facts["upper"] <= claims["upper"] <= facts["upper"] + 2e-6
+    assert claims["multiplier"] is None and facts["upper"] <= claims["upper"] <= facts["upper"] * (1 + 2e-4) + 2e-6
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------

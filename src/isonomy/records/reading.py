@@ -115,7 +115,10 @@ class Record:
         return Dual(CellBlocks(self.profiles, self.weights), self.order)
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
-        """Upper and lower for other γ; lower is missing where the record is redacted."""
+        """Upper and lower for other γ; lower is missing where the record is redacted.
+
+        A record has the people behind its own lower bound: those for other γ are smaller than the certificate's.
+        """
         gammas = [float(gamma) for gamma in gammas]
         for gamma in gammas:
             check_radius(self.order, gamma)

@@ -181,6 +181,9 @@ def _arrays(certificate: Certificate) -> Arrays:
     question, people, local = certificate.question, certificate.people, certificate.local
     profiles, points = certificate.profiles, certificate.points
     assert people is not None
+    mass = certificate.mixture.masses(question.weights, len(points.owner))
+    # Of the people that were found, those whom the claimed population consists of, and everybody as they are.
+    told = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
     groups: dict[str, Arrays] = {
         "people": {"x": question.x, "weights": question.weights, "rows": people.rows}
         | ({} if people.y is None else {"y": people.y}),
@@ -189,7 +192,7 @@ def _arrays(certificate: Certificate) -> Arrays:
             "lower": local.lower,
             "decision": np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1),
             "counterpart": local.witnesses.counterpart,
-            "flip_counterpart": local.witnesses.flip_counterpart,
+            "flip_counterpart": local.witnesses.flip_counterpart[local.decision == "flippable"],
         },
         "profiles": {
             "count": np.diff(profiles.start),
@@ -199,12 +202,12 @@ def _arrays(certificate: Certificate) -> Arrays:
             "largest": np.array([profiles.largest]),
         },
         "points": {
-            "count": np.bincount(points.owner, minlength=len(question.x)),
-            "person": points.person,
-            "counterpart": points.counterpart,
-            "cost": points.cost,
-            "value": points.value,
-            "mass": certificate.mixture.masses(question.weights, len(points.owner)),
+            "count": np.bincount(told.owner, minlength=len(question.x)),
+            "person": told.person,
+            "counterpart": told.counterpart,
+            "cost": told.cost,
+            "value": told.value,
+            "mass": mass[(mass > 0) | (points.cost == 0)],
         },
         "metric": metric_arrays(question.metric),
         "ground": metric_arrays(certificate.ground),
