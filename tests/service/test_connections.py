@@ -97,7 +97,7 @@ def test_a_cheap_request_does_not_wait_for_dear_ones(serve: Serve, monkeypatch: 
     def held(answering: Answering, body: bytes, *more: Any) -> Any:
         if _kind(body) == "dear":
             entered.set()
-            assert gate.wait(120)
+            assert gate.wait(60)
         return real(answering, body, *more)
 
     monkeypatch.setattr(Answering, "__call__", held)

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from isonomy.service.chain import verify
+from isonomy.service.database import read_only
+
 from .example import Process, rows
 from .test_watch import until
 
@@ -53,6 +56,9 @@ def check(database: Path, acknowledged: dict[str, list[float]]) -> None:
     assert not lost, f"{len(lost)} of {len(acknowledged)} acknowledged requests are not in the log"
     # And no half of a request either: what is there is whole.
     assert counts == {request: len(upper) for request, upper in found.items()}
+    with read_only(str(database)) as log:
+        chain = verify(log)
+    assert chain.wrong is None and chain.records >= len(acknowledged)
 
 
 def test_killed_and_nothing_is_lost(tmp_path: Path) -> None:

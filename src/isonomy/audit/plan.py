@@ -27,7 +27,6 @@ from typing import Any, Literal
 
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, options_of, whole
-from isonomy.population.toml import read_toml
 
 PANELS = (
     "Files", "Similar people, close populations", "Verdict and results", "Who is audited", "Reading files",
@@ -173,6 +172,8 @@ class Plan:
 
 def read_plan(path: Path) -> dict[str, Any]:
     """The entries of an ``audit.toml``; every mistake names the file and the key."""
+    from isonomy.population.toml import read_toml  # with numpy, for which help does not wait
+
     try:
         entries = read_toml(path.read_text(encoding="utf-8"), f"Audit file {path}")
     except OSError as error:
