@@ -128,7 +128,7 @@ def inward(value: float, places: int = 6) -> float:
 
 
 def _decimal(value: float, places: int, rounding: str) -> float:
-    if not math.isfinite(value):
+    if not abs(value) < 1e15:  # there floats have no such decimals
         return value
     step = Decimal(1).scaleb(-places)
     found = Decimal(value).quantize(step, rounding)

@@ -101,8 +101,8 @@ def metric(rng: np.random.Generator, kind: str, of: Population) -> Metric:
     return Explore.fit(x, y, rng.random(60) < 0.5)
 
 
-def write(seed: int, directory: Path) -> str:
-    """An honest certificate, and what it is about."""
+def write(seed: int, directory: Path, most: int = 300) -> str:
+    """An honest certificate of at most so many people, and what it is about."""
     rng = np.random.default_rng([12, seed])
     of = schema(rng)
     kind = ("counterparts", "lp", "mahalanobis", "sensitive", "explore")[seed % 5]
@@ -112,6 +112,7 @@ def write(seed: int, directory: Path) -> str:
     n = int(
         [1, 2, 3, rng.integers(4, 20), rng.integers(20, 80), 300][rng.choice(6, p=[0.1, 0.1, 0.2, 0.4, 0.15, 0.05])]
     )
+    n = min(n, most)
     some = people(rng, of, n, domain)
     head, outputs = [("softmax", 2), ("softmax", 3), ("sigmoid", 1), ("regression", 1), ("sigmoid", 2)][rng.integers(5)]
     model = MODELS[rng.integers(len(MODELS))]

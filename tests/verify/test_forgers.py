@@ -10,12 +10,12 @@ import pytest
 
 from isonomy_verify import verify
 
-from .conftest import Forger, drawing, refused
+from .conftest import Forger, drawing, refused, statuses
 from .forgeries import KINDS, LATER, Forgery, forgeries
 
 FORGERIES = list(forgeries())
-FIRST = {each.kind: each for each in reversed(FORGERIES)}
-"""Of every kind the first."""
+FIRST = {each.kind: each for each in reversed(FORGERIES)} | {"moves are free": None}
+"""Of every kind the first, but for one that takes long."""
 
 
 def test_there_are_enough() -> None:
@@ -100,6 +100,15 @@ def test_sizes_and_roundings_cannot_take_what_weights_give(audit: Path, tmp_path
         derived.append(verify(forger.done()).proved_upper)
     assert derived[0] >= derived[2] - 1e-13 and derived[1] >= derived[2] - 1e-13
     assert any("roundings" in detail for name, _, detail in verify(audit).claims if name == "network")
+
+
+def test_bounds_on_which_no_claim_rests_are_named(audit: Path, forger: Forger) -> None:
+    """Lower bounds at radius 0 change nothing at this shift, but what the profiles say of none."""
+    radius = forger.array("profiles.radius")
+    forger.change("profiles.value", lambda value: np.where(radius == 0, 0.5 * value, value))
+    honest, found = verify(audit), verify(forger.done())
+    assert found.accepted and found.claimed_upper == honest.claimed_upper
+    assert statuses(found)["other shifts"] == "not checked" and statuses(honest)["other shifts"] == "proved again"
 
 
 def test_a_link_to_the_same_people_is_no_forgery(forger: Forger, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -114,19 +115,16 @@ def test_a_statement_about_the_population_needs_everybody(still: Path) -> None:
 
 def test_people_without_weight_are_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor are whole blocks of them."""
-    forged = None
     people = load_population("german")
     network, metric = train_small(people.train, hidden=(2,)), isonomy.Counterparts.of(people.schema)
     some = people.test.sample(12)
     weights = np.zeros(12)
     weights[[0, 9]] = 1.0, 3.0
-    from dataclasses import replace
-
     some = replace(some, weights=weights)
-    found = isonomy.certify(network, some, metric, 1.0, 0.1, rounds=0, progress=None, attack=False)
+    found = isonomy.certify(network, some, metric, 1.0, 0.1, rounds=0, progress=None, attack=False, tier="interval")
     records.write(tmp_path, found)
     monkeypatch.setattr(check, "ROWS", 4)
-    assert forged is None and verify(tmp_path).accepted
+    assert verify(tmp_path).accepted
     with drawing(everybody=5):
         assert verify(tmp_path).accepted
 
@@ -200,7 +198,7 @@ def test_the_default_audit_is_proved_again(tmp_path: Path) -> None:
     records.write(tmp_path, certificate)
     found = verify(tmp_path)
     assert found.accepted and trusted(found) == INPUTS
-    assert found.claimed_upper <= 1.00011 * certificate.upper + 2e-6
+    assert found.claimed_upper <= certificate.upper + 1.1e-4
 
 
 # -- what is withheld ---------------------------------------------------------------------------------------------
