@@ -31,7 +31,7 @@ AT_ONCE = 100
 """Records that are read at a time: up to a thousand predictions hang on each."""
 
 
-class Record(NamedTuple):
+class ChainRecord(NamedTuple):
     """What one link is about."""
 
     kind: str  # request, evaluation or retention
@@ -52,29 +52,29 @@ class Verified:
     """Records after the anchored head; None where none was given or found."""
 
 
-def of_request(request: Sequence[Any], predictions: Iterable[Sequence[Any]]) -> Record:
+def of_request(request: Sequence[Any], predictions: Iterable[Sequence[Any]]) -> ChainRecord:
     """The record of a request."""
-    return Record("request", request[0], _hash([tuple(request), *map(tuple, predictions)]))
+    return ChainRecord("request", request[0], _hash([tuple(request), *map(tuple, predictions)]))
 
 
-def of_evaluation(row: Sequence[Any]) -> Record:
+def of_evaluation(row: Sequence[Any]) -> ChainRecord:
     """The record of what the monitor saw."""
-    return Record("evaluation", f"{row[0]}:{row[1]}", _hash([tuple(row)]))
+    return ChainRecord("evaluation", f"{row[0]}:{row[1]}", _hash([tuple(row)]))
 
 
-def of_retention(last: str) -> Record:
+def of_retention(last: str) -> ChainRecord:
     """The record of a deletion: all requests up to ``last`` that stand before it in the chain."""
-    return Record("retention", last, _hash([]))
+    return ChainRecord("retention", last, _hash([]))
 
 
-def linked(number: int, head: str, records: Iterable[Record]) -> Iterator[tuple[int, str, str, str, str]]:
+def linked(number: int, head: str, records: Iterable[ChainRecord]) -> Iterator[tuple[int, str, str, str, str]]:
     """Rows of the chain that continue after record ``number`` with hash ``head``."""
     for number, record in enumerate(records, start=number + 1):  # noqa: B020
         head = _hash([head, number, *record])
         yield (number, *record, head)
 
 
-def records_of(connection: Connection) -> Iterator[Record]:
+def records_of(connection: Connection) -> Iterator[ChainRecord]:
     """All requests and evaluations that are in the tables: what was there before there was a chain."""
     names = connection.execute(select(REQUESTS.c.request).order_by(REQUESTS.c.request)).scalars().all()
     for start in range(0, len(names), AT_ONCE):
@@ -103,7 +103,7 @@ def verify(connection: Connection, anchor: str | None = None) -> Verified:
             said = f"Record {row.number} ({row.kind} {row.name})"
             if row.number != number + 1:
                 return found(f"Record {number + 1} is missing: after record {number} comes {row.number}.")
-            record = Record(row.kind, row.name, row.content)
+            record = ChainRecord(row.kind, row.name, row.content)
             (link,) = linked(number, head, [record])
             if link[-1] != row.hash:
                 return found(f"{said} was edited or moved: its hash is not that of what it says and of the one before.")
@@ -135,7 +135,7 @@ class _Retained:
         return later < len(self._reach) and name <= self._reach[later]
 
 
-def _requests(connection: Connection, names: Sequence[str]) -> dict[str, Record]:
+def _requests(connection: Connection, names: Sequence[str]) -> dict[str, ChainRecord]:
     """The records of requests as their rows are now; a request with no row at all is left out."""
     heads = {row.request: row for row in connection.execute(select(REQUESTS).where(REQUESTS.c.request.in_(names)))}
     rows: dict[str, list[Any]] = {name: [] for name in heads}
@@ -145,7 +145,7 @@ def _requests(connection: Connection, names: Sequence[str]) -> dict[str, Record]
     return {name: of_request(heads.get(name, (name,)), some) for name, some in rows.items()}
 
 
-def _other(connection: Connection, record: Record) -> Record | None:
+def _other(connection: Connection, record: ChainRecord) -> ChainRecord | None:
     if record.kind == "retention":
         return of_retention(record.name)
     certificate, _, number = record.name.rpartition(":")
