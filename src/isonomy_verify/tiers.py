@@ -61,7 +61,7 @@ ROUNDED = 1e-8
 """Beside ranges that are wider than the rounding at their centre by more than this factor, rounding does not matter,"""
 
 BURST = 2.0**20
-"""unless they are so much wider than the outputs are large: then they have grown from layer to layer as rounding does."""
+"""unless they are so much wider than outputs are large: then they have grown from layer to layer as rounding does."""
 
 
 @np.errstate(all="ignore")  # what overflows ends as an infinite bound
@@ -93,8 +93,8 @@ def enclose(
             pulls += sweep.pulls[:1]
     none = np.zeros((0, prepared.network.outputs.width))
     at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
-    width, size = high - low, 1.0 + np.abs(at_low + at_high) / 2
-    matters = np.asarray(~((at_high - at_low < ROUNDED * width) & (width <= BURST * size)).all(1))
+    width, large = high - low, 1.0 + np.abs(at_low + at_high) / 2
+    matters = np.asarray(~((at_high - at_low < ROUNDED * width) & (width <= BURST * large)).all(1))
     rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE) & matters)
     if tier != "tight" and len(rough):  # what ranges from ranges give is rounding, or grows as rounding does
         for some in np.array_split(rough, -(-len(rough) // BLOCK)):

@@ -48,7 +48,7 @@ class Entry:
 class _Item:
     """What waits to be written: its record in the chain, its rows by table, and who waits for it."""
 
-    record: chain.Record
+    record: chain.ChainRecord
     rows: dict[str, Sequence[Row]]
     written: Future[None]
 
@@ -148,7 +148,7 @@ class AuditLog:
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def _put(self, record: chain.Record, rows: dict[str, Sequence[Row]]) -> Future[None]:
+    def _put(self, record: chain.ChainRecord, rows: dict[str, Sequence[Row]]) -> Future[None]:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # whoever stops waiting does not stop the writing
         try:
@@ -210,7 +210,7 @@ class AuditLog:
         cursor.execute("SELECT number, hash FROM chain ORDER BY number DESC LIMIT 1")
         return cursor.fetchone() or (0, chain.START)
 
-    def _link(self, cursor: Any, head: tuple[int, str], records: Sequence[chain.Record]) -> None:
+    def _link(self, cursor: Any, head: tuple[int, str], records: Sequence[chain.ChainRecord]) -> None:
         cursor.executemany(self._inserts[CHAIN.name], list(chain.linked(*head, records)))
 
     @contextmanager
