@@ -31,12 +31,16 @@ LONGEST = 2**20
 
 
 @contextmanager
-def atomic(path: Path, what: str = "file") -> Iterator[Path]:
-    """Inside, another file to write; when all went well it takes the name ``path``, and is on the disk."""
+def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Path]:
+    """Inside, another file to write; when all went well it takes the name ``path``, and is on the disk.
+
+    Without ``folders`` the folder must be there: a file that somebody names is not put into a new one.
+    """
     # Two processes may write the same file when one was believed dead: each has one of its own until the last moment.
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if folders:
+            path.parent.mkdir(parents=True, exist_ok=True)
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())

@@ -242,7 +242,7 @@ class Schema:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the TOML file, whole or not at all."""
-        with atomic(Path(path)) as partial:
+        with atomic(Path(path), "schema file", folders=False) as partial:
             partial.write_text(self.to_toml(), encoding="utf-8")
 
     def hash(self) -> str:

@@ -64,7 +64,7 @@ def load_metric(path: str | PathLike[str]) -> Metric:
 
 def save_metric(metric: Metric, path: str | PathLike[str]) -> None:
     """Write a metric; the file appears complete or not at all."""
-    with atomic(Path(path), "metric file") as partial:
+    with atomic(Path(path), "metric file", folders=False) as partial:
         partial.write_text(metric_to_text(metric), encoding="utf-8")
 
 

@@ -43,5 +43,5 @@ def write_onnx(network: Network, path: str | os.PathLike[str]) -> None:
     model = helper.make_model(graph, producer_name="isonomy", opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = 9
     onnx.checker.check_model(model)
-    with atomic(Path(path)) as partial:
+    with atomic(Path(path), folders=False) as partial:
         partial.write_bytes(model.SerializeToString())
