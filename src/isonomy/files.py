@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 import os
 import secrets
@@ -52,10 +53,12 @@ def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Pat
             partial.unlink()
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed runs left half written."""
+def sweep(folder: Path, before: float = math.inf) -> None:
+    """Remove what killed runs left half written before a time: what is newer may be a file that somebody writes now."""
     for partial in folder.rglob(f"*{PARTIAL}"):
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # whoever wrote it was faster
+            if partial.stat().st_mtime <= before:
+                partial.unlink()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -68,7 +71,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """The content, or None where there is no such file or no such thing in it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -112,7 +115,7 @@ def read_arrays(path: Path, about: str) -> Arrays | None:
             count = int(np.prod(shape))
             arrays[name] = np.frombuffer(content, dtype, count, at).reshape(shape) if count else np.zeros(shape, dtype)
             at += arrays[name].nbytes
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     return arrays
 

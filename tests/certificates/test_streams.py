@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +27,10 @@ from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.engine import LocalEngine
 from isonomy.errors import DataError, FileError, ParameterError, SoundnessError
-from isonomy.files import read_arrays
+from isonomy.files import read_arrays, sweep
 from isonomy.networks.network import Network
 from isonomy.parallel import set_workers, workers
-from isonomy.population import Feature, Population, Schema, open_people
+from isonomy.population import Feature, Label, Population, Schema, open_people
 from isonomy.similarity import WeightedLp
 
 from .people import METRIC, QUICK, SCHEMA, ask, network, numbers, stamps, table
@@ -474,3 +477,77 @@ def test_one_call_for_people_in_memory_and_in_files(tmp_path: Path) -> None:
         assert getattr(isonomy, old) is isonomy.Certificate
     with pytest.raises(ParameterError, match="'schema' must be given beside"):
         isonomy.certify(net, path, metric, 1.0, 0.1)
+
+
+# -- folders that are shared or damaged --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"rungs": None}, {"rungs": ["a"]}, {"rungs": [math.nan]}, {"rungs": []}, {"multiplier": None}, {"first": -1}],
+)
+def test_a_damaged_schedule_is_made_again(source: Path, tmp_path: Path, damage: dict[str, object]) -> None:
+    work = tmp_path / "work"
+    whole = ask(source, work)
+    known = json.loads((work / "schedule.json").read_text())
+    for content in (known | damage, {name: known[name] for name in known if name not in damage}):
+        (work / "schedule.json").write_text(json.dumps(content))
+        again = ask(source, work)
+        assert numbers(again) == numbers(whole) and again.computed == 0
+        assert json.loads((work / "schedule.json").read_text()) == known
+
+
+def test_columns_stay_ones_own_when_another_run_writes_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = chunks.atomic
+
+    @contextmanager
+    def overtaken(path: Path) -> Iterator[Path]:
+        with usual(path) as partial:
+            yield partial
+        with usual(path) as partial:
+            partial.write_bytes(np.full(5, 7.0).tobytes())
+
+    monkeypatch.setattr(chunks, "atomic", overtaken)
+    columns = chunks.joined(iter([{"upper": np.arange(3.0)}, {"upper": np.arange(2.0)}]), tmp_path / "columns")
+    assert columns["upper"].tolist() == [0, 1, 2, 0, 1]
+
+
+def test_only_what_is_older_than_the_run_is_swept(tmp_path: Path) -> None:
+    for name, age in (("old", 10.0), ("new", -10.0)):
+        (tmp_path / f"{name}.partial").touch()
+        os.utime(tmp_path / f"{name}.partial", (time.time() - age,) * 2)
+    sweep(tmp_path, time.time())
+    assert [path.name for path in tmp_path.iterdir()] == ["new.partial"]
+
+
+@pytest.mark.parametrize("with_folder", [True, False])
+@pytest.mark.parametrize("labelled", [0, 1])
+def test_labels_in_some_files_only_are_refused(tmp_path: Path, with_folder: bool, labelled: int) -> None:
+    schema = Schema("labels", (Feature("a", low=-2, high=2, origin=0, unit=1),), label=Label("y", ("no", "yes")))
+    frame = pd.DataFrame({"a": [0.0, 1.0, -1.0], "y": ["no", "yes", "no"]})
+    (tmp_path / "t").mkdir()
+    for i in range(2):
+        (frame if i == labelled else frame[["a"]]).to_parquet(tmp_path / "t" / f"{i}.parquet")
+    work = tmp_path / "work" if with_folder else None
+    with pytest.raises(DataError, match="Some files of the table have the label column and others have none"):
+        certify(
+            Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid"), tmp_path / "t", WeightedLp([1.0]), 0.1, 0.1,
+            schema=schema, work=work, progress=None,
+        )  # fmt: skip
+
+
+def test_an_opened_file_is_named_as_a_source(tmp_path: Path) -> None:
+    schema = Schema("file", (Feature("a", low=-2, high=2, origin=0, unit=1),))
+    pd.DataFrame({"a": [0.0, 1.0]}).to_csv(tmp_path / "t.csv", index=False)
+    net = Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid")
+    found = certify(net, open_people(tmp_path / "t.csv", schema), WeightedLp([1.0]), 0.1, 0.1, progress=None)
+    assert [name for name, _ in found.sources] == ["t.csv"]
+
+
+def test_a_pilot_group_of_tiny_weights(tmp_path: Path) -> None:
+    schema = Schema("weights", (Feature("a", low=-2, high=2, origin=0, unit=1),), weight="w")
+    frame = pd.DataFrame({"a": np.linspace(-2, 2, 100), "w": 1e-300})
+    frame.loc[7, "w"] = 1.0
+    net = Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid")
+    found = certify(net, frame, WeightedLp([1.0]), 0.1, 0.1, schema=schema, progress=None)
+    assert 0 < found.lower <= found.upper < 0.1

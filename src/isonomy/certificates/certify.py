@@ -9,6 +9,7 @@ continued by giving the same call again, and the certificate is the same bit for
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -187,11 +188,14 @@ def _opened(
     work: Path | None,
 ) -> tuple[PeopleSource, Domain, Network]:
     """The source of people, who is possible, and the network on all coordinates; all of it checked."""
+    files = people.files if isinstance(people, InMemory) else ()
     if isinstance(people, InMemory):
         people = people.people
     if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
         question = Question.of(network, people, metric, delta, domain, max_branches)
         source = open_people(people, split=split) if isinstance(people, Population) else _Numbers(question.x)
+        if isinstance(source, InMemory):
+            source = replace(source, files=files)
         return source, question.domain, question.network  # type: ignore[return-value]
     checked_asked(network, metric)
     schema = people.schema if isinstance(people, PeopleSource) else schema
@@ -214,8 +218,8 @@ def _schedule(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: 
     identity = f"{job.identity} {source.fingerprint()} {len(keys)}"
     path = folder / "schedule.json"
     known = read_json(path)
-    if known is not None and known.get("identity") == identity:
-        return Schedule(tuple(known["rungs"]), known["first"], known["multiplier"], known["whole"])
+    if known is not None and known.get("identity") == identity and (schedule := Schedule.read(known)) is not None:
+        return schedule
     with one_thread_in_blas():
         schedule = job.scheduled(source, keys)
     write_json(path, {"identity": identity, **asdict(schedule)})
@@ -230,7 +234,7 @@ def _columns(
     progress: Progress | Literal["auto"] | None,
 ) -> tuple[Arrays, int]:
     """The columns of everybody, and how many chunks were computed."""
-    total, done, finished = sum(map(len, keys)), 0, list[Finished]()
+    total, done, finished, began = sum(map(len, keys)), 0, list[Finished](), time.time()
     with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
         if len(keys) == 1 and engine == "local":
             finished = [finish(work, keys[0], tick)]
@@ -242,7 +246,7 @@ def _columns(
     computed = sum(each.computed for each in finished)
     if work.folder is not None:
         columns = joined(kept(work, keys), work.folder / "columns")
-        sweep(work.folder)
+        sweep(work.folder, began)
         return columns, computed
     finished.sort(key=lambda each: each.key.index)
     return joined((each.columns or {} for each in finished), None), computed
@@ -359,6 +363,8 @@ def _refusal(
                 "are fitted: a statement about the population behind them needs people that nothing was fitted on, "
                 "such as people.test."
             )
+        if len(people) < 2:
+            return "A bound for the population needs at least two individuals."
         if people.repeated:
             return (
                 "Rows of the table occur more than once among these individuals, so they are no independent draws: "

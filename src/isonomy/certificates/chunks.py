@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -106,6 +107,7 @@ class Job:
             x, weights = first.x[:PILOT], first.weights[:PILOT]
         moving, local = self._looked_at(x, attack=False, decide=False)
         if weights.any():
+            weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, question=replace(moving.question, weights=weights))
         largest = largest_violation(moving.head, self.output_range)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
@@ -239,21 +241,40 @@ def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
     """Columns of chunks one after the other: in memory, or in files of a folder, read where they are needed."""
     if folder is None:
         some = list(chunks)
+        for chunk in some:
+            _same_columns(some[0], chunk)
         return {name: np.concatenate([chunk[name] for chunk in some]) for name in some[0]}
-    shapes: dict[str, tuple[int, tuple[int, ...], np.dtype[np.generic]]] = {}
-    files = {}
+    first: Arrays = {}
+    files: dict[str, tuple[Path, BinaryIO]] = {}
+    rows: dict[str, int] = {}
     with ExitStack() as stack:  # new files, so that a certificate of an earlier run keeps its own
         for chunk in chunks:
+            first = first or {name: column[:0] for name, column in chunk.items()}
+            _same_columns(first, chunk)
             for name, column in chunk.items():
                 if name not in files:
-                    files[name] = stack.enter_context(stack.enter_context(atomic(folder / name)).open("wb"))
-                files[name].write(np.ascontiguousarray(column).data)
-                rows = shapes[name][0] if name in shapes else 0
-                shapes[name] = rows + len(column), column.shape[1:], column.dtype
-    return {
-        name: np.memmap(folder / name, dtype, "r", shape=(rows, *rest)) if rows else np.zeros((0, *rest), dtype)
-        for name, (rows, rest, dtype) in shapes.items()
-    }
+                    partial = stack.enter_context(atomic(folder / name))
+                    files[name] = partial, stack.enter_context(partial.open("wb"))
+                files[name][1].write(np.ascontiguousarray(column).data)
+                rows[name] = rows.get(name, 0) + len(column)
+        columns = {}
+        for name, (partial, file) in files.items():  # mapped before another run can put its own under the name
+            file.flush()
+            rest, dtype = first[name].shape[1:], first[name].dtype
+            shape = (rows[name], *rest)
+            columns[name] = np.memmap(partial, dtype, "r", shape=shape) if rows[name] else np.zeros(shape, dtype)
+    return columns
+
+
+def _same_columns(first: Arrays, chunk: Arrays) -> None:
+    """Refuse chunks that do not fit together: a label column is in all files of a table, or in none."""
+    other = first.keys() ^ chunk.keys()
+    if other:
+        raise DataError(
+            f"Some files of the table have the label column and others have none ({', '.join(sorted(other))}): give "
+            "all of them labels, or take the [label] out of the schema."
+        )
+    assert all(first[name].dtype == chunk[name].dtype for name in first)
 
 
 def spread(n: int, count: int) -> list[int]:

@@ -14,7 +14,7 @@ nothing was computed a profile says what is true of anybody at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -132,6 +132,17 @@ class Schedule:
     first: float | None
     multiplier: float
     whole: bool = False  # the pilot group is everybody: all rungs are worth a pass for all
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Schedule | None:
+        """From a file, or None where there is no schedule in it."""
+        try:
+            rungs, first = tuple(map(float, content["rungs"])), content["first"]
+            found = cls(rungs, None if first is None else float(first), float(content["multiplier"]), content["whole"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        usable = all(0 < rung < math.inf for rung in rungs) and 0 <= found.multiplier < math.inf
+        return found if usable and found.first in (rungs or (None,)) and type(found.whole) is bool else None
 
 
 def make_schedule(
