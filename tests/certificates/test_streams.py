@@ -26,7 +26,7 @@ from isonomy.certificates.dual import Cells, Dual, evaluate
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.engine import LocalEngine
-from isonomy.errors import DataError, FileError, ParameterError, SoundnessError
+from isonomy.errors import DataError, FileError, MetricError, ParameterError, SoundnessError
 from isonomy.files import read_arrays, sweep
 from isonomy.networks.network import Network
 from isonomy.parallel import set_workers, workers
@@ -551,3 +551,17 @@ def test_a_pilot_group_of_tiny_weights(tmp_path: Path) -> None:
     net = Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid")
     found = certify(net, frame, WeightedLp([1.0]), 0.1, 0.1, schema=schema, progress=None)
     assert 0 < found.lower <= found.upper < 0.1
+
+
+def test_a_ground_cost_that_leaves_free_what_is_read() -> None:
+    net = Network.from_layers([[[1.0, 1.0]]], [[0.0]], head="sigmoid")
+    with pytest.raises(MetricError, match="The ground cost leaves 'x1' free, which the network reads"):
+        certify(net, np.zeros((2, 2)), WeightedLp([1.0, 1.0]), 0.1, 0.1, ground=WeightedLp([1.0, 0.0]), progress=None)
+
+
+def test_one_person_says_nothing_of_a_population() -> None:
+    schema = Schema("one", (Feature("a", low=-2, high=2, origin=0, unit=1),))
+    people = Population.from_frame(pd.DataFrame({"a": [0.0]}), schema).held_out()
+    net = Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid")
+    found = certify(net, people, WeightedLp([1.0]), 0.1, 0.1, confidence=0.9, progress=None)
+    assert found.refusal == "A bound for the population needs at least two individuals."

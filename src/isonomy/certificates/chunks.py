@@ -26,7 +26,7 @@ import numpy as np
 from isonomy.arithmetic import FloatArray, at_least
 from isonomy.attacks import Effort
 from isonomy.certificates.consistency import told
-from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
+from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local, refuse_free_reading
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import FURTHEST, Schedule, make_schedule, profiles
 from isonomy.certificates.worst_case import search
@@ -164,6 +164,10 @@ class Job:
             attack=attack, decide=decide, arithmetic=self.arithmetic, effort=self.effort,
             max_branches=self.max_branches, progress=tick, predict=False,
         )  # fmt: skip
+        if self.domain.kind == "unbounded":
+            refuse_free_reading(
+                self.domain, self.network.margins, self.ground.free, "ground cost", "people within reach"
+            )
         return Moving(local.question, self.ground, self.arithmetic == "float32"), local
 
 

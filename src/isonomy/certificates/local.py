@@ -276,7 +276,8 @@ class Bounds(LocalBounds):
         self.question, self.graph = question, question.network.margins
         head, network = head_of(question.network, threshold, float32_run), preparations(question.network)
         if question.domain.kind == "unbounded":
-            _refuse_free_reading(question, self.graph)
+            loose = question.metric.free & ~question.domain.immutable
+            refuse_free_reading(question.domain, self.graph, loose, "metric", "similar individuals")
         size = chunk_rows(self.graph, tier)
         super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
 
@@ -290,18 +291,17 @@ class Bounds(LocalBounds):
         return found
 
 
-def _refuse_free_reading(question: Question, graph: Graph) -> None:
-    """On the unbounded domain a coordinate that the metric ignores must not be one that the network reads."""
-    loose = question.metric.free & ~question.domain.immutable
+def refuse_free_reading(domain: Domain, graph: Graph, loose: NDArray[np.bool_], what: str, who: str) -> None:
+    """On the unbounded domain a coordinate that a metric or ground cost ignores must not be one that is read."""
     if not loose.any():
         return
-    reads = np.full(question.domain.width, len(graph.nodes) == 1)
+    reads = np.full(domain.width, len(graph.nodes) == 1)
     for node in graph.nodes:
         if 0 in node.inputs:
             reads |= node.op.magnitudes()[0].any(0) if isinstance(node.op, Affine) else True
     if (loose & reads).any():
-        name = question.domain.names[int(np.flatnonzero(loose & reads)[0])]
+        name = domain.names[int(np.flatnonzero(loose & reads)[0])]
         raise MetricError(
-            f"The metric leaves '{name}' free, which the network reads: on the unbounded domain similar individuals "
-            "can be arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."
+            f"The {what} leaves '{name}' free, which the network reads: on the unbounded domain {who} can be "
+            "arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."
         )
