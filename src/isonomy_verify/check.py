@@ -32,6 +32,7 @@ from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import (
     Array,
     exact_sum,
+    mean_of_sums,
     power_down,
     power_up,
     products_down,
@@ -39,9 +40,9 @@ from isonomy_verify.arithmetic import (
     rounded_down,
     up,
 )
-from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated, verdict
+from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.domain import Domain
-from isonomy_verify.dual import heights, plain, price
+from isonomy_verify.dual import heights, plain, price, together
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
 from isonomy_verify.local import LocalBounds
@@ -181,7 +182,8 @@ class _Check:
         found, asked = self.found, (self.order, self.gamma)
         implied, hidden = claimed_upper(self.profiles, self.weights, *asked, self.multiplier)
         holds = implied <= found.claimed_upper and hidden <= _number(self.claims["hidden"])
-        found.say("mean", holds, f"all {found.individuals:,} claims give {implied:.9f}, claimed {found.claimed_upper}")
+        told = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {found.claimed_upper}"
+        found.say("mean", holds, told)
         if not self.record.has("people.x"):
             return found.say("individuals", None, "their rows are withheld: give --data, the folder that has them")
         self.x = self.record.array("people.x")
@@ -196,13 +198,13 @@ class _Check:
             _need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
             largest = min(largest, float(up(high - low)))
             found.say("output range", None, f"that outputs keep to {low:g} to {high:g} is declared, not proved")
-        detail = f"claimed {self.profiles.largest:.6f}, derived {largest:.6f}"
+        detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
         found.say("anybody", largest <= claimed, detail, "proved again")
         rows = self._drawn(everybody, seed, claimed, hidden)
         slopes = [self.multiplier]
         if self.claims["population"] is not None and self.claims["population"]["multiplier"] is not None:
             slopes.append(_multiplier(self.claims["population"]))
-        wrong, loose, total, proved = 0, 0, 0, replace(self.profiles, largest=largest)
+        wrong, loose, total, highest, proved = 0, 0, 0, 0.0, replace(self.profiles, largest=largest)
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
             value, owner = self._derived(some)
@@ -212,19 +214,23 @@ class _Check:
             for slope in slopes:
                 derived = heights(cells, *asked, slope)
                 above |= derived > claimed_heights(self.profiles, some, *asked, slope)
-            total += exact_sum(products_up(np.array(self.weights[some]), heights(cells, *asked, self.multiplier)))
+            derived = heights(cells, *asked, self.multiplier)
+            total += exact_sum(products_up(np.array(self.weights[some]), derived))
+            highest = max(highest, float(derived.max()))
             wrong += int(above.sum())
         found.derived = len(rows)
         if len(rows) == found.individuals:
-            paid = 0.0 if plain(*asked) else price(*asked, self.multiplier)
-            found.proved_upper = paid + float(Fraction(total, exact_sum(np.array(self.weights))))
-            detail = f"all {len(rows):,} derived, {wrong:,} above their claim; together {found.proved_upper:.9f}"
-        else:
-            found.proved_upper = found.claimed_upper + THETA * hidden
+            mean = mean_of_sums(total, exact_sum(np.array(self.weights)), highest)
+            found.proved_upper = together(price(*asked, self.multiplier), mean)
             detail = (
-                f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: a table whose mean "
-                f"exceeds {found.proved_upper:.6f} is accepted with probability at most {ALPHA:g}"
+                f"all {len(rows):,} derived, {wrong:,} above their claim; together {outward(found.proved_upper, 9)}"
             )
+        else:
+            said = "who knew the seed beforehand could lie about all others, so that nothing is said of these"
+            if seed is None:
+                found.proved_upper = float(up(found.claimed_upper + up(THETA * hidden)))
+                said = f"a table whose mean exceeds {outward(found.proved_upper)} is accepted with probability at most {ALPHA:g}"
+            detail = f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: {said}"
         found.say("individuals", wrong == 0, detail, "proved again")
         detail = f"{loose:,} profiles have bounds that were not derived again, on which no claim about this shift rests"
         found.claims.append(("other shifts", "not checked" if loose else "proved again", detail))
@@ -317,14 +323,15 @@ class _Check:
             within &= Fraction(spent, weight) <= Fraction(float(power_down(self.gamma, self.order)))
         total = exact_sum(products_down(np.array(mass[used]), np.maximum(value, 0.0)))
         found.proved_lower = rounded_down(Fraction(total, weight))
-        detail = f"{len(used):,} atoms reach {found.proved_lower:.9f}, claimed {claimed}"
+        detail = f"{len(used):,} atoms reach {inward(found.proved_lower, 9)}, claimed {claimed}"
         return found.say("lower", good and within and claimed <= found.proved_lower, detail, "proved again")
 
     def rest(self) -> None:
         """Verdict, population, and what nothing here can tell."""
         found, claims, record = self.found, self.claims, self.record
         right = verdict(_number(claims["lower"]), found.claimed_upper, self.epsilon)
-        found.say("verdict", claims["verdict"] == right, f"{right} at {self.epsilon}")
+        detail = "no epsilon was named" if right is None else f"{right} at {self.epsilon}"
+        found.say("verdict", claims["verdict"] == right, detail)
         if claims["population"] is not None:
             self._population(claims["population"])
         for group in ("network", "people", "metric", "ground", "domain"):
@@ -355,7 +362,7 @@ class _Check:
             every = np.arange(self.found.individuals)
             high = claimed_heights(self.profiles, every, self.order, self.gamma, slope)
             holds = _confident(upper, paid, high, most, (1 - _number(confidence)) / tries)
-        self.found.say("population", holds, f"at most {upper:.6f}, if these are independent draws")
+        self.found.say("population", holds, f"at most {outward(upper)}, if these are independent draws")
 
     def _selection(self, who: Any) -> None:
         """How people were selected is the issuer's word; that it is a word about these people can be seen."""
@@ -452,11 +459,16 @@ def _scalars(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _confident(upper: float, price: float, high: Array, largest: float, alpha: float) -> bool:
-    """Is a mean above what ``upper`` leaves refuted by Hoeffding's bound, or by bets on the values fixed in advance?"""
-    n, m, h, odds = len(high), (upper - price) / largest, high / largest, -math.log(0.9 * alpha)
+    """Is a mean above what ``upper`` leaves refuted by Hoeffding's bound, or by bets on the values fixed in advance?
+
+    **Soundness.** Factors of bets are above 1/32, so that a logarithm, and a sum of them, is wrong by less than
+    ``2^-40`` for each individual; both are asked for more than is needed by that and a billionth.
+    """
+    n, m, h = len(high), (upper - price) / largest - 1e-9, high / largest
+    odds = -math.log(0.9 * alpha) + n * 2.0**-40 + 1e-9
     theta = np.minimum(2.0 ** (-np.arange(math.ceil(max(0.0, math.log2(2 * n / odds))) + 1) / 2), 31 / 32)
     if not m < 1:
-        return True
+        return bool(m >= 1)  # not where it is no number
     wealth = sum(np.log1p(np.outer((m - h[k : k + 4096]) / (1 - m), theta)).sum(0) for k in range(0, n, 4096))
     simple = float(h.mean()) + math.sqrt(-math.log(0.1 * alpha) / (2 * n)) <= m
     return bool(simple or np.logaddexp.reduce(wealth) - math.log(len(theta)) >= odds)
