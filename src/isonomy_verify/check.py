@@ -229,7 +229,8 @@ class _Check:
             said = "who knew the seed beforehand could lie about all others, so that nothing is said of these"
             if seed is None:
                 found.proved_upper = float(up(found.claimed_upper + up(THETA * hidden)))
-                said = f"a table whose mean exceeds {outward(found.proved_upper)} is accepted with probability at most {ALPHA:g}"
+                exceeds = f"a table whose mean exceeds {outward(found.proved_upper)}"
+                said = f"{exceeds} is accepted with probability at most {ALPHA:g}"
             detail = f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: {said}"
         found.say("individuals", wrong == 0, detail, "proved again")
         detail = f"{loose:,} profiles have bounds that were not derived again, on which no claim about this shift rests"
