@@ -40,7 +40,7 @@ ORDER = [
     "training",
     "records",
     "report",
-    "audit",
+    "auditing",
     "monitor",
     "service",
     "cli",
@@ -101,10 +101,10 @@ def test_nothing_in_the_wheel_imports_what_is_not() -> None:
 
 def test_the_check_sees_imports_of_every_form() -> None:
     """Relative, inside a function, for types only."""
-    text = "def f():\n    from isonomy.audit import x\nif TYPE_CHECKING:\n    import isonomy.certificates\n"
+    text = "def f():\n    from isonomy.auditing import x\nif TYPE_CHECKING:\n    import isonomy.certificates\n"
     text += "from . import y\n"
     found = {part_of(module) for _, module in imports(SOURCE / "bounds" / "nothing.py", text)}
-    assert found == {"audit", "certificates", "bounds"}
+    assert found == {"auditing", "certificates", "bounds"}
 
 
 def test_import_isonomy_is_light() -> None:

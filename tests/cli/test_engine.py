@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from tests.audit.streamed import plan, same, words, write_files
+from tests.auditing.streamed import plan, same, words, write_files
 from tests.written import change, predicate_of
 
 from isonomy.certificates.local import Bounds

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.audit import Plan
+from isonomy.auditing import Plan
 from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
@@ -163,7 +163,7 @@ def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered:
 
 
 def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    import isonomy.audit as package
+    import isonomy.auditing as package
 
     seen: list[list[str]] = []
     real = package.write

@@ -17,7 +17,7 @@ import pytest
 
 import isonomy
 from isonomy import records
-from isonomy.audit.bundled import train_small
+from isonomy.auditing.bundled import train_small
 from isonomy.certificates import Certificate
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.forms import metric_arrays, network_arrays, network_of

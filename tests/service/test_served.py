@@ -17,8 +17,8 @@ import pytest
 import typer
 from fastapi.testclient import TestClient
 from scipy.optimize import linprog
-from tests.audit.streamed import FILES, ROWS, plan, write_files
-from tests.audit.streamed import audited as audit
+from tests.auditing.streamed import FILES, ROWS, plan, write_files
+from tests.auditing.streamed import audited as audit
 from tests.certificates.people import METRIC, SCHEMA, network, table
 from typer.testing import CliRunner
 

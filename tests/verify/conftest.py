@@ -17,7 +17,7 @@ import pytest
 import isonomy
 from isonomy import records
 from isonomy.attacks import Effort
-from isonomy.audit.bundled import train_small
+from isonomy.auditing.bundled import train_small
 from isonomy.certificates.profiles import Profiles
 from isonomy.datasets import load_population
 from isonomy_verify import BadInput, Verification, check, claims, verify

@@ -14,7 +14,7 @@ import torch
 
 import isonomy
 from isonomy import records
-from isonomy.audit.originals import check_data, check_model
+from isonomy.auditing.originals import check_data, check_model
 from isonomy.networks import simplify
 from isonomy.networks.load import open_network
 from isonomy.population import Feature, Population, Schema

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isonomy.audit.plan import RESULTS, Plan
+from isonomy.auditing.plan import RESULTS, Plan
 from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.options import Given, select, with_options
 
@@ -67,8 +67,8 @@ def out_of(plan: Plan, schema: str) -> str:
 def _estimate(plan: Plan) -> Answer:
     from dataclasses import asdict
 
-    from isonomy.audit.cost import estimate
-    from isonomy.audit.inputs import read_inputs
+    from isonomy.auditing.cost import estimate
+    from isonomy.auditing.inputs import read_inputs
 
     with bar() as shown:
         inputs = read_inputs(plan)
@@ -81,10 +81,10 @@ def _run(plan: Plan) -> Answer:
     import shutil
     from contextlib import suppress
 
-    from isonomy.audit import run, write
-    from isonomy.audit.inputs import read_inputs
-    from isonomy.audit.output import check_target, open_work
-    from isonomy.audit.summary import STATUS, document, verdict
+    from isonomy.auditing import run, write
+    from isonomy.auditing.inputs import read_inputs
+    from isonomy.auditing.output import check_target, open_work
+    from isonomy.auditing.summary import STATUS, document, verdict
     from isonomy.certificates.consistency import told
 
     work = None
@@ -124,7 +124,7 @@ def _page(findings: Findings, target: Path) -> Iterator[Any]:
 
 def _resume(work: Path | None, plan: Plan) -> str:
     """What to say after Ctrl-C."""
-    from isonomy.audit.output import parts_in
+    from isonomy.auditing.output import parts_in
 
     if work is None or not work.exists():
         why = " (a redacted audit keeps nothing on the way)" if plan.redact else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isonomy.audit.plan import Plan
+from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import TABLE, File
 from isonomy.cli.console import Answer, remark
 from isonomy.options import Given, select, with_options
@@ -50,7 +50,7 @@ def explain(
     """
     import numpy as np
 
-    from isonomy.audit.inputs import read_inputs
+    from isonomy.auditing.inputs import read_inputs
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
     from isonomy.records import read

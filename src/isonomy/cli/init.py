@@ -45,7 +45,7 @@ def init(
     Read both files and correct what is marked as a guess: which values anybody can have, which columns are protected or
     proxies, what tolerance makes two people alike, how the model reads its columns. Then: isonomy audit audit.toml
     """
-    from isonomy.audit.initial import propose, save
+    from isonomy.auditing.initial import propose, save
 
     found = propose(
         data, model, folder=out, label=label, protected=protected or (), proxies=proxy or (), weight=weight,

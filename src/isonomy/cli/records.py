@@ -69,7 +69,7 @@ def _show(question: str, claims: list[tuple[str, ...]], accepted: bool) -> Itera
 
 def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, ...]]:
     """Are these the files that the audit started from?"""
-    from isonomy.audit.originals import check_data, check_model
+    from isonomy.auditing.originals import check_data, check_model
     from isonomy.errors import FileError
     from isonomy.records import read
 
@@ -93,7 +93,7 @@ def compare(
 
     isonomy compare audit-main audit-branch >> comment.md
     """
-    from isonomy.audit.comparison import compared, facts_of, markdown
+    from isonomy.auditing.comparison import compared, facts_of, markdown
 
     found = compared(facts_of(old), facts_of(new))
     return Answer(found, [markdown(found)])

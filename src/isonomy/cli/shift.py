@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isonomy.audit.plan import Plan
+from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import TABLE
 from isonomy.cli.console import Answer
 from isonomy.options import Given, select, with_options
@@ -37,7 +37,7 @@ def shift(
     included: a certificate for everybody of the first table with this gamma speaks about the second. Where samples were
     drawn it is what these are apart, and may fall short of the tables.
     """
-    from isonomy.audit.inputs import read_ground, read_table
+    from isonomy.auditing.inputs import read_ground, read_table
     from isonomy.population import Schema
     from isonomy.shift import wasserstein
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.audit.summary import sentence, verdict
+from isonomy.auditing.summary import sentence, verdict
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import quantiles
 

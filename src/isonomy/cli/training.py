@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from isonomy.audit.plan import Plan
+from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import TABLE
 from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.errors import ParameterError, template
@@ -202,7 +202,7 @@ def repair(
     not reached, also where only networks reach it that have collapsed: that give everybody one class, or are no better.
     """
     from isonomy.arithmetic import at_most
-    from isonomy.audit.inputs import read_network
+    from isonomy.auditing.inputs import read_network
     from isonomy.training import repair as repaired
     from isonomy.training.onnx_file import write_onnx
 
@@ -239,7 +239,7 @@ def repair(
 
 def _read(given: Given) -> tuple[Plan, Population]:
     """The table to learn from, and the plan that its options make."""
-    from isonomy.audit.inputs import read_table
+    from isonomy.auditing.inputs import read_table
     from isonomy.population import Schema
 
     if "data" not in given:
@@ -253,7 +253,7 @@ def _read(given: Given) -> tuple[Plan, Population]:
 
 def _similar(plan: Plan) -> dict[str, Any]:
     """The metric and the ground cost of a plan."""
-    from isonomy.audit.inputs import read_ground
+    from isonomy.auditing.inputs import read_ground
     from isonomy.similarity import load_metric
 
     metric = None if plan.metric is None else load_metric(plan.metric)

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from tests.written import array_of
 
-from isonomy.audit import Plan, output, run, write
-from isonomy.audit.inputs import Inputs, read_inputs
-from isonomy.audit.summary import at_least, at_most, document, junit, markdown
+from isonomy.auditing import Plan, output, run, write
+from isonomy.auditing.inputs import Inputs, read_inputs
+from isonomy.auditing.summary import at_least, at_most, document, junit, markdown
 from isonomy.certificates import certify, certify_local
 from isonomy.errors import FileError, IsonomyError
 from isonomy.report import Findings

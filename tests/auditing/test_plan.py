@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from isonomy.audit import Plan
+from isonomy.auditing import Plan
 from isonomy.cli.app import app
 from isonomy.cli.console import Answer
 from isonomy.errors import FileError, IsonomyError, ParameterError

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.audit.guess_table import guess_schema, read_unknown
-from isonomy.audit.tables import read_people
+from isonomy.auditing.guess_table import guess_schema, read_unknown
+from isonomy.auditing.tables import read_people
 from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
 from isonomy.population import Dialect, Population, Schema
 

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isonomy.audit.job import run
-    from isonomy.audit.output import write
-    from isonomy.audit.plan import Plan
+    from isonomy.auditing.job import run
+    from isonomy.auditing.output import write
+    from isonomy.auditing.plan import Plan
 
 __all__ = ["Plan", "run", "write"]
 _WHERE = {"Plan": "plan", "run": "job", "write": "output"}
@@ -19,5 +19,5 @@ _WHERE = {"Plan": "plan", "run": "job", "write": "output"}
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(f"isonomy.audit.{_WHERE[name]}"), name)
-    raise AttributeError(f"module 'isonomy.audit' has no attribute {name!r}")
+        return getattr(import_module(f"isonomy.auditing.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'isonomy.auditing' has no attribute {name!r}")

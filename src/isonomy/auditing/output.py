@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from isonomy.audit.individuals import individuals
-from isonomy.audit.summary import junit, markdown
+from isonomy.auditing.individuals import individuals
+from isonomy.auditing.summary import junit, markdown
 from isonomy.errors import FileError
 from isonomy.files import PARTIAL
 from isonomy.report.findings import Findings

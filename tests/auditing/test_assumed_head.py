@@ -12,9 +12,9 @@ import torch
 from tests.written import predicate_of
 
 from isonomy import Network, load_population
-from isonomy.audit import Plan, run, write
-from isonomy.audit.inputs import read_inputs
-from isonomy.audit.summary import document, markdown
+from isonomy.auditing import Plan, run, write
+from isonomy.auditing.inputs import read_inputs
+from isonomy.auditing.summary import document, markdown
 from isonomy.cli import main
 from isonomy.networks.graph import Affine
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.audit.guess_model import Reading, guess_reading
-from isonomy.audit.guess_table import Guess, guess_schema, read_unknown
-from isonomy.audit.plan import LARGE, PANELS, READING, Plan
+from isonomy.auditing.guess_model import Reading, guess_reading
+from isonomy.auditing.guess_table import Guess, guess_schema, read_unknown
+from isonomy.auditing.plan import LARGE, PANELS, READING, Plan
 from isonomy.errors import FileError
 from isonomy.files import atomic
 from isonomy.options import options_of

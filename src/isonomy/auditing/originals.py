@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isonomy.audit.tables import file_hash, read_people
+from isonomy.auditing.tables import file_hash, read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
 from isonomy.networks import Network, simplify

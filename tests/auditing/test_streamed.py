@@ -18,10 +18,10 @@ import pytest
 from tests.certificates.people import METRIC, SCHEMA, network, stamps, table
 from tests.written import digest, hashes_of, predicate_of
 
-from isonomy.audit import Plan, output, run
-from isonomy.audit.cost import estimate
-from isonomy.audit.inputs import read_inputs
-from isonomy.audit.output import KEPT, OWN, open_work, work_of, write
+from isonomy.auditing import Plan, output, run
+from isonomy.auditing.cost import estimate
+from isonomy.auditing.inputs import read_inputs
+from isonomy.auditing.output import KEPT, OWN, open_work, work_of, write
 from isonomy.certificates import certify
 from isonomy.certificates.local import certify_local
 from isonomy.errors import FileError, ParameterError

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from isonomy.audit.bundled import train_small
-from isonomy.audit.plan import Plan
-from isonomy.audit.tables import file_hash, is_catalogue, read_people
+from isonomy.auditing.bundled import train_small
+from isonomy.auditing.plan import Plan
+from isonomy.auditing.tables import file_hash, is_catalogue, read_people
 from isonomy.errors import ParameterError, template
 from isonomy.networks import Network, simplify
 from isonomy.networks.load import open_network

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from isonomy.audit.tables import is_catalogue
+from isonomy.auditing.tables import is_catalogue
 from isonomy.errors import DataError, FileError, SchemaError
 from isonomy.population import Dialect, Feature, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS

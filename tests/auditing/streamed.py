@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tests.certificates.people import METRIC, SCHEMA, network, table
 
-from isonomy.audit import Plan
+from isonomy.auditing import Plan
 from isonomy.networks.affine import Affine
 from isonomy.similarity.files import save_metric
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isonomy.audit.inputs import Inputs
-from isonomy.audit.plan import Plan
+from isonomy.auditing.inputs import Inputs
+from isonomy.auditing.plan import Plan
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import DataError

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from isonomy.audit.inputs import Inputs, read_inputs
-from isonomy.audit.plan import Plan
+from isonomy.auditing.inputs import Inputs, read_inputs
+from isonomy.auditing.plan import Plan
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.errors import IsonomyError
