@@ -1,6 +1,6 @@
 """Speed and tightness of the bounds, as ratios measured in one run.
 
-    python benchmarks/bounds.py [--quick] [--out docs/results.md]
+    python benchmarks/bounds.py [--quick] [--out studies/results/bounds.md]
 
 Speed, on one thread: the time of ``certify_local(attack=False)`` in *forwards*, the time of one float64 numpy forward
 pass over the same people with buffers that are used again; the median of alternating runs. auto_LiRPA and its peers
@@ -272,7 +272,8 @@ def main() -> None:
 
     say("# Results")
     say()
-    say(f"Written by `python benchmarks/bounds.py{' --quick' if quick else ''} --out docs/results.md`, one thread:")
+    command = f"python benchmarks/bounds.py{' --quick' if quick else ''} --out studies/results/bounds.md"
+    say(f"Written by `{command}`, one thread:")
     say(f"numpy {np.__version__}, {platform.machine()}, Python {platform.python_version()},")
     say(f"isonomy {isonomy.__version__}.")
     say()

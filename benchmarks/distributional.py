@@ -1,6 +1,6 @@
 """Distributional certificates: what they prove, what they cost, and how far they are from what is attained.
 
-    python benchmarks/distributional.py [--quick] [--million] [--out docs/results_distributional.md]
+    python benchmarks/distributional.py [--quick] [--million] [--out studies/results/distributional.md]
 
 A plainly trained 2x256 network, δ = 0.05, γ = 0.1, order 1, ℓ2 ground cost, sensitive-subspace metric with ridge 1
 fitted on the training split, 1000 test individuals. ACS Income (California 2018, the paper's encoding) where the data

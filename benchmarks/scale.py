@@ -1,7 +1,7 @@
 """Audits of large datasets: rows per second, peak memory, and what a second Dask worker brings.
 
     python benchmarks/scale.py [--sizes 10000 100000 1000000] [--tier interval] [--domain unbounded] [--attack]
-                               [--workers-at 100000] [--out docs/results_scale.md] [--quick]
+                               [--workers-at 100000] [--out studies/results/scale.md] [--quick]
 
 Rows are drawn with replacement from ACS Income (California 2018, the paper's encoding) where the data folder is there
 (``ISONOMY_DATA``), from Adult otherwise, and written as a folder of Parquet files. Every measurement is a process of

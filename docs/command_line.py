@@ -1,6 +1,6 @@
-"""The help of every command as one page of Markdown: ``python docs/command_line.py > docs/cli.md``.
+"""The help of every command as one page of Markdown: ``python docs/command_line.py > docs/reference/cli.md``.
 
-The page is made from the commands themselves, so it says what they do; a test compares it with ``docs/cli.md``.
+The page is made from the commands themselves, so it says what they do; a test compares the two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from isonomy.service.command import serve
 INTRO = """\
 # Command line
 
-<!-- Made by `python docs/command_line.py > docs/cli.md`; do not edit. -->
+<!-- Made by `python docs/command_line.py > docs/reference/cli.md`; do not edit. -->
 
 Results go to standard output, remarks, progress and errors to standard error; with `--json` standard output is one JSON
 document. A bad option, file, column or value gives one sentence and exit status 2.

@@ -9,7 +9,7 @@ import pytest
 nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient")
 nbformat = pytest.importorskip("nbformat")
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "example.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "tutorials" / "example.ipynb"
 
 
 def test_it_is_kept_without_output() -> None:

@@ -18,7 +18,14 @@ COMMAND = re.compile(r"^\s*(?:- run: |run: )?(isonomy .*)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    "page", ["quickstart", *(pytest.param(page, marks=pytest.mark.slow) for page in ("meaning", "choosing", "recipes"))]
+    "page",
+    [
+        "tutorials/quickstart",
+        "tutorials/python",
+        pytest.param("explanation/meaning", marks=pytest.mark.slow),
+        pytest.param("how-to/choosing", marks=pytest.mark.slow),
+        pytest.param("how-to/recipes", marks=pytest.mark.slow),
+    ],
 )
 def test_the_page_works(
     page: str, reader: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -49,7 +56,7 @@ def test_the_page_works(
             printed += capsys.readouterr().out
             for shown in block.splitlines():
                 assert words_of(shown) in words_of(printed), f"{page}.md:{line}: {shown}"
-    if page == "quickstart":
+    if page == "tutorials/quickstart":
         written = {path.name for path in (folder / "audit").iterdir()}
         promised = {"report.html", "certificate.json", "evidence", "individuals.parquet", "summary.md", "junit.xml"}
         assert written == promised

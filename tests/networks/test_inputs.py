@@ -200,7 +200,7 @@ def test_unusable_references(reference: Any, options: Any) -> None:
 
 
 def test_the_documented_example_is_read() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
     example = text.split("```toml\n")[1].split("```")[0]
     people = schema(example)
     assert [column.name for column in input_columns(people)] == ["age", "income", "income", "sex", "job"]

@@ -131,7 +131,7 @@ def _schema_text(guess: Guess, reading: Reading) -> str:
     for line in body:
         if line == "[model.inputs]":
             lines += ["# How the model reads a row, a guess: " + reading.what + "."]
-            lines += ["# Write the numbers of your own scaler; docs/formats.md has all keys."]
+            lines += ["# Write the numbers of your own scaler; docs/reference/formats.md has all keys."]
         lines.append(line)
         if line in remarks:
             lines.append(f"# {remarks[line]}")

@@ -1,4 +1,4 @@
-"""The certificate as files: ``certificate.json`` and the evidence it names by hash; see ``docs/certificate.md``."""
+"""The certificate as files: ``certificate.json`` and the evidence it names by hash."""
 
 from isonomy.records.reading import Record, read
 from isonomy.records.writing import new_key, write
