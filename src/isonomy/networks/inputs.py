@@ -2,7 +2,8 @@
 
 A model file without its preprocessing says nothing about columns, scales and encodings. The table ``[model.inputs]``
 of the schema says it, column by column, in the order in which the model reads them;
-``docs/reference/formats.md`` has its keys and an example. Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
+``docs/reference/formats.md`` has its keys and an example.
+Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
 
 **Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
 """

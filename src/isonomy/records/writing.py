@@ -1,8 +1,8 @@
 """Writing a certificate: the evidence as plain arrays, the document that names it by SHA-256, and a signature.
 
 The form is that of :mod:`isonomy_verify.record`; see ``docs/reference/certificate.md``. Nothing half-written stands
-under a final name: files are written elsewhere and renamed, and ``certificate.json`` comes last. An older certificate in the same
-directory is taken away before its evidence is.
+under a final name: files are written elsewhere and renamed, and ``certificate.json`` comes last. An older certificate
+in the same directory is taken away before its evidence is.
 """
 
 from __future__ import annotations
