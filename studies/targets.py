@@ -23,7 +23,7 @@ import pandas as pd
 from isonomy.certificates import certify, certify_local
 from isonomy.fairness import scores
 from isonomy.population import Population
-from isonomy.training import frontier, repair
+from isonomy.training import FairClassifier, frontier, repair
 from studies import Result, Setting, Store, paper
 from studies.methods import RIDGE, Way
 from studies.models import Case, Size, cases
@@ -282,7 +282,8 @@ def traded(case: Case, alphas: Sequence[float]) -> dict[str, Any]:
     people, size = case.whole.with_domain("realizable"), case.size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = frontier(people, alphas, hidden=size.hidden, epochs=size.epochs, random_state=0, progress=None)
+        model = FairClassifier(hidden=size.hidden, epochs=size.epochs, random_state=0, progress=None)
+        found = frontier(people, alphas, model=model)
     return {"models": found.table.rename(columns={"upper": "local"}).to_dict("records")}
 
 

@@ -49,14 +49,14 @@ def trained(kind: Callable[..., Any]) -> Callable[..., Any]:
     return fit
 
 
-ASKED: dict[str, Any] = {"network": NETWORK, "people": X, "metric": METRIC, "delta": 0.1}
+ASKED: dict[str, Any] = {"model": NETWORK, "people": X, "metric": METRIC, "delta": 0.1}
 HOW: dict[str, Any] = {"effort": QUICK, "progress": None, "tier": "interval"}
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "certify_local": (isonomy.certify_local, ASKED | HOW),
     "certify": (isonomy.certify, ASKED | HOW | {"gamma": 0.1, "rounds": 0}),
     "certify_everywhere": (
         isonomy.certify_everywhere,
-        {"network": NETWORK, "metric": METRIC, "delta": 0.1, "domain": SCHEMA, "time_limit": 0.0, "progress": None},
+        {"model": NETWORK, "metric": METRIC, "delta": 0.1, "domain": SCHEMA, "time_limit": 0.0, "progress": None},
     ),
     "certify a file": (
         isonomy.certify,
@@ -65,11 +65,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "wasserstein": (isonomy.wasserstein, {"one": X, "other": X + 0.1}),
     "group_fairness": (
         isonomy.group_fairness,
-        {"network_or_predictions": NETWORK, "people": PEOPLE, "resamples": 200, "by": ["b"]},
+        {"model": NETWORK, "people": PEOPLE, "resamples": 200, "by": ["b"]},
     ),
     "FairClassifier": (trained(FairClassifier), {}),
     "FairRegressor": (trained(FairRegressor), {}),
-    "repair": (isonomy.repair, {"network": NETWORK, "people": PEOPLE, "epsilon": 0.9, "progress": None}),
+    "repair": (isonomy.repair, {"model": NETWORK, "people": PEOPLE, "epsilon": 0.9, "progress": None}),
     "load_network": (isonomy.load_network, {"path": "nowhere.onnx"}),
     "load_metric": (isonomy.load_metric, {"path": "nowhere.toml"}),
     "load_population": (isonomy.load_population, {"name": "german"}),
@@ -103,14 +103,14 @@ SHARES: list[Any] = ["0.5", 0, 1, 0.0, 1.0, 1.5, -0.5, math.nan, True, [0.9]]
 
 WRONG: dict[str, dict[str, list[Any]]] = {
     "certify_local": {
-        "network": NO_NETWORK, "people": NO_TABLE, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308],
+        "model": NO_NETWORK, "people": NO_TABLE, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308],
         "domain": [*NO_DOMAIN, "realizable"], "tier": ["fast", 5, None], "threshold": ["0.5", 2.0, math.nan, 1j],
         "arithmetic": ["float16", None], "effort": [5, "high", {"steps": 1}], "max_branches": NO_COUNT,
         "progress": [5, "never", True], "time_limit": NO_TIME, "gap": [*NO_NUMBER, math.inf],
         "epsilon": ["0.1", -1, math.nan, math.inf, True, 1j],
     },
     "certify": {
-        "network": NO_NETWORK, "people": [each for each in NO_TABLE if not isinstance(each, str)],
+        "model": NO_NETWORK, "people": [each for each in NO_TABLE if not isinstance(each, str)],
         "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308], "gamma": NO_TIME,
         "order": [0, 0.5, math.nan, "1", None, True, 1j], "ground": ["l3", 5, None, np.eye(2), WeightedLp(np.ones(3))],
         "epsilon": ["0.1", -1, math.nan, math.inf, True], "confidence": SHARES, "domain": [*NO_DOMAIN, "realizable"],
@@ -120,13 +120,13 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "chunk": [*NO_COUNT, 0], "work": [5], "unknown": ["drop"], "split": ["half"], "scheduler": ["tcp://a:1"],
     },
     "certify_everywhere": {
-        "network": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
+        "model": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
         "domain": ["nonsense", None, X, Domain.unbounded(2)], "epsilon": ["0.1", -1, math.nan, math.inf, True],
         "time_limit": NO_TIME, "gap": [*NO_NUMBER, math.inf], "arithmetic": ["float16"], "seed": NO_COUNT,
         "progress": [5, "never"],
     },
     "certify a file": {
-        "schema": [None, "schema.toml", 5], "network": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
+        "schema": [None, "schema.toml", 5], "model": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
         "gamma": NO_TIME, "order": [0, math.nan, "1", True], "epsilon": ["0.1", -1, math.nan, math.inf],
         "tier": ["exact", 5], "chunk": [*NO_COUNT, 0], "engine": ["spark"], "unknown": ["drop"], "split": ["half"],
         "rounds": NO_COUNT, "arithmetic": ["float16"], "output_range": [5, (1.0, 0.0)], "effort": [5],
@@ -138,7 +138,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "confidence": SHARES, "seed": NO_COUNT, "method": ["fast", 5, None],
     },
     "group_fairness": {
-        "network_or_predictions": ["model.onnx", torch.nn.Linear(2, 2), LogisticRegression(), None, 5, np.ones(3)],
+        "model": ["model.onnx", torch.nn.Linear(2, 2), LogisticRegression(), None, 5, np.ones(3)],
         "people": [X, None, "german"], "threshold": ["0.5", 0.0, 1.0, math.nan, True, 1j],
         "by": ["b", 5, [], ["nobody"]],
         "bins": [5, {"nobody": [0.5]}, {"b": [2.0, 1.0]}], "certificate": [5, "certified"],
@@ -157,7 +157,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     },
     "FairRegressor": {"delta": [*NO_NUMBER, math.inf], "hidden": [5, (0,)], "progress": [5]},
     "repair": {
-        "network": NO_NETWORK, "people": [X, None, "german"], "epsilon": [*NO_NUMBER, 0, math.inf],
+        "model": NO_NETWORK, "people": [X, None, "german"], "epsilon": [*NO_NUMBER, 0, math.inf],
         "metric": NO_METRIC[:2], "delta": [*NO_NUMBER, math.inf], "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0],
         "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER, "random_state": NO_COUNT,
     },
@@ -194,7 +194,7 @@ CASES = [
 ]
 OTHER_WORDS = {
     "people": ("individual", "Row", "A table must be"),
-    "network": ("reads",),
+    "model": ("reads",),
     "domain": ("coordinates",),
 }
 

@@ -59,7 +59,7 @@ def network(seed: int = 0) -> Network:
 
 def ask(people: Any, work: Path | None, **options: Any) -> Certificate:
     """The certificate of somebody's table; options replace the usual ones."""
-    what = {"schema": SCHEMA, "network": network(), "metric": METRIC, "delta": 0.1, "gamma": 0.1}
+    what = {"schema": SCHEMA, "model": network(), "metric": METRIC, "delta": 0.1, "gamma": 0.1}
     how = {"domain": "unbounded", "tier": "interval", "rounds": 1, "attack": False, "effort": QUICK}
     return certify(people=people, work=work, **{**what, **how, "chunk": CHUNK, "progress": None, **options})
 

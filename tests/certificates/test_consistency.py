@@ -205,7 +205,7 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
     assert stat.S_IMODE(error.file.stat().st_mode) == 0o600 and error.file.name.startswith("isonomy-soundness-")
     assert [path.name for path in here.iterdir()] == [error.file.name]
     document, again, metric, domain = load(error.file)
-    assert again.hash() == honest.question.network.hash()
+    assert again.hash() == honest.question.model.hash()
     x, y = (np.array([document[side]]) for side in ("individual", "counterpart"))
     found = certify_local(again, x, metric, document["delta"], domain=domain, effort=QUICK, progress=None)
     row = document["row"]

@@ -240,12 +240,12 @@ def explicit_transport(found: Certificate, rng: np.random.Generator, count: int 
     for i, x in enumerate(question.x):
         radii = [gamma] if math.isinf(order) else [gamma / 2, gamma, 3 * gamma, 10 * gamma + 1]
         for radius in [0.0, *radii]:
-            near = neighbours(rng, free, found.ground, radius, x, count, slope(question.network, x))
+            near = neighbours(rng, free, found.ground, radius, x, count, slope(question.model, x))
             for z in near[rng.permutation(len(near))[: count // 2]]:
                 owner.append(i)
                 cost.append(float(found.ground.distance_upper(x, z)))
                 value.append(
-                    worst_pair(rng, question.network, question.domain, question.metric, question.delta, z[None], 15)[0]
+                    worst_pair(rng, question.model, question.domain, question.metric, question.delta, z[None], 15)[0]
                 )
     who, masses = np.array(owner), question.weights / question.weights.sum()
     if math.isinf(order):

@@ -67,7 +67,7 @@ def test_a_chunk_leaves_nothing_behind(
     pd.DataFrame({**columns, "sex": rng.choice(["f", "m"], 3 * chunk)}).to_parquet(tmp_path / "t.parquet")
     after: list[int] = []
     ask(
-        tmp_path / "t.parquet", tmp_path / "work", schema=schema, network=network, metric=WeightedLp(np.ones(WIDTH), 2),
+        tmp_path / "t.parquet", tmp_path / "work", schema=schema, model=network, metric=WeightedLp(np.ones(WIDTH), 2),
         tier=tier, domain=domain, attack=attack, effort=QUICK, chunk=chunk, progress=lambda *_: after.append(held()),
     )  # fmt: skip
     # What was prepared for a few balls stays, for whichever chunk asks next; nothing is added from chunk to chunk.

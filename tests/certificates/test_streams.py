@@ -66,7 +66,7 @@ def test_where_nothing_bends_no_shift_helps(tmp_path: Path, order: float) -> Non
     pd.DataFrame(rng.uniform(-1, 1, (9, 2)), columns=["a", "b"]).to_csv(tmp_path / "t.csv", index=False)
     model = Network.from_layers([[[0.6, -0.8]]], [[0.3]], head="regression")
     found = ask(
-        tmp_path / "t.csv", tmp_path / "work", domain=None, attack=True, schema=schema, network=model,
+        tmp_path / "t.csv", tmp_path / "work", domain=None, attack=True, schema=schema, model=model,
         metric=WeightedLp([1, 1], 2), order=order,
         tier="tight", chunk=4,
     )  # fmt: skip
@@ -284,7 +284,7 @@ def test_a_certificate_does_not_change_with_the_folder(source: Path, tmp_path: P
 @pytest.mark.parametrize(
     "change",
     [
-        {"network": network(1)},
+        {"model": network(1)},
         {"metric": WeightedLp([1.0, 2.0, 1.0, 1.001], 2)},
         {"delta": 0.1000001},
         {"gamma": 0.11},

@@ -21,7 +21,7 @@ def german() -> isonomy.Population:
 
 def test_the_frontier_and_the_best_model_certified(german: isonomy.Population) -> None:
     some = german.test[:30]
-    found = frontier(german, (0.0, 0.1, 0.5), judged_on=some, method="f-ibp", **QUICK)
+    found = frontier(german, (0.0, 0.1, 0.5), model=FairClassifier(method="f-ibp", **QUICK), judged_on=some)
     table = found.table
     assert list(table["alpha"]) == [0.0, 0.1, 0.5]
     assert table["upper"].is_monotonic_decreasing

@@ -59,7 +59,7 @@ LARGEST_CHUNK = 2**22
 
 
 def certify(
-    network: Network,
+    model: Network,
     people: Population | npt.ArrayLike | str | PathLike[str] | Any,
     metric: Metric,
     delta: float,
@@ -134,11 +134,9 @@ def certify(
     max_branches, rounds, seed = whole("max_branches", max_branches), whole("rounds", rounds), whole("seed", seed)
     effort, output_range = checked_effort(effort), checked_range(output_range)
     folder = None if work is None else Path(work).resolve()
-    source, space, network = _opened(
-        network, people, metric, delta, domain, schema, unknown, split, max_branches, folder
-    )
+    source, space, model = _opened(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)
     job = Job(
-        network, metric, checked_delta(delta), space, ground_metric(ground, space.width, space.names), float(gamma),
+        model, metric, checked_delta(delta), space, ground_metric(ground, space.width, space.names), float(gamma),
         float(order), tier, bool(attack), bool(decide), effort, rounds, arithmetic, output_range, max_branches,
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
@@ -176,7 +174,7 @@ class _Numbers:
 
 
 def _opened(
-    network: Network,
+    model: Network,
     people: Any,
     metric: Metric,
     delta: float,
@@ -192,12 +190,12 @@ def _opened(
     if isinstance(people, InMemory):
         people = people.people
     if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
-        question = Question.of(network, people, metric, delta, domain, max_branches)
+        question = Question.of(model, people, metric, delta, domain, max_branches)
         source = open_people(people, split=split) if isinstance(people, Population) else _Numbers(question.x)
         if isinstance(source, InMemory):
             source = replace(source, files=files)
-        return source, question.domain, question.network  # type: ignore[return-value]
-    checked_asked(network, metric)
+        return source, question.domain, question.model  # type: ignore[return-value]
+    checked_asked(model, metric)
     schema = people.schema if isinstance(people, PeopleSource) else schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
@@ -208,7 +206,7 @@ def _opened(
         expected = "a Population, a table or the path of one, or a Dask data frame"
         raise ParameterError(template("people", expected, type(people).__name__))
     source = open_people(people, schema, unknown=unknown, split=split, work=work)
-    return source, space, on_all_coordinates(network, schema)
+    return source, space, on_all_coordinates(model, schema)
 
 
 def _schedule(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None) -> Schedule:
@@ -269,7 +267,7 @@ def _certificate(
     if not weights.any():
         name = None if schema is None else schema.weight
         raise DataError(f"Column {name!r}: all sampling weights are zero; at least one must be positive.")
-    question = Question(job.network, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches)
+    question = Question(job.model, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches)
     people = _people(source, columns, job.domain)
     clusters = _clusters(people, n, *cluster)
     decision = np.array(DECISIONS)[columns["decision"]]
@@ -289,7 +287,7 @@ def _certificate(
         return Certificate(
             job.gamma, job.order, job.ground, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles,
             points, _refusal(people, job.metric, job.ground, confidence, clusters), question, people, job.schedule,
-            seed, clusters, source.files, computed, job.output_range if job.network.head == "regression" else None,
+            seed, clusters, source.files, computed, job.output_range if job.model.head == "regression" else None,
         )  # fmt: skip
 
 

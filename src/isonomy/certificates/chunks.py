@@ -55,9 +55,9 @@ FEW = 64
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What is asked of everybody; ``network`` reads all coordinates of the domain."""
+    """What is asked of everybody; ``model`` reads all coordinates of the domain."""
 
-    network: Network
+    model: Network
     metric: Metric
     delta: float
     domain: Domain
@@ -81,7 +81,7 @@ class Job:
         numbers = [field.name for field in fields(self) if field.name not in _NOT_NUMBERS]
         texts = [
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
-            self.network.hash(),
+            self.model.hash(),
             metric_to_text(self.metric),
             metric_to_text(self.ground),
             *(f"{name} {getattr(self, name)!r}" for name in numbers),
@@ -160,18 +160,16 @@ class Job:
         self, x: FloatArray, attack: bool, decide: bool, tick: Callable[[int, int], None] | None = None
     ) -> tuple[Moving, LocalCertificate]:
         local = certify_local(
-            self.network, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
+            self.model, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
             attack=attack, decide=decide, arithmetic=self.arithmetic, effort=self.effort,
             max_branches=self.max_branches, progress=tick, predict=False,
         )  # fmt: skip
         if self.domain.kind == "unbounded":
-            refuse_free_reading(
-                self.domain, self.network.margins, self.ground.free, "ground cost", "people within reach"
-            )
+            refuse_free_reading(self.domain, self.model.margins, self.ground.free, "ground cost", "people within reach")
         return Moving(local.question, self.ground, self.arithmetic == "float32"), local
 
 
-_NOT_NUMBERS = ("network", "metric", "ground", "domain", "evidence")
+_NOT_NUMBERS = ("model", "metric", "ground", "domain", "evidence")
 
 
 def _nobody(width: int) -> Arrays:

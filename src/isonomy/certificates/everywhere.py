@@ -97,7 +97,7 @@ class GlobalCertificate:
 
 
 def certify_everywhere(
-    network: Network,
+    model: Network,
     metric: Metric,
     delta: float,
     domain: Domain | Schema | Population,
@@ -122,9 +122,9 @@ def certify_everywhere(
     limits = checked_limits(time_limit, gap, epsilon, max_nodes)
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
-    checked_asked(network, metric)
+    checked_asked(model, metric)
     seed = whole("seed", seed)
-    question = _question(network, metric, checked_delta(delta), domain)
+    question = _question(model, metric, checked_delta(delta), domain)
     deadline = began + limits.seconds
     with one_thread(), shown("Certifying everywhere", progress) as tick:
         search = _Everywhere(question, limits, arithmetic == "float32", seed, deadline)
@@ -147,7 +147,7 @@ def certify_everywhere(
     )
 
 
-def _question(network: Network, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
+def _question(model: Network, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
     """The same checks as for given individuals, of whom there are none yet."""
     schema = domain if isinstance(domain, Schema) else domain.schema if isinstance(domain, Population) else None
     space = domain.domain("realizable") if isinstance(domain, Schema) else domain
@@ -162,11 +162,11 @@ def _question(network: Network, metric: Metric, delta: float, domain: Domain | S
             f"'domain' must have a finite range for every coordinate, and '{space.names[row]}' has none: "
             "give the feature a low and a high in the schema, and use the relaxed or realizable domain."
         )
-    network = network if schema is None else on_all_coordinates(network, schema)
-    if network.input_width != space.width:
-        raise NetworkError(f"'{network.name}' reads {network.input_width} numbers but the domain has {space.width}.")
+    model = model if schema is None else on_all_coordinates(model, schema)
+    if model.input_width != space.width:
+        raise NetworkError(f"'{model.name}' reads {model.input_width} numbers but the domain has {space.width}.")
     nobody = np.zeros((0, space.width))
-    question = Question(network, metric, delta, nobody, np.zeros(0), space, schema)
+    question = Question(model, metric, delta, nobody, np.zeros(0), space, schema)
     _ = question.similarity  # checks metric and delta
     return question
 
@@ -176,9 +176,9 @@ class _Everywhere:
 
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
-        self.graph = question.network.margins
-        self.pairs = Pairs(question.similarity, question.network, reading(self.graph), float32_run)
-        self.head = head_of(question.network, None, float32_run)
+        self.graph = question.model.margins
+        self.pairs = Pairs(question.similarity, question.model, reading(self.graph), float32_run)
+        self.head = head_of(question.model, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
         everybody, _ = self.pairs.narrowed(self.pairs.everybody())
@@ -273,7 +273,7 @@ class _Everywhere:
         if not len(x):
             return
         effort = Effort(steps=10, restarts=0, branches=8)
-        found = attack(self.question.network, self.head, self.question.similarity, x, effort)
+        found = attack(self.question.model, self.head, self.question.similarity, x, effort)
         best = int(found.lower.argmax())
         if found.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(found.lower[best]))

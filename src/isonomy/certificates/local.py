@@ -150,7 +150,7 @@ class Witnesses:
 
 
 def certify_local(
-    network: Network,
+    model: Network,
     people: Population | npt.ArrayLike,
     metric: Metric,
     delta: float,
@@ -199,7 +199,7 @@ def certify_local(
     effort = checked_effort(effort)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = _paper_domain(domain) if tier == "paper" else domain
-    question = Question.of(network, people, metric, delta, space, max_branches)
+    question = Question.of(model, people, metric, delta, space, max_branches)
     judged = Bounds(question, tier, threshold, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
@@ -216,7 +216,7 @@ def certify_local(
         known = judged.chunk(x)
         if not attack:
             return known.upper, known.kept, None
-        found = search(question.network, judged.head, question.similarity, x, effort, known)
+        found = search(question.model, judged.head, question.similarity, x, effort, known)
         return known.upper, known.kept, found
 
     starts = range(0, n, size)
@@ -238,7 +238,7 @@ def certify_local(
     if not judged.head.decides:
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
-    prediction = question.network(question.x) if predict else np.empty((n, 0))
+    prediction = question.model(question.x) if predict else np.empty((n, 0))
     return LocalCertificate(
         upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question, threshold
     )
@@ -273,8 +273,8 @@ class Bounds(LocalBounds):
     """Upper bounds and certain decisions of a question's individuals, chunk by chunk."""
 
     def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
-        self.question, self.graph = question, question.network.margins
-        head, network = head_of(question.network, threshold, float32_run), preparations(question.network)
+        self.question, self.graph = question, question.model.margins
+        head, network = head_of(question.model, threshold, float32_run), preparations(question.model)
         if question.domain.kind == "unbounded":
             loose = question.metric.free & ~question.domain.immutable
             refuse_free_reading(question.domain, self.graph, loose, "metric", "similar individuals")

@@ -43,7 +43,7 @@ class Moving:
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
         """
         kernel, x = self.kernel, self.question.x
-        size = max(16, min(1024, NUMBERS // max(self.question.network.margins.widths)))
+        size = max(16, min(1024, NUMBERS // max(self.question.model.margins.widths)))
         starts = range(0, len(rows), size)
         with refused():
             found = in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + size]]), radii, tight, size), starts)
@@ -57,14 +57,14 @@ class Moving:
     @cached_property
     def kernel(self) -> Reach:
         """What proves the bounds."""
-        network = preparations(self.question.network)
+        network = preparations(self.question.model)
         with refused():
             return Reach(network, self.head, self.question.similarity, self.ground.form, self.float32_run)
 
     @cached_property
     def head(self) -> Head:
         """How outputs are read."""
-        return head_of(self.question.network, None, self.float32_run)
+        return head_of(self.question.model, None, self.float32_run)
 
     @cached_property
     def reach(self) -> Similarity:

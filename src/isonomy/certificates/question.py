@@ -26,9 +26,9 @@ ROWS = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A network on the individuals' own coordinates, and who counts as similar to them."""
+    """A model on the individuals' own coordinates, and who counts as similar to them."""
 
-    network: Network
+    model: Network
     metric: Metric
     delta: float
     x: FloatArray
@@ -42,7 +42,7 @@ class Question:
     @classmethod
     def of(
         cls,
-        network: Network,
+        model: Network,
         people: Population | npt.ArrayLike,
         metric: Metric,
         delta: float,
@@ -54,13 +54,13 @@ class Question:
         An array without a domain means the unbounded one. A population brings its own domain, unless another
         kind is named.
         """
-        checked_asked(network, metric)
+        checked_asked(model, metric)
         delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
         schema: Schema | None = None
         if isinstance(people, Population):
             schema, x, weights = people.schema, people.x, people.weights
             space = people.domain if domain is None else _domain(domain, people.schema)
-            network = on_all_coordinates(network, people.schema)
+            model = on_all_coordinates(model, people.schema)
         else:
             x = numbers("people", people, "a Population or a table of numbers", DataError)
             if x.ndim != 2:
@@ -71,14 +71,14 @@ class Question:
             raise DataError("There are no individuals: the table is empty.")
         if x.shape[1] != space.width:
             raise DataError(f"The individuals have {x.shape[1]} coordinates but the domain has {space.width}.")
-        if network.input_width != x.shape[1]:
+        if model.input_width != x.shape[1]:
             raise NetworkError(
-                f"'{network.name}' reads {network.input_width} numbers but the individuals have {x.shape[1]} "
+                f"'{model.name}' reads {model.input_width} numbers but the individuals have {x.shape[1]} "
                 "coordinates: put an adapter in front of it, or name the features that it sees in the schema."
             )
         for start in range(0, len(x), ROWS):
             check_members(x[start : start + ROWS], start, space)
-        question = cls(network, metric, delta, x, weights, space, schema, max_branches)
+        question = cls(model, metric, delta, x, weights, space, schema, max_branches)
         _ = question.similarity  # checks metric and delta
         return question
 
@@ -106,10 +106,10 @@ def check_members(x: FloatArray, start: int, space: Domain) -> None:
         raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
 
 
-def checked_asked(network: Any, metric: Any) -> None:
+def checked_asked(model: Any, metric: Any) -> None:
     """Refuse what is no network or no metric, with what makes one."""
     instance(
-        "network", network, Network,
+        "model", model, Network,
         "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
     )  # fmt: skip
     instance("metric", metric, Metric, "a metric, such as isonomy.Mahalanobis(matrix) or isonomy.WeightedLp(weights)")
@@ -125,17 +125,17 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
 
 
-def on_all_coordinates(network: Network, schema: Schema) -> Network:
-    """The network on all coordinates of the schema: those that it does not see are dropped in front of it."""
+def on_all_coordinates(model: Network, schema: Schema) -> Network:
+    """The model on all coordinates of the schema: those that it does not see are dropped in front of it."""
     seen = np.flatnonzero(schema.seen_coordinates)
-    if network.input_width == schema.width or len(seen) == schema.width:
-        return network
-    if network.input_width != len(seen):
+    if model.input_width == schema.width or len(seen) == schema.width:
+        return model
+    if model.input_width != len(seen):
         raise NetworkError(
-            f"'{network.name}' reads {network.input_width} numbers, but the schema '{schema.name}' has {schema.width} "
+            f"'{model.name}' reads {model.input_width} numbers, but the schema '{schema.name}' has {schema.width} "
             f"coordinates of which the model sees {len(seen)}."
         )
-    return network.adapted(Affine.selection(seen.tolist(), schema.width))
+    return model.adapted(Affine.selection(seen.tolist(), schema.width))
 
 
 def _why_outside(domain: Domain, x: FloatArray) -> str:

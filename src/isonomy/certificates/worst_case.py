@@ -138,7 +138,7 @@ def search(
     question = moving.question
     head = moving.head
     x, everybody = question.x, np.arange(len(question.x))
-    field = Field.of(prepared_for(question.network), head, x[:EXAMPLES])
+    field = Field.of(prepared_for(question.model), head, x[:EXAMPLES])
 
     # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
     effort = replace(effort, restarts=min(effort.restarts, 1))
@@ -151,7 +151,7 @@ def search(
         if not len(moved):
             return None
         rows, person = rows[moved], person[moved]
-        finds = attack(question.network, head, question.similarity, person, effort)
+        finds = attack(question.model, head, question.similarity, person, effort)
         cost = moving.ground.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 

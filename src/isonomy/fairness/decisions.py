@@ -33,13 +33,13 @@ def decide(
             raise NetworkError(f"'{given.name}' predicts {kind}, but the label {label.column!r} holds {other}.")
     else:
         if isinstance(given, str) or not hasattr(given, "__len__") or callable(given):
-            raise ParameterError(template("network_or_predictions", right, given))
+            raise ParameterError(template("model", right, given))
         predictions = np.asarray(given)
         if predictions.dtype.kind == "c":
-            raise ParameterError(template("network_or_predictions", "real numbers", str(predictions.dtype)))
+            raise ParameterError(template("model", "real numbers", str(predictions.dtype)))
         regression = label is not None and label.regression
     if len(predictions.shape) not in (1, 2) or len(predictions) != len(people):
-        raise ParameterError(template("network_or_predictions", right, f"shape {predictions.shape}"))
+        raise ParameterError(template("model", right, f"shape {predictions.shape}"))
     _check_threshold(threshold, regression)
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         row = int(np.flatnonzero(~np.isfinite(predictions.reshape(len(people), -1)).all(axis=1))[0])

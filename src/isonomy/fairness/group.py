@@ -79,7 +79,7 @@ class GroupFairness:
 
 
 def group_fairness(
-    network_or_predictions: Network | npt.ArrayLike,
+    model: Network | npt.ArrayLike,
     people: Population,
     *,
     threshold: float | None = None,
@@ -118,7 +118,7 @@ def group_fairness(
         )
     if not people.weights.sum() > 0:
         raise DataError("All sampling weights are zero; at least one must be positive.")
-    selected, actual = decide(network_or_predictions, people, threshold, favourable)
+    selected, actual = decide(model, people, threshold, favourable)
     groupings, notes = make_groupings(people, by, bins)
     outcome = selected.astype(np.int64)
     if outcomes and actual is not None:

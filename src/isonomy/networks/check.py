@@ -28,7 +28,7 @@ class Agreement:
 
 
 def check_predictions(
-    network: Network,
+    model: Network,
     individuals: Any,
     reference: Any,
     *,
@@ -47,26 +47,26 @@ def check_predictions(
     expected = np.asarray(reference)
     if expected.shape[:1] != (len(x),):
         raise ParameterError(template("reference", f"{len(x)} predictions, one for each row", expected.shape))
-    given = network(x)
-    if expected.dtype.kind in "OUSb" and network.head != "regression":
-        return _labels(network, given, expected, names, schema)
+    given = model(x)
+    if expected.dtype.kind in "OUSb" and model.head != "regression":
+        return _labels(model, given, expected, names, schema)
     try:
         wanted = expected.astype(np.float64)
     except (TypeError, ValueError):
         raise ParameterError(template("reference", "probabilities, numbers or class labels", expected.dtype)) from None
     if wanted.ndim == 1:
-        given = given[:, 1:] if given.shape[1] == 2 and network.head != "regression" else given
+        given = given[:, 1:] if given.shape[1] == 2 and model.head != "regression" else given
         wanted = wanted[:, None]
     if wanted.shape != given.shape:
         shape = " or ".join(map(str, {given.shape, (len(x),)}))
         raise ParameterError(template("reference", f"an array of shape {shape}", expected.shape))
     apart = np.abs(given - wanted)
-    scale = np.maximum(1.0, np.abs(wanted)) if network.head == "regression" else 1.0
+    scale = np.maximum(1.0, np.abs(wanted)) if model.head == "regression" else 1.0
     bad = ~(apart <= tolerance * scale)
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
         raise NetworkError(
-            f"'{network.name}' differs from the reference in row {names[row]}: it gives {given[row, column]:.9g} where "
+            f"'{model.name}' differs from the reference in row {names[row]}: it gives {given[row, column]:.9g} where "
             f"{wanted[row, column]:.9g} is expected ({int(bad.any(axis=1).sum())} of {len(x)} rows differ by more than "
             f"{tolerance:g}); check the order, scaling and encoding of its inputs."
         )

@@ -91,7 +91,7 @@ class Certifier:
             raise DataError(outside[0])
         ends_at = time.monotonic() + seconds
         upper, kept, tier = self._bounded(x, ends_at)
-        outputs = self.question.network(x)
+        outputs = self.question.model(x)
         finds = self._search(x, upper, kept) if counterparts else None
         return self._answers(x, outputs, upper, kept, tier, finds)
 
@@ -131,7 +131,7 @@ class Certifier:
 
     def _search(self, x: FloatArray, upper: FloatArray, kept: BoolArray) -> Finds:
         size = chunk_rows(self.graph, "tight")
-        network, similarity, parts = self.question.network, self.question.similarity, []
+        network, similarity, parts = self.question.model, self.question.similarity, []
         for start in range(0, len(x), size):
             some = slice(start, start + size)
             known = Known(upper[some], kept[some])

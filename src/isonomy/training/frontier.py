@@ -73,11 +73,11 @@ def frontier(
     model: FairClassifier | None = None,
     judged_on: Population | None = None,
     measure: Measure | None = None,
-    **parameters: Any,
 ) -> Frontier:
     """Train along alpha on the training split and judge each model by accuracy and certified violation.
 
-    ``model`` (or ``parameters`` of a :class:`FairClassifier`) says how to train. Models are judged on ``judged_on``, by
+    ``model``, a :class:`FairClassifier` that need not be fitted, says how to train, each time with another of the
+    ``alphas``. Models are judged on ``judged_on``, by
     default people's test split; when the choice among them shall itself be judged, hand over rows that neither training
     nor the final test uses. ``measure`` gives the certified upper bound, by default the mean local one of the tight
     tier.
@@ -92,7 +92,7 @@ def frontier(
     models, rows = [], []
     for alpha in alphas:
         trained = FairClassifier() if model is None else FairClassifier(**model.get_params(deep=False))
-        trained.set_params(**parameters, alpha=alpha).fit(people)
+        trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
         rows.append({"alpha": alpha, **scores(trained.network_, held_out)})
         rows[-1]["upper"] = (measure or mean_local)(trained, held_out)

@@ -92,7 +92,7 @@ class Repair:
 
 
 def repair(
-    network: Network,
+    model: Network,
     people: Population,
     epsilon: float,
     *,
@@ -108,13 +108,14 @@ def repair(
     random_state: int = 0,
     progress: Progress | Literal["auto"] | None = "auto",
 ) -> Repair:
-    """Fine-tune ``network`` (affine layers and ReLU) on the training split until its certificate is at most epsilon.
+    """Fine-tune ``model`` (affine layers and ReLU) on the training split until its certificate is at most epsilon.
 
     No labels are needed: the original predictions are what is kept. The certificate is that of the mean local violation
     on ``judged_on``, by default the test split (the people themselves when they are a training split). A small
     table is filled up with people between two others, who need no label either.
     """
-    instance("network", network, Network, "an isonomy.Network, as load_network(path) gives")
+    instance("model", model, Network, "an isonomy.Network, as load_network(path) gives")
+    network = model
     instance("people", people, Population, "a Population")
     instance("metric", metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
     epsilon = number("epsilon", epsilon, "a finite number > 0", high=math.inf, strict=True)
