@@ -8,16 +8,17 @@ own tolerance, and ``delta = 1`` is the tolerances as written.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, template
-from isonomy.similarity.metric import BoolArray, Metric, checked_names, frozen, vector
+from isonomy.similarity.metric import BoolArray, Metric, form_of, frozen, vector
+from isonomy_verify.forms import Form
 
 if TYPE_CHECKING:
     from isonomy.population.feature import Feature
@@ -42,6 +43,8 @@ class Counterparts(Metric):
     """
 
     kind: ClassVar[str] = "counterparts"
+    parts: ClassVar[tuple[str, ...]] = ("free", "tolerance", "relative", "origin", "unit")
+    defined_by: ClassVar[tuple[str, ...]] = ("tolerance",)
     tolerance: FloatArray
     ignored: BoolArray
     relative: FloatArray
@@ -60,27 +63,20 @@ class Counterparts(Metric):
         fitted_on: str = "",
         names: tuple[str, ...] = (),
     ) -> None:
-        checked = vector("tolerance", tolerance)
-        m = checked.size
-        flags = _flags(np.zeros(m) if free is None else free)
-        scale = vector("unit", np.ones(m) if unit is None else unit)
+        m = vector("tolerance", tolerance).size
         values: dict[str, FloatArray | BoolArray] = {
-            "tolerance": checked,
-            "ignored": flags,
+            "tolerance": vector("tolerance", tolerance),
+            "free": _flags(np.zeros(m) if free is None else free),
             "relative": vector("relative", np.zeros(m) if relative is None else relative),
             "origin": vector("origin", np.zeros(m) if origin is None else origin, -math.inf),
-            "unit": scale,
+            "unit": vector("unit", np.ones(m) if unit is None else unit),
         }
         for key, array in values.items():
             if array.shape != (m,):
-                key = "free" if key == "ignored" else key
-                expected = f"a list of {m} entries, as 'tolerance' is"
-                raise MetricError(template(key, expected, f"shape {array.shape}"))
-            object.__setattr__(self, key, array)
-        if not scale.all():
+                raise MetricError(template(key, f"a list of {m} entries, as 'tolerance' is", f"shape {array.shape}"))
+        if not values["unit"].all():
             raise MetricError(template("unit", "a list of positive numbers", 0.0))
-        object.__setattr__(self, "fitted_on", fitted_on)
-        object.__setattr__(self, "names", checked_names(names, m))
+        self._set(m, fitted_on, names, ignored=values.pop("free"), **values)
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
@@ -117,20 +113,11 @@ class Counterparts(Metric):
                 )
         return cls(tolerance, free, relative, origin, unit, names=schema.coordinate_names)
 
-    @property
-    def width(self) -> int:
-        """The number of coordinates of an individual."""
-        return self.tolerance.size
-
-    @property
-    def free(self) -> BoolArray:
-        """Coordinates that may take any value."""
-        return self.ignored
-
-    @property
-    def boxed(self) -> bool:
-        """Always."""
-        return True
+    @cached_property
+    def form(self) -> Form:
+        """A box, and no root."""
+        arrays = {part: getattr(self, part) for part in ("tolerance", "relative", "origin", "unit")}
+        return form_of(np.zeros((0, self.tolerance.size)), free=self.ignored, **arrays)
 
     def describe(self) -> str:
         """One sentence for people."""
@@ -138,9 +125,6 @@ class Counterparts(Metric):
         equal = self.width - within.sum() - self.free.sum()
         counts = f"{self.free.sum()} free, {within.sum()} within a tolerance, {equal} equal"
         return f"counterparts on {self.width} coordinates: {counts}"
-
-    def _coordinatewise(self) -> dict[str, NDArray[Any]]:
-        return {"free": self.free} | {part: getattr(self, part) for part in ("tolerance", "relative", "origin", "unit")}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         equal, within, ratio = self.form.parts
@@ -152,14 +136,6 @@ class Counterparts(Metric):
         logs = np.where(smaller > 0.0, np.log1p(change / smaller), np.inf) / np.log1p(self.relative[ratio])
         size[..., ratio] = np.where(size[..., ratio] == 0.0, 0.0, logs)
         return np.asarray(size[..., ~self.free].max(axis=-1, initial=0.0))
-
-    def _state(self) -> dict[str, Any]:
-        arrays = ("tolerance", "relative", "origin", "unit")
-        return {"free": self.ignored} | {key: getattr(self, key) for key in arrays}
-
-    @classmethod
-    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        return cls(**state, fitted_on=fitted_on, names=names)
 
 
 def _flags(free: ArrayLike) -> BoolArray:

@@ -100,18 +100,18 @@ def _minimise(
         while True:
             candidate = _project(ahead - step * gradient)
             move = candidate - ahead
-            found, _ = _objective(candidate, difference, comparable, regularisation)
-            if found <= base + (gradient * move).sum() + np.square(move).sum() / (2.0 * step) + 1e-15 * abs(base):
+            attained, _ = _objective(candidate, difference, comparable, regularisation)
+            if attained <= base + (gradient * move).sum() + np.square(move).sum() / (2.0 * step) + 1e-15 * abs(base):
                 break
             step /= 2.0
-        if found > value:
+        if attained > value:
             if ahead is current:
                 break
             ahead, momentum = current, 1.0
             continue
         following = (1.0 + math.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
         ahead = candidate + (momentum - 1.0) / following * (candidate - current)
-        current, value, momentum = candidate, found, following
+        current, value, momentum = candidate, attained, following
         if np.abs(move).max() <= tolerance * step:  # the projected gradient vanishes
             break
         step *= 1.2

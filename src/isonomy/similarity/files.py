@@ -30,17 +30,8 @@ from isonomy.similarity.mahalanobis import Mahalanobis
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.sensitive import SensitiveSubspace
 
-_KINDS: Mapping[str, tuple[type[Metric], frozenset[str], frozenset[str]]] = {
-    # kind: class, keys of which one must be there, other keys
-    WeightedLp.kind: (WeightedLp, frozenset({"weights"}), frozenset({"order"})),
-    Mahalanobis.kind: (Mahalanobis, frozenset({"root", "precision"}), frozenset()),
-    SensitiveSubspace.kind: (SensitiveSubspace, frozenset({"root", "directions"}), frozenset({"ridge"})),
-    Explore.kind: (Explore, frozenset({"root"}), frozenset()),
-    Counterparts.kind: (
-        Counterparts,
-        frozenset({"tolerance"}),
-        frozenset({"free", "relative", "origin", "unit"}),
-    ),
+_KINDS: Mapping[str, type[Metric]] = {
+    metric.kind: metric for metric in (WeightedLp, Mahalanobis, SensitiveSubspace, Explore, Counterparts)
 }
 _ABOUT = frozenset({"kind", "width", "fitted_on", "names"})
 
@@ -71,7 +62,8 @@ def save_metric(metric: Metric, path: str | PathLike[str]) -> None:
 def metric_to_text(metric: Metric) -> str:
     """The TOML text of a metric."""
     about = {"kind": metric.kind, "width": metric.width, "fitted_on": metric.fitted_on, "names": metric.names}
-    entries = {key: value for key, value in about.items() if value} | metric._state()
+    entries = {key: value for key, value in about.items() if value}
+    entries |= {key: getattr(metric, key) for key in metric.parts}
     lines = [f"# {metric.describe()}", *(f"{key} = {_written(value)}" for key, value in entries.items())]
     return "\n".join(lines) + "\n"
 
@@ -82,22 +74,23 @@ def metric_from_text(text: str) -> Metric:
     kind = str(table.get("kind", ""))
     if kind not in _KINDS:
         raise MetricError(f"'kind' must be one of {', '.join(map(repr, _KINDS))}. Got {kind!r}.")
-    cls, either, others = _KINDS[kind]
-    known = _ABOUT | either | others
+    metric_class = _KINDS[kind]
+    defined_by = metric_class.defined_by
+    known = _ABOUT | {*metric_class.parts, *defined_by}
     for key in table:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
             hint = f"did you mean '{near[0]}'?" if near else f"it may have {', '.join(sorted(known))}."
             raise MetricError(f"A metric of kind '{kind}' has no '{key}': {hint}")
-    if len(either & table.keys()) != 1:
-        raise MetricError(f"A metric of kind '{kind}' needs exactly one of {', '.join(sorted(either))}.")
+    if sum(key in table for key in defined_by) != 1:
+        raise MetricError(f"A metric of kind '{kind}' needs exactly one of {', '.join(defined_by)}.")
     width = table.get("width")
     if width is not None and (type(width) is not int or width < 1):
         raise MetricError(template("width", "a whole number >= 1", width))
     state = {key: value for key, value in table.items() if key not in _ABOUT}
     if not state.get("root", True) and width is not None:
         state["root"] = np.zeros((0, width))  # every coordinate is free
-    metric = cls._restore(state, str(table.get("fitted_on", "")), table.get("names", ()))
+    metric = metric_class.restore(state, str(table.get("fitted_on", "")), table.get("names", ()))
     if width not in (None, metric.width):
         raise MetricError(f"'width' is {width}, but the arrays have {metric.width} coordinates.")
     return metric

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import MetricError, ParameterError, template
-from isonomy.similarity.metric import (
-    BoolArray,
-    Metric,
-    checked_names,
-    checked_number,
-    origin_of,
-    vector,
-)
+from isonomy.errors import ParameterError, template
+from isonomy.similarity.metric import Metric, checked_number, fitting_basis, form_of, vector
 from isonomy_verify.arithmetic import up
-from isonomy_verify.forms import difference_upper
+from isonomy_verify.forms import Form, difference_upper
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -39,6 +32,8 @@ class WeightedLp(Metric):
     """
 
     kind: ClassVar[str] = "weighted-lp"
+    parts: ClassVar[tuple[str, ...]] = ("order", "weights")
+    defined_by: ClassVar[tuple[str, ...]] = ("weights",)
     weights: FloatArray
     order: float = 2.0
     fitted_on: str = ""
@@ -50,10 +45,7 @@ class WeightedLp(Metric):
         checked = vector("weights", weights)
         if isinstance(order, bool) or order not in (1, 2, math.inf):
             raise ParameterError(template("order", "1, 2 or infinity", order))
-        object.__setattr__(self, "weights", checked)
-        object.__setattr__(self, "order", float(order))
-        object.__setattr__(self, "fitted_on", fitted_on)
-        object.__setattr__(self, "names", checked_names(names, checked.size))
+        self._set(checked.size, fitted_on, names, weights=checked, order=float(order))
 
     @classmethod
     def fit(cls, population: Population, order: float = 2.0, cap: float = 100.0) -> Self:
@@ -64,45 +56,27 @@ class WeightedLp(Metric):
         Protected coordinates weigh 0. Sampling weights are respected.
         """
         cap = checked_number("cap", cap, low=1.0)  # as 1/|ρ| is
-        fitted_on, protected = origin_of(population), protected_coordinates(population)
+        protected, fitted_on, names = fitting_basis(population)
         strongest = _correlations(population.x, population.weights)[:, protected].max(axis=1)
         weights = np.where(strongest > 1.0 / cap, 1.0 / np.maximum(strongest, 1.0 / cap), cap)
-        return cls(np.where(protected, 0.0, weights), order, fitted_on, population.schema.coordinate_names)
+        return cls(np.where(protected, 0.0, weights), order, fitted_on, names)
 
-    @property
-    def width(self) -> int:
-        """The number of coordinates of an individual."""
-        return self.weights.size
-
-    @property
-    def free(self) -> BoolArray:
-        """Coordinates of weight 0."""
-        return np.asarray(self.weights == 0.0)
-
-    @property
-    def boxed(self) -> bool:
-        """Only the order ∞ is a box."""
-        return self.order == math.inf
+    @cached_property
+    def form(self) -> Form:
+        """The order ∞ is a box, the others a root."""
+        if self.order == math.inf:
+            tolerance = np.array([_inverse_up(float(w)) if w else 0.0 for w in self.weights])
+            return form_of(np.zeros((0, tolerance.size)), free=self.weights == 0.0, tolerance=tolerance)
+        scale = self.weights if self.order == 1 else np.array([_root_down(float(w)) for w in self.weights])
+        return form_of(np.diag(scale), self.order)
 
     def describe(self) -> str:
         """One sentence for people."""
         order = "∞" if self.order == math.inf else f"{self.order:g}"
         return f"weighted ℓ{order} distance; {self.free.sum()} of {self.width} coordinates are free"
 
-    def _gauge(self) -> tuple[FloatArray, float]:
-        if self.boxed:
-            return super()._gauge()
-        scale = self.weights if self.order == 1 else np.array([_root_down(float(w)) for w in self.weights])
-        return np.diag(scale)[~self.free], self.order
-
     def _root_roundings(self) -> int:
         return 4 if self.order == 2 else 0
-
-    def _coordinatewise(self) -> dict[str, NDArray[Any]]:
-        if not self.boxed:
-            return super()._coordinatewise()
-        tolerance = [_inverse_up(float(w)) if w else 0.0 for w in self.weights]
-        return {"free": self.free, "tolerance": np.array(tolerance)}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         if not self.boxed:
@@ -115,26 +89,6 @@ class WeightedLp(Metric):
         size = difference_upper(x, y)
         product = np.where((size == 0.0) | self.free, 0.0, up(self.weights * size))
         return np.asarray(product.max(axis=-1))
-
-    def _state(self) -> dict[str, Any]:
-        return {"order": self.order, "weights": self.weights}
-
-    @classmethod
-    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        return cls(state["weights"], state.get("order", 2.0), fitted_on, names)
-
-
-def protected_coordinates(population: Population) -> BoolArray:
-    """The protected coordinates of a population, of which there must be some, and not all."""
-    protected = np.asarray(population.schema.protected_coordinates, dtype=bool)
-    if not protected.any():
-        raise MetricError(
-            f"No metric can be fitted, since the schema '{population.schema.name}' declares no protected "
-            "feature: mark at least one with 'protected = true'."
-        )
-    if protected.all():
-        raise MetricError(f"The schema '{population.schema.name}' has no feature that is not protected.")
-    return protected
 
 
 def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:

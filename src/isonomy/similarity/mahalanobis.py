@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,8 +21,9 @@ from scipy.sparse.csgraph import connected_components
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import MetricError, ParameterError, template
 from isonomy.given import numbers
-from isonomy.similarity.lp import covariance, protected_coordinates
-from isonomy.similarity.metric import BoolArray, Metric, checked_names, frozen, origin_of
+from isonomy.similarity.lp import covariance
+from isonomy.similarity.metric import Metric, fitting_basis, form_of, frozen
+from isonomy_verify.forms import Form
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 class RootMetric(Metric):
     """``d(x, y) = ‖R (x − y)‖₂``, what the Mahalanobis family has; directions with ``R v = 0`` are free."""
 
+    parts: ClassVar[tuple[str, ...]] = ("root",)
+    defined_by: ClassVar[tuple[str, ...]] = ("root",)
     root: FloatArray
     fitted_on: str = ""
     names: tuple[str, ...] = ()
@@ -39,18 +43,23 @@ class RootMetric(Metric):
     def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> Self:
         """The metric of a given root ``R``, shape ``(r, m)``; exactly this root is kept."""
         metric = cls.__new__(cls)
-        metric._set(matrix("root", root), fitted_on, names)
+        metric._set_root(matrix("root", root), fitted_on, names)
         return metric
 
-    @property
-    def width(self) -> int:
-        """The number of coordinates of an individual."""
-        return int(self.root.shape[1])
+    def _set_root(self, root: FloatArray, fitted_on: str, names: tuple[str, ...], **parts: Any) -> None:
+        self._set(root.shape[1], fitted_on, names, root=frozen(root), **parts)
 
-    @property
-    def free(self) -> BoolArray:
-        """Coordinates whose column of ``R`` is 0 (a free *direction* may mix several coordinates)."""
-        return np.asarray(~self.root.any(axis=0))
+    @classmethod
+    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        """From the root, or from what a file written by hand has in its place."""
+        if "root" not in state:
+            return super().restore(state, fitted_on, names)
+        return cls.from_root(state["root"], fitted_on, names)
+
+    @cached_property
+    def form(self) -> Form:
+        """The root, and no box."""
+        return form_of(self.root)
 
     @property
     def precision(self) -> FloatArray:
@@ -62,30 +71,16 @@ class RootMetric(Metric):
         rank, width = self.root.shape
         return f"{self.kind} metric of rank {rank} on {width} coordinates, of which {self.free.sum()} are free"
 
-    def _set(self, root: FloatArray, fitted_on: str, names: tuple[str, ...]) -> None:
-        object.__setattr__(self, "root", frozen(root))
-        object.__setattr__(self, "fitted_on", fitted_on)
-        object.__setattr__(self, "names", checked_names(names, root.shape[1]))
-
-    def _gauge(self) -> tuple[FloatArray, float]:
-        return self.root, 2.0
-
-    def _state(self) -> dict[str, Any]:
-        return {"root": self.root}
-
-    @classmethod
-    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        return cls.from_root(state["root"], fitted_on, names)
-
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Mahalanobis(RootMetric):
     """``d(x, y) = sqrt((x − y)ᵀ M (x − y))`` for a given ``precision`` matrix ``M`` (the paper's ``S⁻¹``)."""
 
     kind: ClassVar[str] = "mahalanobis"
+    defined_by: ClassVar[tuple[str, ...]] = ("precision", "root")
 
     def __init__(self, precision: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> None:
-        self._set(semidefinite_root(precision), fitted_on, names)
+        self._set_root(semidefinite_root(precision), fitted_on, names)
 
     @classmethod
     def fit(cls, population: Population, shrinkage: float = 0.1) -> Self:
@@ -96,7 +91,8 @@ class Mahalanobis(RootMetric):
         """
         if not 0.0 < shrinkage <= 1.0:
             raise ParameterError(template("shrinkage", "a number above 0, at most 1", shrinkage))
-        fitted_on, counts = origin_of(population), ~protected_coordinates(population)
+        protected, fitted_on, names = fitting_basis(population)
+        counts = ~protected
         scatter = covariance(population.x[:, counts], population.weights)
         variance = np.trace(scatter) / len(scatter)
         if variance == 0.0:
@@ -107,13 +103,7 @@ class Mahalanobis(RootMetric):
         precision = np.zeros((counts.size, counts.size))
         inverse = np.linalg.inv(shrunk)
         precision[np.ix_(counts, counts)] = (inverse + inverse.T) / 2.0
-        return cls(precision, fitted_on, population.schema.coordinate_names)
-
-    @classmethod
-    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        if "precision" in state:  # written by hand
-            return cls(state["precision"], fitted_on, names)
-        return super()._restore(state, fitted_on, names)
+        return cls(precision, fitted_on, names)
 
 
 def matrix(parameter: str, values: ArrayLike) -> FloatArray:

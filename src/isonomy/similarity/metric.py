@@ -1,9 +1,8 @@
-"""Who counts as alike: the form that every metric shares.
+"""Who counts as alike: what every metric shares.
 
 Each metric is ``d(x, y) = max(‖R (x − y)‖_p, box part)``: a seminorm given by a *root* ``R`` (its *gauge*),
-and a part that looks at one coordinate at a time and may depend on the centre ``x`` (its *box*). The
-individuals similar to ``x`` are then an intersection of a convex ball and a box, which is all that bounds
-need to know.
+and a part that looks at one coordinate at a time and may depend on the centre ``x`` (its *box*). These are the arrays
+of its :class:`~isonomy_verify.forms.Form`, from which the kernel derives who is similar.
 
 **Soundness.** ``box`` is rounded outward, so it holds every similar individual; ``distance_upper`` is
 rounded upward, so an individual whose ``distance_upper`` is at most ``delta`` *is* similar. Both hold for
@@ -15,7 +14,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
 
@@ -38,45 +36,44 @@ T = TypeVar("T", bound=np.generic)
 class Metric(ABC):
     """How unlike two individuals are, protected attributes and their proxies discounted; never squared.
 
-    The public methods validate and are final. A new metric gives ``kind``, ``width``, ``free``,
-    ``describe``, what its form is made of (``_gauge`` and/or ``_coordinatewise``, with ``_box_distance``), and
-    ``_state`` / ``_restore`` for its file.
+    The public methods validate and are final. A new metric gives ``kind``, ``form``, ``describe``, what its file
+    holds, and, where it has a box part, ``_box_distance``.
     """
 
     kind: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]]  # what defines the metric, as its file says it: attributes, and keys of the file
+    defined_by: ClassVar[tuple[str, ...]]  # keys of which a file has exactly one; the others may be left out
     fitted_on: str  # what it was learned from, e.g. "german (train), 700 individuals"; "" when written by hand
     names: tuple[str, ...]  # coordinate names, or () when unknown
 
     @property
     @abstractmethod
-    def width(self) -> int:
-        """The number of coordinates of an individual."""
-
-    @property
-    @abstractmethod
-    def free(self) -> BoolArray:
-        """Coordinates that the metric ignores entirely, shape ``(width,)``."""
+    def form(self) -> Form:
+        """The metric as the kernel takes it; computed once."""
 
     @abstractmethod
     def describe(self) -> str:
         """One sentence for people."""
 
     @property
+    def width(self) -> int:
+        """The number of coordinates of an individual."""
+        return self.form.width
+
+    @property
+    def free(self) -> BoolArray:
+        """Coordinates that the metric ignores entirely, shape ``(width,)``; a free *direction* may mix several."""
+        return np.asarray(self.form.free & ~self.form.root.any(axis=0))
+
+    @property
     def boxed(self) -> bool:
         """Whether there is a box part at all."""
-        return False
+        return self.form.boxed
 
     @final
     def gauge(self) -> tuple[FloatArray, float]:
         """The root ``R``, shape ``(r, width)`` with ``r ≥ 0``, and the order ``p`` of its norm: 1, 2 or ∞."""
         return self.form.root, self.form.order
-
-    @cached_property
-    def form(self) -> Form:
-        """The metric as the kernel takes it."""
-        width, root = self.width, self._gauge()
-        parts = {"free": np.ones(width, dtype=bool), "tolerance": np.zeros(width), "relative": np.zeros(width)}
-        return Form(*root, **(parts | {"origin": np.zeros(width), "unit": np.ones(width)} | self._coordinatewise()))
 
     @final
     def box(self, x: ArrayLike, delta: float) -> tuple[FloatArray, FloatArray]:
@@ -125,9 +122,9 @@ class Metric(ABC):
         if order == 2 and len(root) and len(left) == len(right) and not self.boxed:
             with np.errstate(all="ignore"):
                 move = left - right
-                found, length = move @ root.T, np.linalg.norm(move, axis=1) + 1e-150
+                rotated, length = move @ root.T, np.linalg.norm(move, axis=1) + 1e-150
                 error = gamma(root.shape[1] + 8) * (float(np.linalg.norm(root)) + 1e-150) * length
-                size = (np.linalg.norm(found, axis=1) + 1e-150 + error) * (1 + gamma(2 * root.size + 64))
+                size = (np.linalg.norm(rotated, axis=1) + 1e-150 + error) * (1 + gamma(2 * root.size + 64))
                 sure = raised(size, 2 * len(root) + self._root_roundings()) <= delta
         rest = np.flatnonzero(~sure)
         if len(rest):
@@ -155,19 +152,11 @@ class Metric(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.describe()}>"
 
-    # -- kernels: what a subclass gives -------------------------------------------------------------------
-
-    def _gauge(self) -> tuple[FloatArray, float]:
-        """No gauge unless a subclass has one."""
-        return np.zeros((0, self.width)), 2.0
+    # -- what a subclass may give, beside its form ---------------------------------------------------------
 
     def _root_roundings(self) -> int:
         """By definition the metric is between 1 and ``1 + γ_roundings`` times its gauge."""
         return 0
-
-    def _coordinatewise(self) -> dict[str, NDArray[Any]]:
-        """What is asked of single coordinates, as arrays of the form: nothing unless a subclass has a box."""
-        return {}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
@@ -175,14 +164,19 @@ class Metric(ABC):
     def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return self.form.box_upper(x, y)
 
-    @abstractmethod
-    def _state(self) -> dict[str, Any]:
-        """What defines the metric: numbers, flags and arrays by their names in the file."""
-
     @classmethod
-    @abstractmethod
-    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """The metric that ``_state`` describes; takes what it needs out of ``state``."""
+    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        """The metric that the keys of its file describe."""
+        make: Any = cls
+        metric: Self = make(**state, fitted_on=fitted_on, names=names)
+        return metric
+
+    def _set(self, width: int, fitted_on: str, names: Sequence[str], **parts: Any) -> None:
+        """Set the attributes of a metric, which is frozen; names are one for each coordinate, or none at all."""
+        if not isinstance(names, list | tuple) or len(names) not in (0, width):
+            raise MetricError(template("names", f"a list of {width} coordinate names, or empty", names))
+        for key, value in (parts | {"fitted_on": fitted_on, "names": tuple(map(str, names))}).items():
+            object.__setattr__(self, key, value)
 
     # -- validation, once, at the door -----------------------------------------------------------------------
 
@@ -238,18 +232,28 @@ def vector(parameter: str, values: ArrayLike, low: float = 0.0) -> FloatArray:
     return frozen(array)
 
 
-def checked_names(names: Sequence[str], width: int) -> tuple[str, ...]:
-    """Coordinate names: one for each coordinate, or none at all."""
-    if not isinstance(names, list | tuple) or len(names) not in (0, width):
-        raise MetricError(template("names", f"a list of {width} coordinate names, or empty", names))
-    return tuple(map(str, names))
+def form_of(root: FloatArray, order: float = 2.0, **coordinates: NDArray[Any]) -> Form:
+    """A seminorm by its root, and what is asked of single ``coordinates`` beside it: nothing where nothing is said."""
+    m = root.shape[1]
+    nothing = {"free": np.ones(m, dtype=bool), "tolerance": np.zeros(m), "relative": np.zeros(m)}
+    return Form(root, order, **(nothing | {"origin": np.zeros(m), "unit": np.ones(m)} | coordinates))
 
 
-def origin_of(population: Population) -> str:
-    """What a fitted metric remembers of its data."""
-    if len(population.x) == 0:
+def fitting_basis(population: Population) -> tuple[BoolArray, str, tuple[str, ...]]:
+    """What every fit on a population begins with: the protected coordinates, of which there must be some and not all,
+    and what the metric remembers of its data, ``fitted_on`` and ``names``."""
+    schema, people = population.schema, len(population.x)
+    if people == 0:
         raise DataError("A metric cannot be fitted on an empty population: give at least one individual.")
-    return f"{population.schema.name} ({population.split}), {len(population.x)} individuals"
+    protected = np.asarray(schema.protected_coordinates, dtype=bool)
+    if not protected.any():
+        raise MetricError(
+            f"No metric can be fitted, since the schema '{schema.name}' declares no protected "
+            "feature: mark at least one with 'protected = true'."
+        )
+    if protected.all():
+        raise MetricError(f"The schema '{schema.name}' has no feature that is not protected.")
+    return protected, f"{schema.name} ({population.split}), {people} individuals", schema.coordinate_names
 
 
 def overlaps(metric: Metric, people: Population) -> bool:

@@ -25,9 +25,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
-from isonomy.similarity.lp import protected_coordinates
 from isonomy.similarity.mahalanobis import RootMetric, matrix
-from isonomy.similarity.metric import BoolArray, checked_number, origin_of
+from isonomy.similarity.metric import BoolArray, checked_number, fitting_basis
 
 if TYPE_CHECKING:
     from isonomy.population.population import Population
@@ -44,6 +43,8 @@ class SensitiveSubspace(RootMetric):
     """
 
     kind: ClassVar[str] = "sensitive-subspace"
+    parts: ClassVar[tuple[str, ...]] = ("ridge", "root")
+    defined_by: ClassVar[tuple[str, ...]] = ("directions", "root")
     ridge: float = 0.0
 
     def __init__(
@@ -53,8 +54,8 @@ class SensitiveSubspace(RootMetric):
         fitted_on: str = "",
         names: tuple[str, ...] = (),
     ) -> None:
-        self._set_ridge(ridge)
-        self._set(_subspace_root(matrix("directions", directions), self.ridge), fitted_on, names)
+        ridge = checked_number("ridge", ridge)
+        self._set_root(_subspace_root(matrix("directions", directions), ridge), fitted_on, names, ridge=ridge)
 
     @classmethod
     def fit(cls, population: Population, ridge: float = 0.0, regularisation: float = 1.0) -> Self:
@@ -67,10 +68,9 @@ class SensitiveSubspace(RootMetric):
         """
         if checked_number("regularisation", regularisation) == 0.0:
             raise ParameterError(template("regularisation", "above 0", regularisation))
-        fitted_on, protected = origin_of(population), protected_coordinates(population)
+        protected, fitted_on, names = fitting_basis(population)
         axes = np.eye(protected.size)[protected]
         learned = _learned_directions(population, protected, regularisation)
-        names = population.schema.coordinate_names
         return cls(np.concatenate([axes, learned]), ridge, fitted_on, names)
 
     def describe(self) -> str:
@@ -81,18 +81,11 @@ class SensitiveSubspace(RootMetric):
             f"{free} directions and {self.free.sum()} coordinates are free"
         )
 
-    def _set_ridge(self, ridge: float) -> None:
-        object.__setattr__(self, "ridge", checked_number("ridge", ridge))
-
-    def _state(self) -> dict[str, Any]:
-        return {"ridge": self.ridge, "root": self.root}
-
     @classmethod
-    def _restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        if "directions" in state:  # written by hand
-            return cls(state["directions"], state.get("ridge", 0.0), fitted_on, names)
-        metric = cls.from_root(state["root"], fitted_on, names)
-        metric._set_ridge(state.get("ridge", 0.0))
+    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
+        """Directions give a root, a root is what it is; the ridge is known beside it."""
+        metric = super().restore(state, fitted_on, names)
+        object.__setattr__(metric, "ridge", checked_number("ridge", state.get("ridge", 0.0)))
         return metric
 
 
@@ -121,22 +114,22 @@ def _learned_directions(population: Population, protected: BoolArray, regularisa
     """Coefficient vectors of every protected attribute on the coordinates that are not protected, as rows."""
     x, weights, schema = population.x, population.weights, population.schema
     seen = x[:, ~protected]
-    found = [np.zeros((0, seen.shape[1]))]
+    coefficients = [np.zeros((0, seen.shape[1]))]
     for feature in schema.features:
         if not feature.protected:
             continue
         own = x[:, schema.slices[feature.name]]
         if feature.kind == "categorical":
-            found.append(_logistic(seen, own.argmax(axis=1), weights, regularisation))
+            coefficients.append(_logistic(seen, own.argmax(axis=1), weights, regularisation))
             continue
         known = np.ones(len(x), dtype=bool)
         if own.shape[1] == 2:  # a value and its missing-value flag
-            found.append(_logistic(seen, own[:, 1] > 0.5, weights, regularisation))
+            coefficients.append(_logistic(seen, own[:, 1] > 0.5, weights, regularisation))
             known = own[:, 1] <= 0.5
         if len(np.unique(own[known, 0])) > 1:
             model = Ridge(alpha=regularisation).fit(seen[known], own[known, 0], sample_weight=weights[known])
-            found.append(np.atleast_2d(model.coef_))
-    learned = np.concatenate(found)
+            coefficients.append(np.atleast_2d(model.coef_))
+    learned = np.concatenate(coefficients)
     directions = np.zeros((len(learned), protected.size))
     directions[:, ~protected] = learned
     return directions
