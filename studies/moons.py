@@ -20,7 +20,7 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import Effort
 from isonomy.certificates import certify, certify_everywhere, certify_local
 from isonomy.certificates.worst_case import WorstCase
-from isonomy.datasets.moons import make_moons
+from isonomy.datasets import make_moons
 from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.similarity import WeightedLp

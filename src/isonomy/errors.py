@@ -108,6 +108,11 @@ def needed(package: str, extra: str, what: str) -> Any:
         raise MissingPackageError(f"{what} needs the package {package}: pip install 'isonomy[{extra}]'.") from error
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, for a sentence of ours: its first line, or its name if it says nothing."""
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+
+
 def template(parameter: str, expected: str, got: Any) -> str:
     """The one form in which a bad argument is reported: ``'delta' must be …. Got …``, in one line."""
     shown = " ".join(repr(got).split())

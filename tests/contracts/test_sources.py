@@ -12,7 +12,7 @@ import pytest
 from tests.contracts.source import SCHEMA, SourceContract, same, table
 
 from isonomy.errors import DataError, FileError, ParameterError
-from isonomy.population import Dialect, PeopleSource, Population, open_people, sources, stored
+from isonomy.population import Dialect, PeopleSource, Population, open_people, sources
 
 
 class TestPopulation(SourceContract):
@@ -57,14 +57,14 @@ class TestFolder(SourceContract):
 class TestHugeRowGroups(SourceContract):
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stored, "HUGE", 2)
+        monkeypatch.setattr(sources, "HUGE", 2)
         monkeypatch.setattr(sources, "COPY_ROWS", 10)
 
     def open(self, frame: pd.DataFrame, folder: Path, **options: Any) -> PeopleSource:
         folder.mkdir(exist_ok=True)
         frame.to_parquet(folder / "t.parquet")
         found = open_people(folder / "t.parquet", SCHEMA, work=folder / "work", **options)
-        assert isinstance(found, stored.Tables) and isinstance(found.tables[0], stored.CopiedTable)
+        assert isinstance(found, sources.Tables) and isinstance(found.tables[0], sources.CopiedTable)
         return found
 
 

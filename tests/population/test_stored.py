@@ -11,7 +11,7 @@ from tests.certificates.people import SCHEMA, table
 
 from isonomy.errors import DataError, FileError
 from isonomy.population import PeopleSource, Population, open_people
-from isonomy.population import stored as module
+from isonomy.population import sources as module
 
 
 def everybody(source: PeopleSource, chunk: int, backwards: bool = True) -> tuple[np.ndarray, ...]:

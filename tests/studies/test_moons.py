@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isonomy.datasets.moons import make_moons
+from isonomy.datasets import make_moons
 from studies import Setting, Store, moons, write
 from studies.moons import DELTA, GAMMA, METRIC, Scale, places, shares
 

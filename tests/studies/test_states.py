@@ -16,7 +16,7 @@ from tests.datasets.data_folder import FOLDER, needs_data
 
 from isonomy import FairClassifier, SensitiveSubspace, certify, certify_local, load_population
 from isonomy.attacks import Effort
-from isonomy.datasets.moons import make_moons
+from isonomy.datasets import make_moons
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
 from isonomy.similarity import WeightedLp

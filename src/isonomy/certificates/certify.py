@@ -38,12 +38,11 @@ from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks.network import Network
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, DomainKind, Population, Schema
-from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
 from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.sources import InMemory, open_people
+from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, open_people
 from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, checked_delta, overlaps

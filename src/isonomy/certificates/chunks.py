@@ -34,7 +34,7 @@ from isonomy.errors import DataError, FileError, NotANumberError, ParameterError
 from isonomy.files import Arrays, atomic, read_arrays, write_arrays
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
+from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import up

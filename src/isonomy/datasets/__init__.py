@@ -5,7 +5,6 @@ Folktables and credit card clients are read from a folder or downloaded.
 """
 
 from isonomy.datasets.catalogue import Description
-from isonomy.datasets.load import available, describe, load_population
-from isonomy.datasets.moons import make_moons
+from isonomy.datasets.load import available, describe, load_population, make_moons
 
 __all__ = ["Description", "available", "describe", "load_population", "make_moons"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 
-from isonomy.datasets.folder import Folder, download_zip, find_folders
-from isonomy.errors import FileError
+from isonomy.datasets.folder import DataFolder
+from isonomy.errors import FileError, first_line
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/350"
 LABEL = "default payment next month"
@@ -19,29 +18,23 @@ _TABLE = "credit_default/credit_default.parquet"
 _ARCHIVE = "default+of+credit+card+clients.zip"
 
 
-def find_credit(folder: Folder) -> Path | None:
+def find_credit(folder: DataFolder) -> Path | None:
     """The table on this machine, if it is there."""
-    for place in find_folders(folder):
-        for name in (_TABLE, _ARCHIVE):
-            if (place / name).is_file():
-                return place / name
-    return None
+    files = (place / name for place in folder.places for name in (_TABLE, _ARCHIVE))
+    return next((file for file in files if file.is_file()), None)
 
 
-def read_credit(folder: Folder, *, download: bool, url: str | None) -> pd.DataFrame:
+def read_credit(folder: DataFolder) -> pd.DataFrame:
     """The table of 30,000 clients, downloaded from UCI when it is not on this machine."""
     file = find_credit(folder)
     if file is None:
-        base = url or os.environ.get("ISONOMY_UCI_URL") or UCI_URL
-        what = "The table of credit card clients"
-        file = download_zip(what, f"{base.rstrip('/')}/{_ARCHIVE}", _ARCHIVE, folder, allowed=download)
+        file = folder.fetch("The table of credit card clients", _ARCHIVE, UCI_URL, "ISONOMY_UCI_URL")
     try:
         return pd.read_parquet(file) if file.suffix == ".parquet" else _from_archive(file)
     except FileError:
         raise
     except Exception as error:  # pandas and its spreadsheet reader raise anything on a damaged file
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise FileError(f"Table {file} cannot be read: {reason}.") from error
+        raise FileError(f"Table {file} cannot be read: {first_line(error)}.") from error
 
 
 def _from_archive(file: Path) -> pd.DataFrame:

@@ -8,74 +8,76 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from isonomy.errors import FileError
+from isonomy.errors import FileError, first_line
 
 Folder = str | os.PathLike[str] | None
 ENVIRONMENT = "ISONOMY_DATA"
 _TIMEOUT = 60.0  # seconds without an answer
 
 
-def find_folders(folder: Folder) -> tuple[Path, ...]:
-    """The folders to look in, in order; a folder that was named must exist."""
-    named = _named(folder)
-    found: list[Path] = []
-    if named is not None:
-        path = Path(named).expanduser()
-        if not path.is_dir():
-            who = "'folder'" if folder is not None else f"The environment variable {ENVIRONMENT}"
-            raise FileError(f"{who} names {path}, which is not a folder on this machine.")
-        found.append(path)
-    if find_spec("pooch") is not None:
-        cache = Path(import_module("pooch").os_cache("isonomy"))
-        found += [cache] if cache.is_dir() else []
-    return tuple(found)
+@dataclass(frozen=True)
+class DataFolder:
+    """A folder that the caller named, or None; whether files may be downloaded, and from where if not the publisher."""
 
+    given: Folder = None
+    download: bool = True
+    url: str | None = None
 
-def download_zip(what: str, url: str, place: str, folder: Folder, *, allowed: bool = True) -> Path:
-    """Fetch ``url`` to ``place`` (a path below the data folder) and return the file, a complete zip archive.
+    @property
+    def named(self) -> Folder:
+        """By the caller, or by the environment; None where neither names one."""
+        return self.given if self.given is not None else os.environ.get(ENVIRONMENT) or None
 
-    ``what`` opens the message when that is not possible: it says which file to put where by hand.
-    """
-    by_hand = f"put {url.rsplit('/', 1)[-1]} ({url}) into {_by_hand(folder, place)}"
-    if not allowed:
-        raise FileError(f"{what} is not on this machine: {by_hand}, or allow the download.")
-    if find_spec("pooch") is None:
-        raise FileError(f"{what} is not on this machine: {by_hand}, or install isonomy[data] to have it downloaded.")
-    pooch = import_module("pooch")
-    target = _writable(folder, Path(pooch.os_cache("isonomy"))) / place
-    try:
-        got = pooch.retrieve(
-            url,
-            known_hash=None,  # the Bureau and UCI publish no checksums
-            fname=target.name,
-            path=target.parent,
-            downloader=pooch.HTTPDownloader(timeout=_TIMEOUT),
-        )
-    except Exception as error:  # pooch passes on whatever its transport raises
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileError(f"{what} could not be downloaded ({reason}): {by_hand}.") from error
-    if not zipfile.is_zipfile(got):
-        Path(got).unlink()
-        raise FileError(f"{what} could not be downloaded (what {url} sends is not a zip archive): {by_hand}.")
-    return Path(got)
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The folders to look in, in order; a folder that was named must exist."""
+        places: list[Path] = []
+        if self.named is not None:
+            path = Path(self.named).expanduser()
+            if not path.is_dir():
+                who = "'folder'" if self.given is not None else f"The environment variable {ENVIRONMENT}"
+                raise FileError(f"{who} names {path}, which is not a folder on this machine.")
+            places.append(path)
+        if find_spec("pooch") is not None:
+            cache = Path(import_module("pooch").os_cache("isonomy"))
+            places += [cache] if cache.is_dir() else []
+        return tuple(places)
 
+    def fetch(self, what: str, place: str, publisher: str, variable: str) -> Path:
+        """Download ``place``, a path below the publisher's address and below the data folder: a complete zip archive.
 
-def _named(folder: Folder) -> Folder:
-    return folder if folder is not None else os.environ.get(ENVIRONMENT) or None
-
-
-def _by_hand(folder: Folder, place: str) -> str:
-    named = _named(folder)
-    base = f"the folder named by {ENVIRONMENT}" if named is None else str(named)
-    below = str(Path(place).parent)
-    return base if below == "." else f"{base}{os.sep}{below}"
-
-
-def _writable(folder: Folder, cache: Path) -> Path:
-    """The data folder if files may be added to it, else the cache."""
-    named = _named(folder)
-    return Path(named) if named is not None and os.access(named, os.W_OK) else cache
+        ``variable`` of the environment may name another address. ``what`` opens the message when the download is not
+        possible: it says which file to put where by hand.
+        """
+        url = f"{(self.url or os.environ.get(variable) or publisher).rstrip('/')}/{place}"
+        below = Path(place).parent
+        base = f"the folder named by {ENVIRONMENT}" if self.named is None else str(self.named)
+        by_hand = f"put {Path(place).name} ({url}) into {base if below == Path() else f'{base}{os.sep}{below}'}"
+        if not self.download:
+            raise FileError(f"{what} is not on this machine: {by_hand}, or allow the download.")
+        if find_spec("pooch") is None:
+            raise FileError(
+                f"{what} is not on this machine: {by_hand}, or install isonomy[data] to have it downloaded."
+            )
+        pooch = import_module("pooch")
+        writable = self.named is not None and os.access(self.named, os.W_OK)
+        target = Path(self.named if writable and self.named is not None else pooch.os_cache("isonomy")) / place
+        try:
+            got = pooch.retrieve(
+                url,
+                known_hash=None,  # the Bureau and UCI publish no checksums
+                fname=target.name,
+                path=target.parent,
+                downloader=pooch.HTTPDownloader(timeout=_TIMEOUT),
+            )
+        except Exception as error:  # pooch passes on whatever its transport raises
+            raise FileError(f"{what} could not be downloaded ({first_line(error)}): {by_hand}.") from error
+        if not zipfile.is_zipfile(got):
+            Path(got).unlink()
+            raise FileError(f"{what} could not be downloaded (what {url} sends is not a zip archive): {by_hand}.")
+        return Path(got)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from isonomy.datasets.acs import (
@@ -22,32 +20,27 @@ from isonomy.datasets.acs import (
     choose_pieces,
     label_column,
 )
-from isonomy.datasets.catalogue import ENTRIES, Description, Encoding
+from isonomy.datasets.catalogue import ENTRIES, TABLES, Description, Encoding, schema_of
 from isonomy.datasets.credit import find_credit, read_credit
-from isonomy.datasets.folder import ENVIRONMENT, Folder, download_zip, find_folders
-from isonomy.datasets.moons import make_moons
+from isonomy.datasets.folder import ENVIRONMENT, DataFolder, Folder
 from isonomy.datasets.person_files import CENSUS_URL, person_file
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.population import DomainKind, Population, Schema
 from isonomy.population.domain import check_kind
 
-_BUNDLED = ("adult", "german")
 _SURVEY_ONLY = ("states", "years", "threshold")
 
 
 def available(*, folder: Folder = None, surveys: Surveys = PERSON_FILES) -> tuple[str, ...]:
     """The names that :func:`load_population` can load here and now, without the network."""
-    return tuple(name for name in ENTRIES if _here(name, folder, surveys))
+    return tuple(name for name in ENTRIES if _here(name, DataFolder(folder), surveys))
 
 
 def describe(name: str, *, folder: Folder = None, surveys: Surveys = PERSON_FILES) -> Description:
     """Source, licence, size, protected attributes, caveats of a table, and what of it is on this machine."""
-    entry = ENTRIES[_check_name(name)]
-    schema = make_moons(2).schema if name == "moons" else _schema(name, "default")
-    return Description(
-        **vars(entry), name=name, protected=schema.protected, proxies=schema.proxies,
-        here=_here(name, folder, surveys),
-    )  # fmt: skip
+    entry, schema = ENTRIES[_check_name(name)], schema_of(name)
+    here = _here(name, DataFolder(folder), surveys)
+    return Description(**vars(entry), name=name, protected=schema.protected, proxies=schema.proxies, here=here)
 
 
 def load_population(
@@ -94,76 +87,79 @@ def load_population(
             raise ParameterError(f"{key!r} has no meaning for {name!r}: leave it out. Got {value!r}.")
     if name == "moons":
         return make_moons(domain=domain)
+    place, schema = DataFolder(folder, download, url), schema_of(name, encoding)
     if name in TASKS:
-        limit = THRESHOLD if threshold is None else threshold
-        return _load_survey(TASKS[name], encoding, states, years, limit, domain, folder, download, url, surveys)
-    if name == "credit":
-        frame = read_credit(folder, download=download, url=url)
+        frame, schema = _read_survey(
+            TASKS[name], schema, states, years, THRESHOLD if threshold is None else threshold, place, surveys
+        )
+    elif name == "credit":
+        frame = read_credit(place)
     else:
-        table = files("isonomy.datasets").joinpath("tables").joinpath(f"{name}.parquet")
-        frame = pd.read_parquet(io.BytesIO(table.read_bytes()))
-    return Population.from_frame(frame, _schema(name, encoding), domain=domain)
+        frame = pd.read_parquet(io.BytesIO(TABLES.joinpath(f"{name}.parquet").read_bytes()))
+    return Population.from_frame(frame, schema, domain=domain)
 
 
-def _load_survey(
+def make_moons(n: int = 1000, *, noise: float = 0.1, seed: int = 0, domain: DomainKind = "realizable") -> Population:
+    """``n`` individuals on two interleaved half circles, with Gaussian noise, within the schema's range."""
+    if n < 2:
+        raise ParameterError(template("n", "a whole number >= 2", n))
+    if not 0 <= noise < np.inf:
+        raise ParameterError(template("noise", "a finite number >= 0", noise))
+    schema, generator = schema_of("moons"), np.random.default_rng(seed)
+    lower = np.arange(n) % 2 == 1
+    angle = generator.uniform(0.0, np.pi, n)
+    horizontal = np.where(lower, 1.0 - np.cos(angle), np.cos(angle))
+    vertical = np.where(lower, 0.5 - np.sin(angle), np.sin(angle))
+    frame = pd.DataFrame({"moon": np.where(lower, "lower", "upper")})
+    for feature, exact in zip(schema.features, (horizontal, vertical), strict=True):
+        frame[feature.name] = np.clip(exact + generator.normal(0.0, noise, n), feature.low, feature.high)
+    return Population.from_frame(frame, schema, domain=domain)
+
+
+def _read_survey(
     task: Task,
-    encoding: Encoding,
+    schema: Schema,
     states: Sequence[str] | None,
     years: Sequence[int] | None,
     threshold: float,
-    domain: DomainKind,
-    folder: Folder,
-    download: bool,
-    url: str | None,
+    folder: DataFolder,
     surveys: Surveys,
-) -> Population:
+) -> tuple[pd.DataFrame, Schema]:
+    """The table of a survey task, and the task's schema with what is known of these files."""
     if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 100 <= threshold < 1e9:
         raise ParameterError(template("threshold", "an income in dollars from 100", threshold))
     dollars = task is INCOME and threshold != THRESHOLD
-    found = surveys.find(task, find_folders(folder), dollars=dollars)
-    pieces = choose_pieces(states, years, found)
+    at_hand = surveys.find(task, folder.places, dollars=dollars)
+    pieces = choose_pieces(states, years, at_hand)
     if not pieces:
-        where = "the folder named" if find_folders(folder) else f"{ENVIRONMENT} is not set, so"
+        where = "the folder named" if folder.places else f"{ENVIRONMENT} is not set, so"
         raise FileError(
             f"No table of {task.name!r} for these years is on this machine ({where} holds none): name the 'states' to "
             f"download, or set {ENVIRONMENT} to a folder with person files such as {person_file('CA', 2018)}."
         )
-    base = (url or os.environ.get("ISONOMY_CENSUS_URL") or CENSUS_URL).rstrip("/")
     for state, year in pieces:
-        if (state, year) not in found:
+        if (state, year) not in at_hand:
             what = f"The survey of {year} for {state}{' with incomes in dollars' * dollars}"
-            place = person_file(state, year)
-            found[state, year] = download_zip(what, f"{base}/{place}", place, folder, allowed=download)
-    survey = surveys.read(task, pieces, found, threshold)
-    schema, notes = _survey_schema(task, encoding, threshold), list(survey.notes)
+            at_hand[state, year] = folder.fetch(what, person_file(state, year), CENSUS_URL, "ISONOMY_CENSUS_URL")
+    survey = surveys.read(task, pieces, at_hand, threshold)
+    notes, label = list(survey.notes), schema.label
     if task is INCOME and len({year >= 2018 for _, year in pieces}) == 2:
         notes.append("Occupation codes follow the list of 2010 in surveys up to 2017 and that of 2018 after.")
-    schema = replace(schema, description=" ".join([schema.description, *notes]), max_weight=survey.max_weight)
-    return Population.from_frame(survey.frame, schema, domain=domain)
+    if dollars and label is not None:
+        limit = f"{threshold:,.15g} dollars"
+        words = {"0": f"at most {limit}", "1": f"above {limit}"}
+        label = replace(label, column=label_column(task, threshold), labels=words)
+    description = " ".join([schema.description, *notes])
+    return survey.frame, replace(schema, label=label, description=description, max_weight=survey.max_weight)
 
 
-def _survey_schema(task: Task, encoding: Encoding, threshold: float) -> Schema:
-    schema = _schema(task.name, encoding)
-    if task is not INCOME or threshold == THRESHOLD or schema.label is None:
-        return schema
-    limit = f"{threshold:,.15g} dollars"
-    words = {"0": f"at most {limit}", "1": f"above {limit}"}
-    return replace(schema, label=replace(schema.label, column=label_column(task, threshold), labels=words))
-
-
-def _here(name: str, folder: Folder, surveys: Surveys) -> tuple[str, ...]:
+def _here(name: str, folder: DataFolder, surveys: Surveys) -> tuple[str, ...]:
     if name in TASKS:
-        return tuple(f"{state} {year}" for state, year in sorted(surveys.find(TASKS[name], find_folders(folder))))
+        return tuple(f"{state} {year}" for state, year in sorted(surveys.find(TASKS[name], folder.places)))
     if name == "credit":
         file = find_credit(folder)
         return () if file is None else (str(file),)
     return ("generated",) if name == "moons" else ("bundled",)
-
-
-@cache
-def _schema(name: str, encoding: Encoding) -> Schema:
-    file = f"{name}.toml" if encoding == "default" else f"{name}-{encoding}.toml"
-    return Schema.from_toml(files("isonomy.datasets").joinpath("tables").joinpath(file).read_text(encoding="utf-8"))
 
 
 def _check_name(name: Any) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from isonomy.datasets.codes import STATES, relationships
-from isonomy.errors import DataError, FileError
+from isonomy.errors import DataError, FileError, first_line
 
 CENSUS_URL = "https://www2.census.gov/programs-surveys/acs/data/pums"
 _NAME = re.compile(r"csv_p([a-z]{2})\.zip", re.IGNORECASE)
@@ -37,15 +37,15 @@ def find_person_files(folder: Path) -> dict[tuple[str, int], Path]:
 
     A file that lies in no folder of a year tells its year itself.
     """
-    found: dict[tuple[str, int], Path] = {}
+    person_files: dict[tuple[str, int], Path] = {}
     for file in sorted((*folder.glob("csv_p*.zip"), *folder.glob("*/csv_p*.zip"), *folder.glob("*/1-Year/csv_p*.zip"))):
         match = _NAME.fullmatch(file.name)
         state = match[1].upper() if match else ""
         if state not in STATES:
             continue
         years = [part for part in file.relative_to(folder).parts[:-1] if re.fullmatch(r"20\d\d", part)]
-        found[state, int(years[0]) if years else _own_year(file)] = file
-    return found
+        person_files[state, int(years[0]) if years else _own_year(file)] = file
+    return person_files
 
 
 def read_person_file(file: Path, columns: Sequence[str], state: str, year: int) -> pd.DataFrame:
@@ -57,8 +57,7 @@ def read_person_file(file: Path, columns: Sequence[str], state: str, year: int) 
         with zipfile.ZipFile(file) as archive:
             table = pa.concat_tables([_read_member(archive, name, columns, file) for name in _members(archive, file)])
     except (*_DAMAGED, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise FileError(f"Person file {file} cannot be read: {reason}.") from error
+        raise FileError(f"Person file {file} cannot be read: {first_line(error)}.") from error
     own = _own_year(file)
     if own != year:
         raise DataError(f"Person file {file} holds the survey of {own}, not of {year}.")

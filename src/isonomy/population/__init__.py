@@ -6,13 +6,12 @@ table's individuals; :func:`open_people` cuts tables of any kind and size into c
 a file that is larger than memory as a sequence of populations.
 """
 
-from isonomy.population.chunks import Chunk, ChunkKey, PeopleSource
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature, FeatureKind, Label, Split
 from isonomy.population.population import Population
 from isonomy.population.schema import Encoded, Schema
 from isonomy.population.selection import Selection
-from isonomy.population.sources import open_people, stream
+from isonomy.population.sources import Chunk, ChunkKey, PeopleSource, open_people, stream
 from isonomy.population.tables import Dialect
 
 __all__ = [

@@ -150,9 +150,9 @@ class Population:
         again = self.frame.index.duplicated(keep=False)
         if not again.any():
             return False
-        some = self.frame[again]
-        labels = some.index.map(str)
-        return len(set(zip(labels, *(some[name].astype(str) for name in some), strict=True))) == len(set(labels))
+        twice = self.frame[again]
+        labels = twice.index.map(str)
+        return len(set(zip(labels, *(twice[name].astype(str) for name in twice), strict=True))) == len(set(labels))
 
     @property
     def train(self) -> Population:
@@ -188,8 +188,8 @@ class Population:
         """``n`` individuals drawn without replacement, in table order; all of them when there are fewer."""
         n, seed = whole("n", n, 1), whole("seed", seed)
         order = np.random.default_rng(seed).permutation(len(self))
-        some = self[np.sort(order[:n])]
-        return replace(some, selection=self.selection.drawn(len(some), seed))
+        sample = self[np.sort(order[:n])]
+        return replace(sample, selection=self.selection.drawn(len(sample), seed))
 
     def held_out(self) -> Population:
         """The same individuals, with the caller's word that they are independent draws on which nothing was fitted.
@@ -235,8 +235,8 @@ class Population:
         mask = self.side(name)
         if not mask.any():
             raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
-        some = self[mask]
-        return replace(some, selection=self.selection.split(name, len(some)))
+        part = self[mask]
+        return replace(part, selection=self.selection.split(name, len(part)))
 
 
 def _everybody(chosen: IntArray, n: int) -> bool:

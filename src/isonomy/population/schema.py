@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike
 
 from isonomy.errors import ParameterError, SchemaError, template
 from isonomy.files import atomic
-from isonomy.population.decoding import decode_column
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
-from isonomy.population.encoding import encode_table, find_column
+from isonomy.population.encoding import decode_column, encode_table, find_column
 from isonomy.population.feature import Feature, FeatureKind, Label, Split
 from isonomy.population.inference import infer_features, infer_label
 from isonomy.population.schema_file import read_schema, write_schema

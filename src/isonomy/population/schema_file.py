@@ -56,37 +56,32 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
         content = read_toml(text, where)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"{where} is not valid TOML: {error}.") from error
-    known = ("name", "description", "weight", "max_weight", "label", "split", "features", "model")
-    _check_keys(content, known, "The top level")
+    _check_keys(content, (*_TOP, "label", "split", "features", "model"), "The top level")
     model = _table(content.get("model", {}), "model")
     _check_keys(model, ("inputs",), "[model]")
     features = _table(content.get("features", {}), "features")
     _check_size(features)
-    return {
-        "name": _as_text(content.get("name", "schema"), "'name'"),
-        "description": _as_text(content.get("description", ""), "'description'"),
-        "weight": None if "weight" not in content else _as_text(content["weight"], "'weight'"),
-        "max_weight": None if "max_weight" not in content else _as_number(content["max_weight"], "'max_weight'"),
-        "label": Label(**_read(content["label"], _LABEL, "[label]")) if "label" in content else None,
-        "split": Split(**_read(content["split"], _SPLIT, "[split]")) if "split" in content else None,
-        "features": tuple(_read_feature(name, table) for name, table in features.items()),
-        "inputs": _table(model.get("inputs", {}), "model.inputs"),
-    }
+    top = {key: _value(kind, content[key], repr(key)) for key, kind in _TOP.items() if key in content}
+    return (
+        {"name": "schema"}
+        | top
+        | {
+            "label": Label(**_read(content["label"], _LABEL, "[label]")) if "label" in content else None,
+            "split": Split(**_read(content["split"], _SPLIT, "[split]")) if "split" in content else None,
+            "features": tuple(_read_feature(name, table) for name, table in features.items()),
+            "inputs": _table(model.get("inputs", {}), "model.inputs"),
+        }
+    )
 
 
 def write_schema(schema: Schema) -> str:
     """The text of a schema; entries at their defaults are left out, origin and unit never."""
-    top: dict[str, Any] = {"name": schema.name, "description": schema.description or None, "weight": schema.weight}
-    top["max_weight"] = schema.max_weight
-    parts = [_HEADER + "\n" + write_table("", top)]
-    if schema.label:
-        parts.append(write_table("label", _entries(schema.label)))
-    if schema.split:
-        parts.append(write_table("split", _entries(schema.split)))
-    parts += [write_table(f"features.{write_key(f.name)}", _entries(f)) for f in schema.features]
-    if schema.inputs:
-        parts.append(write_table("model.inputs", schema.inputs))
-    return "\n".join(parts)
+    top = {key: getattr(schema, key) for key in _TOP} | {"description": schema.description or None}
+    tables: dict[str, Any] = {"label": schema.label, "split": schema.split}
+    tables |= {f"features.{write_key(feature.name)}": feature for feature in schema.features}
+    parts = [write_table(header, _entries(part)) for header, part in tables.items() if part is not None]
+    inputs = [write_table("model.inputs", schema.inputs)] if schema.inputs else []
+    return "\n".join([_HEADER + "\n" + write_table("", top), *parts, *inputs])
 
 
 def _check_size(features: Mapping[str, Any]) -> None:
@@ -108,21 +103,17 @@ def _read_feature(name: str, table: Any) -> Feature:
     return Feature(name, **entries)
 
 
-def _entries(part: Feature | Label | Split) -> dict[str, Any]:
-    """What has to be written down so that reading gives the same again."""
+def _entries(part: Any) -> dict[str, Any]:
+    """What has to be written down of a feature, label or split so that reading gives the same again."""
+    implied = {"categorical": ("kind", "origin", "unit", "low", "high"), "ordinal": ("low", "high")}
+    unwritten = ("name", *implied.get(getattr(part, "kind", ""), ()))
     entries: dict[str, Any] = {}
     for item in fields(part):
         value = getattr(part, item.name)
         default = item.default_factory() if callable(item.default_factory) else item.default
         unlimited = isinstance(value, float) and math.isinf(value)
-        if item.name != "name" and value != default and not unlimited:
+        if item.name not in unwritten and value != default and not unlimited:
             entries[item.name] = value
-    if isinstance(part, Feature):
-        if part.kind == "categorical":
-            implied: tuple[str, ...] = ("kind", "origin", "unit", "low", "high")
-        else:
-            implied = ("low", "high") if part.kind == "ordinal" else ()
-        entries = {key: value for key, value in entries.items() if key not in implied}
     return entries
 
 
@@ -154,65 +145,43 @@ def _check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> N
             raise SchemaError(f"{where} has an unknown key {key!r}; {advice}")
 
 
-def _read(table: Any, readers: Mapping[str, Callable[[Any, str], Any]], where: str) -> dict[str, Any]:
+def _read(table: Any, kinds: Mapping[str, str], where: str) -> dict[str, Any]:
     entries = _table(table, where.strip("[]"))
-    _check_keys(entries, readers, where)
-    if "column" in readers and "column" not in entries:
+    _check_keys(entries, kinds, where)
+    if "column" in kinds and "column" not in entries:
         raise SchemaError(f"{where} needs a key 'column'.")
-    return {key: readers[key](value, f"{where} key {key!r}") for key, value in entries.items()}
+    return {key: _value(kinds[key], value, f"{where} key {key!r}") for key, value in entries.items()}
 
 
-def _as_text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise SchemaError(f"{where} must be a text in quotes. Got {value!r}.")
-    return value
+def _value(kind: str, value: Any, where: str) -> Any:
+    """What stands under a key, read by the written type of its field."""
+    if kind == "Mapping[str, str]":
+        return {key: _value("str", word, where) for key, word in _table(value, where).items()}
+    if kind == "float | str | None":
+        kind = "str" if isinstance(value, str) else "float"
+    right, expected, convert = _READERS.get(kind, _READERS["str"])
+    if not right(value):
+        raise SchemaError(f"{where} must {expected}. Got {value!r}.")
+    if kind == "tuple[str, ...]":
+        return tuple(_value(_NAME, item, where) for item in value)
+    return convert(value)
 
 
-def _as_number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise SchemaError(f"{where} must be a number. Got {value!r}.")
-    return float(value)
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
 
 
-def _as_switch(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise SchemaError(f"{where} must be true or false. Got {value!r}.")
-    return value
-
-
-def _as_name(value: Any, where: str) -> str:
-    """A category, class or cell: numbers may be written without quotes."""
-    if isinstance(value, (dict, list)):
-        raise SchemaError(f"{where} must hold names. Got {value!r}.")
-    return text_of(value)
-
-
-def _as_names(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise SchemaError(f'{where} must be a list such as ["a", "b"]. Got {value!r}.')
-    return tuple(_as_name(item, where) for item in value)
-
-
-def _as_words(value: Any, where: str) -> dict[str, str]:
-    return {key: _as_text(word, where) for key, word in _table(value, where).items()}
-
-
-def _as_fill(value: Any, where: str) -> float | str:
-    return value if isinstance(value, str) else _as_number(value, where)
-
-
-_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "str": _as_text,
-    "FeatureKind": _as_text,
-    "Missing": _as_text,
-    "float": _as_number,
-    "float | None": _as_number,
-    "bool": _as_switch,
-    "tuple[str, ...]": _as_names,
-    "Mapping[str, str]": _as_words,
-    "float | str | None": _as_fill,
+_NAME = "a category, class or cell"  # which may be a number without quotes
+_READERS: dict[str, tuple[Callable[[Any], bool], str, Callable[[Any], Any]]] = {
+    "str": (lambda value: isinstance(value, str), "be a text in quotes", str),
+    "float": (_is_number, "be a number", float),
+    "float | None": (_is_number, "be a number", float),
+    "bool": (lambda value: isinstance(value, bool), "be true or false", bool),
+    "tuple[str, ...]": (lambda value: isinstance(value, list), 'be a list such as ["a", "b"]', tuple),
+    _NAME: (lambda value: not isinstance(value, dict | list), "hold names", text_of),
 }
-# Annotations are texts here, so each field finds its reader by its written type.
-_FEATURE = {item.name: _READERS[str(item.type)] for item in fields(Feature) if item.name != "name"}
-_LABEL = {item.name: _READERS[str(item.type)] for item in fields(Label)}
-_SPLIT = {"column": _as_text, "train": _as_name, "test": _as_name}
+_TOP = {"name": "str", "description": "str", "weight": "str", "max_weight": "float"}
+# Annotations are texts here, so each field is read by its written type.
+_FEATURE = {item.name: str(item.type) for item in fields(Feature) if item.name != "name"}
+_LABEL = {item.name: str(item.type) for item in fields(Label)}
+_SPLIT = {"column": "str", "train": _NAME, "test": _NAME}

@@ -62,10 +62,10 @@ class Selection:
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Selection:
         """What :meth:`as_dict` gave."""
-        found = cls(**{item.name: entries[item.name] for item in fields(cls)})
-        if found.part not in get_args(SplitName) or found.how not in get_args(How):
-            raise ValueError(f"a selection of '{found.part}' people, '{found.how}', is not known")
-        return found
+        selection = cls(**{item.name: entries[item.name] for item in fields(cls)})
+        if selection.part not in get_args(SplitName) or selection.how not in get_args(How):
+            raise ValueError(f"a selection of '{selection.part}' people, '{selection.how}', is not known")
+        return selection
 
     def words(self, name: str = "") -> str:
         """``300 of 2,164 people, drawn at random (seed 0) from the test part of the table (7,214 rows)``."""
@@ -74,11 +74,11 @@ class Selection:
         among = f"{side}the {table}"
         part = among if side else f"the whole {table}"
         people = f"{self.people:,} {'person' if self.people == 1 else 'people'}"
-        some = people if self.pool is None else f"{self.people:,} of {self.pool:,} people"
+        drawn = people if self.pool is None else f"{self.people:,} of {self.pool:,} people"
         text = {
             "all": f"{people}, {part}",
-            "random": f"{some}, drawn at random{'' if self.seed is None else f' (seed {self.seed})'} from {part}",
-            "chosen": f"{some} of {among}, chosen by hand and not drawn at random",
+            "random": f"{drawn}, drawn at random{'' if self.seed is None else f' (seed {self.seed})'} from {part}",
+            "chosen": f"{drawn} of {among}, chosen by hand and not drawn at random",
             "unknown": f"{people} of {among}; how they were selected is not known",
         }[self.how]
         if self.excluded:

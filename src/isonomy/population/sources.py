@@ -1,40 +1,126 @@
 """Where people come from: a population, a table in memory, files of any size and dialect, a Dask data frame.
 
-:func:`open_people` gives any of them as a :class:`PeopleSource`; :func:`stream` reads a file from its beginning.
+:func:`open_people` gives any of them as a :class:`PeopleSource`: chunks that are known by keys and can be read in any
+order, anywhere; :func:`stream` reads a file from its beginning. Of what is larger than memory one chunk is in memory at
+a time, and the row groups or the partition that it lies in. A file without a way into its middle (CSV, or a Parquet
+file with huge row groups) is copied once, piece by piece, to a Parquet file of fair coordinates.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePath
+from typing import Any, Protocol, Self, runtime_checkable
 
-from isonomy.errors import DataError, FileError, ParameterError
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from isonomy.errors import DataError, FileError, ParameterError, first_line
+from isonomy.files import atomic, file_hash
 from isonomy.given import whole
-from isonomy.population.chunks import Chunk, ChunkKey, Named, PeopleSource, cut
-from isonomy.population.domain import DomainKind
+from isonomy.population.domain import DomainKind, FloatArray
 from isonomy.population.encoding import NoRowFitsError
-from isonomy.population.population import Population
+from isonomy.population.population import IntArray, Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.stored import (
-    DaskFrame,
-    ParquetTable,
-    ReadOptions,
-    Table,
-    Tables,
-    has_middle,
-    open_copy,
-    partitions,
-    sha256,
-)
-from isonomy.population.tables import PARQUET, USUAL, Dialect, read_pieces
+from isonomy.population.tables import PARQUET, USUAL, Dialect, present_columns, read_pieces
+
+HUGE = 2**21
+"""Row groups with more rows than this are not held in memory."""
 
 COPY_ROWS = 2**14
 """Rows that are copied at a time."""
+
+Named = tuple[tuple[str, str], ...]
+"""Files by name, each with its SHA-256."""
+
+_COPY = ("x", "y", "weight", "row")
+_EXCLUDED, _ROWS = b"isonomy.excluded", b"isonomy.rows"
+
+
+@dataclass(frozen=True)
+class ChunkKey:
+    """Rows ``start`` to ``stop`` of one file or partition, the ``index``-th chunk: enough to read them again."""
+
+    index: int
+    file: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def place(self) -> str:
+        """What an error says of where the rows stand."""
+        name = PurePath(self.file)
+        return f"File {name.name}" if name.suffix else self.file or "The table"
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """The individuals of some rows in fair coordinates, where they stood, and how many rows were left out.
+
+    ``y`` is None where there is no label column, or it was not asked for.
+    """
+
+    key: ChunkKey
+    x: FloatArray
+    y: IntArray | FloatArray | None
+    weights: FloatArray
+    rows: IntArray
+    excluded: int
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@runtime_checkable
+class PeopleSource(Protocol):
+    """Individuals by chunks; ``tests/contracts/source.py`` checks what is promised here.
+
+    Chunks cut in any way hold the same people, and every row that does not fit the schema is counted in one of them.
+    A source can be pickled, and the copy reads the same.
+    """
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+        ...
+
+    @property
+    def files(self) -> Named:
+        """The files that the caller named."""
+        ...
+
+    def keys(self, rows: int) -> Sequence[ChunkKey]:
+        """Chunks of at most ``rows`` rows, in order; none has rows of two files."""
+        ...
+
+    def read(self, key: ChunkKey) -> Chunk:
+        """The same arrays for the same key."""
+        ...
+
+    def selection(self, people: int, excluded: int) -> Selection:
+        """Who these are, once all chunks were read, and so many people and excluded rows were counted."""
+        ...
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of all that the arrays depend on."""
+        ...
+
+
+def cut(tables: Sequence[tuple[str, int]], rows: int) -> list[ChunkKey]:
+    """Keys for tables by name and number of rows, each cut by itself."""
+    rows = whole("rows", rows, 1)
+    cuts = [(name, start, min(start + rows, n)) for name, n in tables for start in range(0, n, rows)]
+    return [ChunkKey(i, *each) for i, each in enumerate(cuts)]
 
 
 def open_people(
@@ -58,32 +144,29 @@ def open_people(
     if isinstance(people, PeopleSource):
         return people
     if isinstance(people, Population):
-        return _in_memory(people if labels else replace(people, y=None), people.schema, split)
+        return InMemory.of(people if labels else replace(people, y=None), people.schema, split)
     if schema is None:
         raise ParameterError("'schema' must be given for people who are not a Population.")
     reading = ReadOptions(schema, unknown, split, labels, dialect)
-    if isinstance(people, DaskFrame):
-        return _one_by_one(partitions(people, reading), reading, "(a Dask data frame)")
+    if hasattr(people, "get_partition"):
+        return Tables.of(reading, partitions(people, reading), "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
-        return _in_memory(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
+        return InMemory.of(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
     path = Path(people).resolve()
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in PARQUET)
         if not files:
             raise FileError(f"The folder {path} has no Parquet file: their names end in {' or '.join(PARQUET)}.")
-        return _of_files(files, path, reading, path)
+        return Tables.of(reading, tuple(map(ParquetTable.open, files)), path, path)
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
-    if has_middle(path):
-        return _of_files([path], path.parent, reading, path)
-    named, how = ((path.name, sha256(path)),), {"unknown": unknown, "dialect": dialect}
+    if path.suffix.lower() in PARQUET and all(rows <= HUGE for rows in _group_rows(path)):
+        return Tables.of(reading, (ParquetTable.open(path),), path, path.parent)
+    named = path.name, file_hash(path)
     if work is None:
-        return _in_memory(Population.from_file(path, reading.columns, **how), schema, split, named)  # type: ignore[arg-type]
-    pieces = stream(path, reading.columns, chunk_rows=COPY_ROWS, domain="unbounded", **how)  # type: ignore[arg-type]
-    copied = open_copy(reading, named[0], Path(work).resolve(), pieces)
-    if not copied.tables[0].rows:
-        raise DataError(f"Table {path} has nobody in its {split} part.")
-    return copied
+        everybody = Population.from_file(path, reading.columns, unknown=unknown, dialect=dialect)
+        return InMemory.of(everybody, schema, split, (named,))
+    return _open_copy(path, reading, named, Path(work).resolve())
 
 
 def stream(
@@ -143,6 +226,12 @@ class InMemory:
     people: Population
     files: Named = ()
 
+    @classmethod
+    def of(cls, people: Population, schema: Schema, split: SplitName, files: Named = ()) -> Self:
+        """One side of a population, whose columns mean what the schema says."""
+        side = people if split == "all" else people.train if split == "train" else people.test
+        return cls(replace(side, schema=schema), files)
+
     @property
     def schema(self) -> Schema:
         """What the columns mean."""
@@ -172,19 +261,254 @@ class InMemory:
         return digest.hexdigest()
 
 
-def _in_memory(people: Population, schema: Schema, split: SplitName, files: Named = ()) -> InMemory:
-    side = people if split == "all" else people.train if split == "train" else people.test
-    return InMemory(replace(side, schema=schema), files)
+@dataclass(frozen=True)
+class ReadOptions:
+    """How the rows of a table become people."""
+
+    schema: Schema
+    unknown: Unknown = "error"
+    split: SplitName = "all"
+    labels: bool = True
+    dialect: Dialect = USUAL
+
+    @cached_property
+    def columns(self) -> Schema:
+        """The schema of what is read: the label only where it is asked for, the split where it is needed."""
+        label, split = self.schema.label if self.labels else None, None if self.split == "all" else self.schema.split
+        return replace(self.schema, label=label, split=split)
+
+    def present(self, names: Iterable[str], table: str) -> tuple[str, ...]:
+        """Those of a table's columns that are read."""
+        return tuple(present_columns(names, self.columns, table))
+
+    def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
+        """The people of some rows of a table whose first row has the number ``first_row``."""
+        label, columns = self.columns.label, self.columns
+        frame = frame.set_axis(pd.RangeIndex(key.start, key.stop))
+        how: dict[str, Any] = {"domain": "unbounded", "unknown": self.unknown, "first_row": first_row + key.start}
+        try:
+            people = Population.from_piece(frame, columns, **how)
+        except NoRowFitsError:
+            none = np.zeros(0, dtype=np.int64)
+            y = None if label is None or label.column not in frame else none.astype(float if label.regression else int)
+            return Chunk(key, np.zeros((0, columns.width)), y, np.zeros(0), none, len(frame))
+        except DataError as error:
+            raise DataError(f"{key.place}: {error}") from None
+        side = people.side(self.split)
+        y = None if people.y is None else people.y[side]
+        return Chunk(key, people.x[side], y, people.weights[side], people.rows[side], people.excluded)
+
+    def hash(self, *content: object) -> str:
+        """Of some content read in this way."""
+        how = (self.schema.hash(), self.unknown, self.split, self.labels, self.dialect)
+        return hashlib.sha256(repr((how, content)).encode()).hexdigest()
 
 
-def _of_files(files: list[Path], root: Path, reading: ReadOptions, path: Path) -> Tables:
-    tables = tuple(map(ParquetTable.open, files))
-    named = [(file.relative_to(root).as_posix(), table.sha256) for file, table in zip(files, tables, strict=True)]
-    return _one_by_one(tables, reading, path, tuple(named))
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables one after the other, ``rows`` in all; each has a name, rows, the SHA-256 of its content, and chunks."""
+
+    reading: ReadOptions
+    tables: tuple[Table, ...]
+    rows: int
+    files: Named = ()
+
+    @classmethod
+    def of(cls, reading: ReadOptions, tables: Sequence[Table], name: object, root: Path | None = None) -> Self:
+        """Tables of which one at least has a row; files are named by their place below ``root``."""
+        rows = sum(table.rows for table in tables)
+        if not rows:
+            raise DataError(f"Table {name} is empty: it has no row.")
+        files = [] if root is None else [(Path(each.name).relative_to(root).as_posix(), each.sha256) for each in tables]
+        return cls(reading, tuple(tables), rows, tuple(files))
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+        return self.reading.schema
+
+    def keys(self, rows: int) -> list[ChunkKey]:
+        """Each table cut by itself."""
+        return cut([(table.name, table.rows) for table in self.tables], rows)
+
+    def read(self, key: ChunkKey) -> Chunk:
+        """From the table that has the rows."""
+        first_row, table = self._places[key.file]
+        return table.chunk(key, self.reading, first_row)
+
+    def selection(self, people: int, excluded: int) -> Selection:
+        """All of one side."""
+        return Selection(people, people, self.rows, excluded, self.reading.split)
+
+    def fingerprint(self) -> str:
+        """Of the contents and of how they are read."""
+        return self.reading.hash(*((table.sha256, table.rows) for table in self.tables))
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, Table]]:
+        ends = np.cumsum([table.rows for table in self.tables]).tolist()
+        return {table.name: (end - table.rows, table) for table, end in zip(self.tables, ends, strict=True)}
 
 
-def _one_by_one(tables: Sequence[Table], reading: ReadOptions, name: object, files: Named = ()) -> Tables:
-    rows = sum(table.rows for table in tables)
-    if not rows:
-        raise DataError(f"Table {name} is empty: it has no row.")
-    return Tables(reading, tuple(tables), rows, files)
+@dataclass(frozen=True)
+class ParquetTable:
+    """A Parquet file, read by its row groups."""
+
+    name: str
+    rows: int
+    sha256: str
+    size: int
+    changed: int  # when the file was last written, in nanoseconds
+
+    @classmethod
+    def open(cls, path: Path) -> ParquetTable:
+        """A file as it is now."""
+        with opened(path) as file:
+            rows = file.metadata.num_rows
+        about = path.stat()
+        return cls(str(path), rows, file_hash(path), about.st_size, about.st_mtime_ns)
+
+    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
+        """Encode the columns that are read."""
+        with opened(Path(self.name)) as file:
+            columns = reading.present(file.schema_arrow.names, self.name)
+        rows = self.arrow(key.start, key.stop, columns)
+        return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
+
+    def arrow(self, start: int, stop: int, columns: tuple[str, ...]) -> pa.Table:
+        """Some rows, from the row groups that hold them."""
+        ends = np.cumsum(_group_rows(Path(self.name)))
+        group = int(np.searchsorted(ends, start, side="right"))
+        pieces, at = [], start
+        while at < stop:
+            begin, end = (int(ends[group - 1]) if group else 0), int(ends[group])
+            pieces.append(_row_group(self, group, columns).slice(at - begin, min(stop, end) - at))
+            at, group = end, group + 1
+        return pa.concat_tables(pieces)
+
+
+@lru_cache(maxsize=2)
+def _row_group(table: ParquetTable, group: int, columns: tuple[str, ...]) -> pa.Table:
+    """One row group; kept, since the chunks that share it are read one after the other."""
+    path = Path(table.name)
+    about = path.stat()
+    if (about.st_size, about.st_mtime_ns) != (table.size, table.changed):
+        raise FileError(f"Table {path} was changed during the run: start it again.")
+    with opened(path) as file:
+        return file.read_row_group(group, columns=list(columns), use_threads=False)
+
+
+def opened(file: Path) -> Any:
+    """A Parquet file, whose pages are checked as they are read."""
+    try:
+        return pq.ParquetFile(file, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"Table {file} cannot be read as Parquet: {first_line(error)}.") from None
+
+
+def _group_rows(file: Path) -> list[int]:
+    with opened(file) as table:
+        about = table.metadata
+        return [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+
+
+@dataclass(frozen=True)
+class CopiedTable:
+    """The people of a file in fair coordinates; rows that were left out are counted with the first of them."""
+
+    name: str
+    rows: int
+    sha256: str
+    copy: ParquetTable
+    excluded: int
+
+    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
+        """As they were copied."""
+        rows = self.copy.arrow(key.start, key.stop, _COPY)
+        x = rows["x"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
+        y = None if rows["y"].null_count else rows["y"].to_numpy()
+        excluded = 0 if key.start else self.excluded
+        return Chunk(key, x, y, rows["weight"].to_numpy(), rows["row"].to_numpy(), excluded)
+
+
+def _open_copy(path: Path, reading: ReadOptions, named: tuple[str, str], work: Path) -> Tables:
+    """The people of a file from a copy in the folder ``work``, which is made if it is not there."""
+    name, digest = named
+    target = work / f"people-{reading.hash(3, digest)[:32]}.parquet"
+    if not target.exists():
+        _write_copy(path, reading, target)
+    with opened(target) as file:
+        about = file.metadata.metadata
+    copy = ParquetTable.open(target)
+    if not copy.rows:
+        raise DataError(f"Table {path} has nobody in its {reading.split} part.")
+    table = CopiedTable(name, copy.rows, digest, copy, int(about[_EXCLUDED]))
+    return Tables(reading, (table,), int(about[_ROWS]), (named,))
+
+
+def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
+    pieces = stream(
+        path, reading.columns, chunk_rows=COPY_ROWS, domain="unbounded", unknown=reading.unknown,
+        dialect=reading.dialect,
+    )  # fmt: skip
+    width, label = reading.schema.width, reading.columns.label
+    outcome = pa.float64() if label is None or label.regression else pa.int64()
+    kinds = (pa.list_(pa.float64(), width), outcome, pa.float64(), pa.int64())
+    columns = pa.schema(list(zip(_COPY, kinds, strict=True)))
+    excluded = rows = 0
+    with atomic(target) as partial, pq.ParquetWriter(partial, columns, write_page_checksum=True) as writer:
+        for people in pieces:
+            excluded, rows = excluded + people.excluded, rows + len(people) + people.excluded
+            side = people.side(reading.split)
+            x = pa.FixedSizeListArray.from_arrays(pa.array(people.x[side].ravel()), width)
+            y = pa.nulls(len(x), outcome) if people.y is None else pa.array(people.y[side])
+            rest = pa.array(people.weights[side]), pa.array(people.rows[side])
+            writer.write_table(pa.table([x, y, *rest], schema=columns))
+        writer.add_key_value_metadata({_EXCLUDED: str(excluded), _ROWS: str(rows)})
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition of a Dask data frame, computed by whoever reads it."""
+
+    name: str
+    rows: int
+    sha256: str
+    part: Any = field(compare=False, repr=False)
+
+    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
+        """Encode some rows of the partition."""
+        return reading.chunk(key, _computed(self).iloc[key.start : key.stop], first_row)
+
+
+@lru_cache(maxsize=1)
+def _computed(partition: Partition) -> pd.DataFrame:
+    """A partition; kept, since the chunks that share it are read one after the other."""
+    frame: pd.DataFrame = partition.part.compute(scheduler="synchronous")
+    if _content(frame) != (partition.rows, partition.sha256):
+        raise DataError(f"{partition.name} was computed anew and has other rows: a collection must stay the same.")
+    return frame
+
+
+def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
+    """The partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
+    import dask
+
+    collection = collection[list(reading.present(map(str, collection.columns), "(a Dask data frame)"))]
+    parts = [collection.get_partition(i) for i in range(collection.npartitions)]
+    compute: Any = dask.compute  # type: ignore[attr-defined]
+    contents = compute(*(dask.delayed(_content)(part) for part in parts))  # type: ignore[attr-defined]
+    each = enumerate(zip(contents, parts, strict=True))
+    return tuple(Partition(f"Partition {i}", rows, digest, part) for i, ((rows, digest), part) in each)
+
+
+def _content(frame: pd.DataFrame) -> tuple[int, str]:
+    """How many rows there are, and a hash of all cells."""
+    digest = hashlib.sha256()
+    for name in frame.columns:
+        digest.update(f"{name} ".encode())
+        digest.update(pd.util.hash_pandas_object(frame[name], index=False).to_numpy().tobytes())
+    return len(frame), digest.hexdigest()
+
+
+Table = ParquetTable | CopiedTable | Partition

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from isonomy.errors import DataError, FileError, ParameterError
+from isonomy.errors import DataError, FileError, ParameterError, first_line
 from isonomy.population.encoding import from_text
 from isonomy.population.feature import Feature
 
@@ -73,19 +73,17 @@ def read_pieces(
     if not file.is_file():
         raise FileError(f"Table {file} cannot be read: there is no such file.")
     name, kind = file.name.lower(), "Parquet"
-    meanings = column_meanings(schema)
     try:
         if name.endswith(PARQUET):
-            yield from _pieces(_parquet_batches(file, meanings, schema, rows), rows, file, {}, dialect)
+            yield from _pieces(_parquet_batches(file, schema, rows), rows, file, {}, dialect)
         elif name.endswith(CSV):
             kind = "CSV"
-            yield from _pieces(_csv_batches(file, meanings, schema, dialect), rows, file, meanings, dialect)
+            yield from _pieces(_csv_batches(file, schema, dialect), rows, file, column_meanings(schema), dialect)
         else:
             raise FileError(f"Table {file} cannot be read: its name must end in one of {', '.join((*PARQUET, *CSV))}.")
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         kind += f" in {dialect.encoding}" if isinstance(error, UnicodeError) else ""
-        raise FileError(f"Table {file} cannot be read as {kind}: {reason}.") from error
+        raise FileError(f"Table {file} cannot be read as {kind}: {first_line(error)}.") from error
 
 
 def open_text(path: Path, encoding: str) -> TextIO:
@@ -107,9 +105,9 @@ def column_meanings(schema: Schema) -> Meanings:
     return meanings
 
 
-def present_columns(names: Iterable[str], meanings: Meanings, schema: Schema, file: object) -> list[str]:
+def present_columns(names: Iterable[str], schema: Schema, file: object) -> list[str]:
     """The columns to read: all of the schema but for a label or split column that the table lacks."""
-    there = list(names)
+    there, meanings = list(names), column_meanings(schema)
     twice = next((name for name in meanings if there.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"Table {file} has two columns called {twice!r}; names must differ.")
@@ -129,13 +127,13 @@ def _to_pandas(frame: Any) -> pd.DataFrame:
     return eager.to_pandas()
 
 
-def _parquet_batches(file: Path, meanings: Meanings, schema: Schema, rows: int) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(file: Path, schema: Schema, rows: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(file) as table:
-        columns = present_columns(table.schema_arrow.names, meanings, schema, file)
+        columns = present_columns(table.schema_arrow.names, schema, file)
         yield from table.iter_batches(batch_size=min(rows, 1 << 16), columns=columns)
 
 
-def _csv_batches(file: Path, meanings: Meanings, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+def _csv_batches(file: Path, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     try:
         with open_text(file, dialect.encoding) as text:
             header = text.readline() if file.name.lower().removesuffix(".gz").endswith(".tsv") else ""
@@ -146,7 +144,7 @@ def _csv_batches(file: Path, meanings: Meanings, schema: Schema, dialect: Dialec
     if dialect.separator == "," and "\t" in header:
         dialect = replace(dialect, separator="\t")
     with _open_csv(file, dialect, None) as reader:
-        columns = present_columns(reader.schema.names, meanings, schema, file)
+        columns = present_columns(reader.schema.names, schema, file)
     with _open_csv(file, dialect, columns) as reader:
         yield from reader
 
