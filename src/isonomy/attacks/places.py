@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.similarity.regions import Regions, Similarity
-from isonomy_verify.regions import BallBox
+from isonomy_verify.sets import ConvexSets
 from isonomy_verify.splitting import into_ball
 
 FAR = 1e6
@@ -26,38 +26,45 @@ BALANCE = 30
 """Steps by which a ball and a box are weighed against each other."""
 
 
-def find_anchors(sets: BallBox, rows: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bool_]]:
     """A move inside each of so many regions, to which steps are led back; and for which regions one was found."""
+    if sets.is_ball:
+        return np.zeros((rows, sets.low.shape[1])), np.ones(rows, dtype=bool)
     low, high = (np.broadcast_to(side, (rows, side.shape[1])) for side in (sets.low, sets.high))
     if not len(sets.root):
-        return np.clip(0.0, low, high), np.ones(rows, dtype=bool)
-    moves = np.clip(-(sets.offset @ sets.inverse.T), low, high)
+        return _clip(0.0, low, high), np.ones(rows, dtype=bool)
+    moves = _clip(-(sets.offset @ sets.inverse.T), low, high)
     outside = np.flatnonzero(_beyond(sets, moves) > 0)
     if len(outside) and sets.order == 2:
         # The nearest point of the box to the ball's centre, by projected descent with momentum.
-        some = sets[outside]
+        offset = sets[outside].offset
         rate = 1.0 / max(float(np.linalg.norm(sets.root, 2)) ** 2, 1e-300)
         now = last = moves[outside]
         for step in range(4 * BALANCE):
             ahead = now + (now - last) * (step / (step + 3))
-            gradient = (some.offset + ahead @ some.root.T) @ some.root
-            last, now = now, np.clip(ahead - rate * gradient, low[outside], high[outside])
+            gradient = (offset + ahead @ sets.root.T) @ sets.root
+            last, now = now, _clip(ahead - rate * gradient, low[outside], high[outside])
         moves[outside] = now
     return moves, _beyond(sets, moves) <= 0
 
 
-def _beyond(sets: BallBox, moves: FloatArray) -> FloatArray:
+def _clip(v: FloatArray | float, low: FloatArray, high: FloatArray) -> FloatArray:
+    """``np.clip`` without its overhead, which counts for small arrays."""
+    return np.asarray(np.minimum(np.maximum(v, low), high))
+
+
+def _beyond(sets: ConvexSets, moves: FloatArray) -> FloatArray:
     """By how much moves are outside the ball."""
     return np.asarray(np.linalg.norm(sets.offset + moves @ sets.root.T, sets.order, axis=1) - sets.radius)
 
 
-def led_back(sets: BallBox, anchors: FloatArray, moves: FloatArray) -> FloatArray:
-    """Lead moves back into their sets: box, simplices, then along the line to the anchor into the ball."""
+def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+    """Project moves into their sets: box, simplices, then along the line to the anchor into the ball."""
     moves = _boxed(sets, moves, _Shares.of(sets))
     if not len(sets.root):
         return moves
-    at, line = sets.offset + anchors @ sets.root.T, (moves - anchors) @ sets.root.T
-    radius = sets.radius * (1 - 1e-9)
+    at, away = sets.offset + anchors @ sets.root.T, moves - anchors
+    line, radius = away @ sets.root.T, sets.radius * (1 - 1e-9)
     if sets.order == 2:
         along, length = np.vecdot(at, line), np.maximum(np.vecdot(line, line), 1e-300)
         room = np.maximum(radius * radius - np.vecdot(at, at), 0.0)
@@ -70,7 +77,7 @@ def led_back(sets: BallBox, anchors: FloatArray, moves: FloatArray) -> FloatArra
             step /= 2
             outside = np.linalg.norm(at + share[:, None] * line, sets.order, axis=1) > radius
             share = np.where(outside, share - step, np.minimum(share + step, 1.0))
-    return np.asarray(anchors + np.clip(share, 0.0, 1.0)[:, None] * (moves - anchors))
+    return np.asarray(anchors + np.minimum(np.maximum(share, 0.0), 1.0)[:, None] * away)
 
 
 class _Shares(NamedTuple):
@@ -84,23 +91,13 @@ class _Shares(NamedTuple):
     high: FloatArray
 
     @classmethod
-    def of(cls, sets: BallBox) -> _Shares | None:
+    def of(cls, sets: ConvexSets) -> _Shares | None:
         if not sets.blocks:
             return None
-        assert sets.shares is not None
         column, real = _table(sets.blocks)
-        base = np.where(real, sets.shares[:, column], 0.0)
+        base = np.where(real, sets.base[:, column], 0.0)
         low = np.where(real, np.maximum(base + sets.low[:, column], 0.0), 0.0)
         return cls(column, real, base, low, np.where(real, np.minimum(base + sets.high[:, column], 1.0), 0.0))
-
-
-def _boxed(sets: BallBox, moves: FloatArray, shares: _Shares | None) -> FloatArray:
-    """The nearest moves that box and simplices allow."""
-    if shares is not None:
-        column, real, base, low, high = shares
-        moves = np.array(moves)
-        moves[:, column[real]] = (_to_shares(base + moves[:, column], low, high, real) - base)[:, real]
-    return np.clip(moves, sets.low, sets.high)
 
 
 @lru_cache(maxsize=64)
@@ -109,6 +106,15 @@ def _table(blocks: tuple[tuple[int, int], ...]) -> tuple[NDArray[np.int64], NDAr
     first, size = (np.array(side)[:, None] for side in zip(*((a, b - a) for a, b in blocks), strict=True))
     place = np.arange(size.max())
     return first + np.minimum(place, size - 1), place < size
+
+
+def _boxed(sets: ConvexSets, moves: FloatArray, shares: _Shares | None) -> FloatArray:
+    """The nearest moves that box and simplices allow."""
+    if shares is not None:
+        column, real, base, low, high = shares
+        moves = np.array(moves)
+        moves[:, column[real]] = (_to_shares(base + moves[:, column], low, high, real) - base)[:, real]
+    return _clip(moves, sets.low, sets.high)
 
 
 def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
@@ -125,37 +131,36 @@ def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArra
     first, last = (rows - high).min(-1, keepdims=True), (rows - low).max(-1, keepdims=True)
     for _ in range(24):
         middle = 0.5 * (first + last)
-        much = np.clip(rows - middle, low, high).sum(-1, keepdims=True) > 1.0
+        much = _clip(rows - middle, low, high).sum(-1, keepdims=True) > 1.0
         first, last = np.where(much, middle, first), np.where(much, last, middle)
-    shares = np.clip(rows - 0.5 * (first + last), low, high)
+    shares = _clip(rows - 0.5 * (first + last), low, high)
     free = (shares > low) & (shares < high)
     rest = (1.0 - shares.sum(-1, keepdims=True)) / np.maximum(free.sum(-1, keepdims=True), 1)
-    return np.asarray(np.clip(shares + np.where(free, rest, 0.0), low, high))
+    return _clip(shares + np.where(free, rest, 0.0), low, high)
 
 
-def furthest(sets: BallBox, gradient: FloatArray, clipped: bool = True) -> FloatArray:
-    """Where a linear function is largest: over the ball alone if the box does not hold that back (``clipped`` says
-    whether it can), over box and simplices where there is no ball, and else where both are weighed against each
-    other."""
+def furthest(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
+    """Where a linear function is largest: over the ball alone if the box does not hold that back, over box and
+    simplices where there is no ball, and else where both are weighed against each other."""
     if not len(sets.root):
         return _corner(sets, gradient)
     pulled = gradient @ sets.inverse
     moves = on_sphere(sets, pulled)
-    held = _held_back(sets, gradient, pulled, moves) if clipped else np.zeros(0)
-    if held.any():
-        rows = np.flatnonzero(held)
-        moves[rows] = _balanced(sets[rows] if sets.rows > 1 else sets, gradient[rows], moves[rows])
+    if sets.clipped:
+        rows = np.flatnonzero(_held_back(sets, gradient, pulled, moves))
+        if len(rows):
+            moves[rows] = _balanced(sets[rows], gradient[rows], moves[rows])
     return moves
 
 
-def on_sphere(sets: BallBox, pulled: FloatArray) -> FloatArray:
+def on_sphere(sets: ConvexSets, pulled: FloatArray) -> FloatArray:
     """Where a linear function of ``R v + o`` is largest over the ball."""
     return np.asarray((sets.radius[:, None] * _pole(pulled, sets.order) - sets.offset) @ sets.inverse.T)
 
 
-def _held_back(sets: BallBox, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:
+def _held_back(sets: ConvexSets, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:
     """Where the ball's own furthest point is outside the box, or there are directions that only the box limits."""
-    room = 1e-9 * np.maximum(np.abs(sets.low), np.abs(sets.high))
+    room = 1e-9 * sets.extent
     held = ((moves < sets.low - room) | (moves > sets.high + room)).any(1)
     still = (sets.low == 0) & (sets.high == 0)
     left = np.where(still, 0.0, gradient - pulled @ sets.root)
@@ -170,34 +175,31 @@ def _pole(pulled: FloatArray, order: float) -> FloatArray:
     if order == math.inf:
         return np.sign(pulled)
     if order == 2:
-        return np.asarray(pulled / np.maximum(np.linalg.norm(pulled, axis=1, keepdims=True), 1e-300))
+        return np.asarray(pulled / np.maximum(np.sqrt(np.vecdot(pulled, pulled)), 1e-300)[:, None])
     top, rows = np.abs(pulled).argmax(1), np.arange(len(pulled))
     pole = np.zeros(pulled.shape)
     pole[rows, top] = np.sign(pulled[rows, top])
     return pole
 
 
-def _corner(sets: BallBox, gradient: FloatArray) -> FloatArray:
+def _corner(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     """Where a linear function is largest over box and simplices; where it is flat, at the middle."""
     low, high = np.maximum(sets.low, -FAR), np.minimum(sets.high, FAR)
-    corner = np.where(gradient > 0, high, np.where(gradient < 0, low, np.clip(0.0, low, high)))
-    for block in sets.blocks:  # shares go to the categories in the order of their weights
-        assert sets.shares is not None
-        part = slice(*block)
-        base = sets.shares[:, part]
-        least = np.broadcast_to(np.maximum(base + low[:, part], 0.0), gradient[:, part].shape)
-        most = np.broadcast_to(np.minimum(base + high[:, part], 1.0), least.shape)
-        order = np.argsort(-gradient[:, part], axis=1, kind="stable")
-        room = np.take_along_axis(most - least, order, 1)
-        before = np.cumsum(room, 1) - room
-        given = np.clip(1.0 - least.sum(1, keepdims=True) - before, 0.0, room)
-        shares = np.array(least)
-        np.put_along_axis(shares, order, np.take_along_axis(least, order, 1) + given, 1)
-        corner[:, part] = shares - base
+    corner = np.where(gradient > 0, high, np.where(gradient < 0, low, _clip(0.0, low, high)))
+    blocks = _Shares.of(sets)
+    if blocks is not None:  # shares go to the categories in the order of their weights
+        column, real, base, least, most = blocks
+        slope = np.where(real, gradient[:, column], -np.inf)
+        order = np.argsort(-slope, axis=-1, kind="stable")
+        shares = np.array(np.broadcast_to(least, slope.shape))
+        room = np.take_along_axis(np.broadcast_to(most - least, slope.shape), order, -1)
+        given = _clip(1.0 - least.sum(-1, keepdims=True) - (np.cumsum(room, -1) - room), np.zeros(1), room)
+        np.put_along_axis(shares, order, np.take_along_axis(shares, order, -1) + given, -1)
+        corner[:, column[real]] = (shares - base)[:, real]
     return corner
 
 
-def _balanced(sets: BallBox, gradient: FloatArray, moves: FloatArray) -> FloatArray:
+def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> FloatArray:
     """Where a linear function is about largest over a ball within a box: Chambolle and Pock's steps between a move and
     the price of the ball, in units in which both are about 1."""
     extent, reach = sets.extent.max(0), np.linalg.norm(sets.inverse, axis=1) * sets.radius.max()
@@ -206,42 +208,42 @@ def _balanced(sets: BallBox, gradient: FloatArray, moves: FloatArray) -> FloatAr
         unit[start:stop] = np.where(unit[start:stop] > 0, unit[start:stop].max(), 0.0)
     columns = np.flatnonzero(unit > 0)
     if not len(columns):
-        return np.clip(moves, sets.low, sets.high)
+        return _clip(moves, sets.low, sets.high)
     unit, scale = unit[columns], max(float(sets.radius.max()), 1e-300)
     root = sets.root[:, columns] * (unit / scale)
+    rate = 1.0 / max(float(np.linalg.norm(root, 2)), 1e-3)
     offset, radius = sets.offset / scale, sets.radius / scale
     weight = gradient[:, columns] * unit
-    weight = weight / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-300)
+    weight = weight * (rate / np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-300))
     low, high = sets.low[:, columns] / unit, sets.high[:, columns] / unit
-    rate = 1.0 / max(float(np.linalg.norm(root, 2)), 1e-3)
-    found, shares = np.zeros(moves.shape), _Shares.of(sets)
+    every, shares = np.zeros(moves.shape), _Shares.of(sets)
 
     def allowed(place: FloatArray) -> FloatArray:
         if shares is not None:
-            found[:, columns] = place * unit
-            place = _boxed(sets, found, shares)[:, columns] / unit
-        return np.clip(place, low, high)
+            every[:, columns] = place * unit
+            place = _boxed(sets, every, shares)[:, columns] / unit
+        return _clip(place, low, high)
 
     now = ahead = allowed(moves[:, columns] / unit)
-    price = np.zeros((len(now), len(root)))
+    price = np.zeros((len(now), len(root)))  # divided by the rate
     for _ in range(BALANCE):
-        price = price + rate * (ahead @ root.T + offset)
-        price = price - rate * into_ball(price / rate, sets.order, radius)
-        before, now = now, allowed(now + rate * (weight - price @ root))
+        price = price + ahead @ root.T + offset
+        price = price - into_ball(price, sets.order, radius)
+        before, now = now, allowed(now + weight - (rate * rate) * (price @ root))
         ahead = 2 * now - before
-    found[:, columns] = now * unit
-    return found
+    every[:, columns] = now * unit
+    return every
 
 
 def as_individuals(
     similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
 ) -> list[FloatArray]:
-    """The finds as individuals: slightly inside, and on the lattice where numbers are whole."""
+    """Moves as individuals: slightly inside, and on the lattice where numbers are whole."""
     domain, near = similarity.domain, regions.centre + anchors
     y = near + (1 - 1e-9) * (moves - anchors)
     if domain.kind == "unbounded":
         return [y]
-    y = np.clip(y, domain.low, domain.high)
+    y = _clip(y, domain.low, domain.high)
     if domain.kind != "realizable" or not domain.integer.any():
         return [domain.filled(y)]
     # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.

@@ -4,17 +4,19 @@ Problem: for each individual ``x`` find ``y`` in the domain with ``d(x, y) â‰¤ Î
 region of the similar set is searched for a high and for a low value of every score (:mod:`isonomy.attacks.field`), in
 three rounds, each for those only whom the one before leaves open:
 
-1. *Stars*: the network is replaced by its gradient at the region's anchor, and ``y`` is where that is largest.
-2. *Climbs* from there, from where chords in place of slopes lead, and from the best of many places in the region.
-3. *Neighbours*: single coordinates and categories of the best find are changed, whole numbers by whole numbers.
+1. *Linear*: the network is replaced by its gradient at the region's anchor, and ``y`` is where that is largest.
+2. *Climbs* from there, from where chords in place of slopes lead, and from the best of many samples of the region.
+3. *Neighbours*: single coordinates and categories of the best pair are changed, whole numbers by whole numbers.
 
-Whoever has an ``upper`` bound that is nearly attained needs no more. The finds are the judge's, who trusts nobody.
+Whoever has an ``upper`` bound that is nearly attained needs no more. Candidates are checked by the judge, who trusts
+nobody.
 """
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +32,12 @@ from isonomy.similarity.regions import Regions, Similarity
 from isonomy_verify.arithmetic import dual_order
 from isonomy_verify.heads import Head
 from isonomy_verify.local import Known
-from isonomy_verify.regions import BallBox
-from isonomy_verify.sets import region_of
 
 ROWS = 2048
 """Regions searched at once; bounds the memory of a batch."""
 
 CLEAR = 0.9
-"""Stars that promise less than this share of what another one promises their owner wait."""
+"""Linear starts that promise less than this share of what another one promises their owner wait."""
 
 NEAR, WIDE = 0.95, 0.85
 """Whoever attains the first share of the upper bound is done; whoever attains less than the second is searched all
@@ -55,8 +55,8 @@ TURNS = 12
 OBLIQUE = 3
 """Up to so many whole numbers are stepped together, more of them one by one."""
 
-PLACES = 32
-"""Places looked at for each restart, and around the best find at each step."""
+SAMPLES = 32
+"""Samples looked at for each restart, and around the best candidate at each step."""
 
 FLAT = 1e-3
 """What a climb may still gain, relative to what it gained, when it ends."""
@@ -64,8 +64,11 @@ FLAT = 1e-3
 ALIKE = 0.01
 """Climbs whose gains differ by less than this share end on the same hill."""
 
+HOPE = 0.6
+"""Climbs that end at less than this share of what is attained for their individual are not continued."""
+
 AROUND, SHRINK = 1.0, 0.6
-"""How far around the best find is looked at first, relative to the region, and how that shrinks step by step."""
+"""How far around the best candidate is sampled first, relative to the region, and how that shrinks step by step."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def checked_effort(effort: Effort | None) -> Effort:
     return effort or Effort()
 
 
-@np.errstate(all="ignore")  # what overflows is no find
+@np.errstate(all="ignore")  # what overflows is no witness
 def attack(
     network: Network,
     head: Head,
@@ -104,124 +107,115 @@ def attack(
     """
     known = known or Known(np.full(len(x), np.inf), np.zeros(len(x), dtype=bool))
     judge = Judge(network, head, similarity, x, known.at)
-    every = _searched(similarity, x)
+    shares = (NEAR_NARROW, WIDE_NARROW) if judge.prepared.narrow else (NEAR, WIDE)
+
+    def search(regions: Regions) -> None:
+        for piece in regions.pieces(ROWS):
+            anchors, inside = find_anchors(piece.sets, len(piece))
+            if inside.any():
+                rows = slice(None) if inside.all() else np.flatnonzero(inside)
+                _Search(judge, piece[rows], anchors[rows], effort, known, *shares).run()
+
+    every = _regions(similarity, x)
     for regions in every:
-        _go(judge, regions, effort, known)
+        search(regions)
     if similarity.domain.kind == "realizable" and effort.steps and effort.restarts:
-        wide = _shares(judge)[1]
         for regions in every:
-            pieces, many = _on_lattice(similarity, regions, judge.lower < wide * known.upper, LATTICE * effort.restarts)
-            _go(judge, pieces, effort, known)
+            far = judge.lower < shares[1] * known.upper
+            pieces, many = _on_lattice(similarity, regions, far, LATTICE * effort.restarts)
+            search(pieces)
             listed = not regions.sets.blocks  # else there are too many choices of categories
             many = np.unique(many if listed else regions.owner)
-            _turn(judge, many[judge.lower[many] < wide * known.upper[many]], _turns(similarity.domain, not listed))
+            many = many[judge.lower[many] < shares[1] * known.upper[many]]
+            _search_neighbours(judge, many, _neighbours(similarity.domain, not listed))
     return judge.finds()
 
 
-def _turn(judge: Judge, owner: IntArray, turns: list[_Turned]) -> None:
-    """Go from neighbour to neighbour, as long as that leads further: each score up and down, from the individuals and
-    from their finds."""
-    domain, field = judge.similarity.domain, judge.field
-    if not len(owner) or not turns:
-        return
-    size = max(1, ROWS // len(turns))
-    for start, target, sign in itertools.product(range(0, len(owner), size), range(field.targets), (1.0, -1.0)):
-        some = owner[start : start + size]
-        for y in (judge.x[some], judge.counterpart[some]):
-            height = sign * field.scores(field.margins(y))[:, target]
-            for _ in range(TURNS):
-                tried = np.repeat(y, len(turns), 0)
-                for place, (columns, state, step) in enumerate(turns):
-                    part = tried[place :: len(turns)]
-                    part[:, columns] = state + step * part[:, columns]
-                tried = domain.filled(domain.snap(tried))
-                value = np.full(len(tried), -np.inf)
-                fits = np.flatnonzero(judge.fits(np.repeat(some, len(turns)), tried))
-                value[fits] = sign * field.scores(field.margins(tried[fits]))[:, target]
-                value = np.nan_to_num(value, nan=-np.inf).reshape(len(some), -1)
-                top = value.argmax(1)
-                higher = value.max(1) > height
-                if not higher.any():
-                    break
-                y = np.where(higher[:, None], tried.reshape(len(some), len(turns), -1)[np.arange(len(some)), top], y)
-                height = np.where(higher, value.max(1), height)
-            judge.consider(some, y)
-
-
-_Turned = tuple[IntArray, FloatArray, float]
-"""Which columns become what, plus how often (0 or 1) what they are."""
-
-
-def _turns(domain: Domain, categories: bool) -> list[_Turned]:
-    """Moves to a neighbour: another category, and other whole numbers."""
-    found: list[_Turned] = []
-    for start, stop in domain.blocks if categories else ():
-        states = np.eye(stop - start) if stop - start > 1 else np.array([[0.0], [1.0]])
-        found += [(np.arange(start, stop), state, 0.0) for state in states]
-    whole = np.flatnonzero(domain.integer & ~domain.immutable)
-    unit = 1 / domain.unit[whole]
-    if len(whole) <= OBLIQUE:
-        steps = list(itertools.product((-1.0, 0.0, 1.0), repeat=len(whole)))
-    else:
-        steps = [*np.eye(len(whole)), *-np.eye(len(whole))]
-    found += [(whole, scale * np.array(step) * unit, 1.0) for step in steps if np.any(step) for scale in (1.0, 3.0)]
-    return found
-
-
-def _go(judge: Judge, regions: Regions, effort: Effort, known: Known) -> None:
-    for piece in regions.pieces(ROWS):
-        search = _Search.of(judge, piece, effort, known)
-        if search is not None:
-            search.go()
-
-
-def _shares(judge: Judge) -> tuple[float, float]:
-    """Which shares of an upper bound are near it, and far from it."""
-    return (NEAR_NARROW, WIDE_NARROW) if judge.prepared.narrow else (NEAR, WIDE)
-
-
-def _on_lattice(
-    similarity: Similarity, regions: Regions, open_: NDArray[np.bool_], most: int
-) -> tuple[Regions, IntArray]:
-    """The regions of open individuals cut into those of single whole numbers, where they have at most so many; and who
-    has more."""
-    domain, sets = similarity.domain, regions.sets
-    which = np.flatnonzero(domain.integer)
-    centre, low, high = regions.centre, sets.low, sets.high
-    origin, unit = domain.origin[which], domain.unit[which]
-    first = np.ceil((centre + low)[:, which] * unit + origin - 1e-6)
-    last = np.floor((centre + high)[:, which] * unit + origin + 1e-6)
-    each = np.maximum(last - first + 1, 0)
-    count = each.prod(1)
-    total = np.bincount(regions.owner, count, minlength=len(open_))[regions.owner]
-    several = open_[regions.owner] & (count > 1)
-    some = np.flatnonzero(several & (total <= most))
-    row = np.repeat(some, count[some].astype(np.int64))
-    place = np.arange(len(row)) - np.searchsorted(row, row)
-    low, high = np.array(low[row]), np.array(high[row])
-    for j, column in enumerate(which):
-        size = each[row, j].astype(np.int64)
-        value = (first[row, j] + place % size - origin[j]) / unit[j] - centre[row, column]
-        place = place // size
-        low[:, column] = high[:, column] = value
-    cut = regions[row]
-    cut = replace(cut, sets=replace(cut.sets, low=low, high=high))
-    return cut, regions.owner[several & (total > most)]
-
-
-def _searched(similarity: Similarity, x: FloatArray) -> list[Regions]:
+def _regions(similarity: Similarity, x: FloatArray) -> list[Regions]:
     """The regions of the similar sets; in the relaxed domain also those of whole people, its corners."""
     regions = similarity.regions(x)
     if similarity.domain.kind != "relaxed":
         return regions
-    whole = similarity.domain.with_kind("realizable")
-    people = np.flatnonzero(whole.contains(x))
-    corners = Similarity(similarity.metric, similarity.delta, whole, similarity.max_branches).regions(x[people])
-    return regions + [Regions(people[some.owner], some.centre, some.sets) for some in corners]
+    realizable = similarity.domain.with_kind("realizable")
+    people = np.flatnonzero(realizable.contains(x))
+    corners = Similarity(similarity.metric, similarity.delta, realizable, similarity.max_branches).regions(x[people])
+    return regions + [replace(corner, owner=people[corner.owner]) for corner in corners]
+
+
+def _on_lattice(
+    similarity: Similarity, regions: Regions, far: NDArray[np.bool_], most: int
+) -> tuple[Regions, IntArray]:
+    """The regions of individuals who are far from their upper bounds cut into those of single whole numbers, where they
+    have at most so many; and who has more."""
+    domain, sets, centre = similarity.domain, regions.sets, regions.centre
+    which = np.flatnonzero(domain.integer)
+    origin, unit = domain.origin[which], domain.unit[which]
+    first = np.ceil((centre + sets.low)[:, which] * unit + origin - 1e-6)
+    last = np.floor((centre + sets.high)[:, which] * unit + origin + 1e-6)
+    each = np.maximum(last - first + 1, 0)
+    count = each.prod(1)
+    total = np.bincount(regions.owner, count, minlength=len(far))[regions.owner]
+    several = far[regions.owner] & (count > 1)
+    few = np.flatnonzero(several & (total <= most))
+    row = np.repeat(few, count[few].astype(np.int64))
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    low, high = np.array(sets.low[row]), np.array(sets.high[row])
+    for j, column in enumerate(which):
+        size = each[row, j].astype(np.int64)
+        low[:, column] = (first[row, j] + place % size - origin[j]) / unit[j] - centre[row, column]
+        high[:, column] = low[:, column]
+        place = place // size
+    cut = regions[row]
+    return replace(cut, sets=replace(cut.sets, low=low, high=high)), regions.owner[several & (total > most)]
+
+
+_Neighbour = tuple[IntArray, FloatArray, float]
+"""Which columns become what, plus how often (0 or 1) what they are."""
+
+
+def _neighbours(domain: Domain, categories: bool) -> list[_Neighbour]:
+    """Moves to a neighbour: another category, and other whole numbers."""
+    moves: list[_Neighbour] = []
+    for start, stop in domain.blocks if categories else ():
+        states = np.eye(stop - start) if stop - start > 1 else np.array([[0.0], [1.0]])
+        moves += [(np.arange(start, stop), state, 0.0) for state in states]
+    which = np.flatnonzero(domain.integer & ~domain.immutable)
+    if len(which) <= OBLIQUE:
+        steps = [np.array(step) for step in itertools.product((-1.0, 0.0, 1.0), repeat=len(which)) if any(step)]
+    else:
+        steps = [*np.eye(len(which)), *-np.eye(len(which))]
+    return moves + [(which, scale * step / domain.unit[which], 1.0) for step in steps for scale in (1.0, 3.0)]
+
+
+def _search_neighbours(judge: Judge, owner: IntArray, neighbours: list[_Neighbour]) -> None:
+    """Go from neighbour to neighbour, as long as that leads further: each score up and down, from the individuals and
+    from their counterparts."""
+    domain, field, count = judge.similarity.domain, judge.field, len(neighbours)
+    size = max(1, ROWS // max(count, 1))
+    starts = range(0, len(owner) if count else 0, size)
+    for start, target, sign in itertools.product(starts, range(field.targets), (1.0, -1.0)):
+        mine = owner[start : start + size]
+        for y in (judge.x[mine], judge.counterpart[mine]):
+            height = sign * field.scores(field.margins(y))[:, target]
+            for _ in range(TURNS):
+                tried = np.repeat(y, count, 0)
+                for place, (columns, state, factor) in enumerate(neighbours):
+                    tried[place::count, columns] = state + factor * tried[place::count, columns]
+                tried = domain.filled(domain.snap(tried))
+                value = np.full(len(tried), -np.inf)
+                fits = np.flatnonzero(judge.fits(np.repeat(mine, count), tried))
+                value[fits] = sign * field.scores(field.margins(tried[fits]))[:, target]
+                value = np.nan_to_num(value, nan=-np.inf).reshape(len(mine), count)
+                top, higher = value.argmax(1), value.max(1) > height
+                if not higher.any():
+                    break
+                best = tried.reshape(len(mine), count, -1)[np.arange(len(mine)), top]
+                y, height = np.where(higher[:, None], best, y), np.maximum(height, value.max(1))
+            judge.consider(mine, y)
 
 
 @dataclass(frozen=True, eq=False)
-class _Goals:
+class _Climbs:
     """Climbs: in which region, of which score, up or down, and from which move."""
 
     row: IntArray
@@ -232,241 +226,232 @@ class _Goals:
     def __len__(self) -> int:
         return len(self.row)
 
-    def __getitem__(self, some: IntArray) -> _Goals:
-        return _Goals(self.row[some], self.target[some], self.sign[some], self.moves[some])
+    def __getitem__(self, rows: IntArray) -> _Climbs:
+        return _Climbs(self.row[rows], self.target[rows], self.sign[rows], self.moves[rows])
+
+    def at(self, moves: FloatArray) -> _Climbs:
+        """The same climbs at other moves."""
+        return _Climbs(self.row, self.target, self.sign, moves)
 
     @classmethod
-    def joined(cls, parts: list[_Goals]) -> _Goals:
-        return cls(
-            np.concatenate([part.row for part in parts]),
-            np.concatenate([part.target for part in parts]),
-            np.concatenate([part.sign for part in parts]),
-            np.concatenate([part.moves for part in parts]),
-        )
+    def joined(cls, several: list[_Climbs]) -> _Climbs:
+        """All in one."""
+        return cls(*(np.concatenate(parts) for parts in zip(*(vars(each).values() for each in several), strict=True)))
 
 
 class _Search:
     """The search of a batch of regions."""
 
     def __init__(
-        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: Effort, known: Known
+        self,
+        judge: Judge,
+        regions: Regions,
+        anchors: FloatArray,
+        effort: Effort,
+        known: Known,
+        near: float,
+        wide: float,
     ) -> None:
-        self.judge, self.field, self.effort, self.known = judge, judge.field, effort, known
-        self.regions, self.sets, self.anchors = regions, sets, anchors
-        self.owner, self.centre, self.clipped = regions.owner, regions.centre, regions.sets.clipped
-        extent = np.minimum(sets.extent, FAR)
-        if len(sets.root):  # what the ball leaves of the box
-            reach = np.linalg.norm(sets.inverse, axis=1) * sets.radius[:, None]
-            extent = np.minimum(extent, np.where(sets.root.any(0), 1.5 * reach, np.inf))
+        self.judge, self.field, self.effort, self.known, self.near, self.wide = (
+            judge, judge.field, effort, known, near, wide,
+        )  # fmt: skip
+        self.regions, self.sets, self.anchors = regions, regions.sets, anchors
+        self.owner, self.centre = regions.owner, regions.centre
+        extent = np.minimum(self.sets.extent, FAR)
+        if len(self.sets.root):  # what the ball leaves of the box
+            reach = np.linalg.norm(self.sets.inverse, axis=1) * self.sets.radius[:, None]
+            extent = np.minimum(extent, np.where(self.sets.root.any(0), 1.5 * reach, np.inf))
         self.extent = np.broadcast_to(extent, self.centre.shape)
 
-    @classmethod
-    def of(cls, judge: Judge, regions: Regions, effort: Effort, known: Known) -> _Search | None:
-        """Made ready, unless there is nothing to search."""
-        sets = region_of(regions.sets)
-        anchors, inside = find_anchors(sets, len(regions))
-        if not inside.all():
-            rows = np.flatnonzero(inside)
-            regions, sets, anchors = regions[rows], sets[rows] if sets.rows > 1 else sets, anchors[rows]
-        return cls(judge, regions, sets, anchors, effort, known) if len(regions) else None
-
-    def go(self) -> None:
+    def run(self) -> None:
         """All rounds."""
         if (self.anchors != 0).any() or self.judge.similarity.domain.kind == "realizable":
             # Changing categories alone is often the worst that can happen: try every branch as it stands.
-            self._show(np.arange(len(self.owner)), self.anchors)
-        stars, promise = self._stars()
+            self._check(np.arange(len(self.owner)), self.anchors)
+        starts, promise = self._linear()
         best = np.zeros(len(self.judge.x))
-        np.maximum.at(best, self.owner[stars.row], promise)
-        clear = promise >= np.where(self._may_turn(best), 0.0, CLEAR * best)[self.owner[stars.row]]
-        first = stars[np.flatnonzero(clear)]
-        if self.clipped:
-            first = _Goals(first.row, first.target, first.sign, self._led_back(first.row, first.moves))
-        self._show(first.row, first.moves)
+        np.maximum.at(best, self.owner[starts.row], promise)
+        clear = promise >= np.where(self._may_flip(best), 0.0, CLEAR * best)[self.owner[starts.row]]
+        first = starts[np.flatnonzero(clear)]
+        if self.sets.clipped:
+            first = first.at(self._led_back(first.row, first.moves))
+        self._check(first.row, first.moves)
         if not self.effort.steps:
             return
-        near, wide = _shares(self.judge)
-        open_ = self._open(near, first, self._may_turn(self.known.upper))
-        if len(open_):
-            climbed, _ = self._climb(first[open_])
-            self._show(climbed.row, climbed.moves)
-        open_ = self._open(wide, stars)
-        if len(open_):
-            self._look_around(stars[open_])
+        rows = self._open(first, (self.judge.lower < self.near * self.known.upper) | self._may_flip(self.known.upper))
+        if len(rows):
+            ends, _ = self._climb(first[rows])
+            self._check(ends.row, ends.moves)
+        rows = self._open(starts, self.judge.lower < self.wide * self.known.upper)
+        if len(rows):
+            self._search_widely(starts[rows])
 
-    def _open(self, share: float, goals: _Goals, more: NDArray[np.bool_] | bool = False) -> IntArray:
-        """The climbs of individuals for whom less than this share of the upper bound was found, and ``more`` of
-        them."""
-        return np.flatnonzero(((self.judge.lower < share * self.known.upper) | more)[self.owner[goals.row]])
+    def _open(self, climbs: _Climbs, people: NDArray[np.bool_]) -> IntArray:
+        """Which climbs are those of certain people."""
+        return np.flatnonzero(people[self.owner[climbs.row]])
 
-    def _may_turn(self, change: FloatArray) -> NDArray[np.bool_]:
+    def _may_flip(self, change: FloatArray) -> NDArray[np.bool_]:
         """Whose decision is not known to change, and may if they are treated so differently (bounds that say it is kept
-        are not believed: that is what a find would contradict)."""
+        are not believed: that is what a witness would contradict)."""
         return np.asarray(~self.judge.flips & (self.judge.room <= change))
 
-    def _show(self, row: IntArray, moves: FloatArray) -> None:
+    def _check(self, row: IntArray, moves: FloatArray) -> None:
         """Moves of regions, as individuals, to the judge."""
-        similarity = self.judge.similarity
-        for y in as_individuals(similarity, self.regions[row], self.anchors[row], moves):
+        for y in as_individuals(self.judge.similarity, self.regions[row], self.anchors[row], moves):
             self.judge.consider(self.owner[row], y)
 
-    def _of(self, row: IntArray) -> BallBox:
-        return self.sets if self.sets.rows == 1 else self.sets[row]
-
     def _led_back(self, row: IntArray, moves: FloatArray) -> FloatArray:
-        return led_back(self._of(row), self.anchors[row], moves)
+        return led_back(self.sets[row], self.anchors[row], moves)
 
-    def _gradient(self, goals: _Goals, share: float = 0.0) -> tuple[FloatArray, FloatArray]:
+    def _gradient(self, climbs: _Climbs, share: float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Each climb's score, times its sign, and its gradient; with a share, by chords."""
-        extent = self.extent[goals.row] if share else None
-        y = self.centre[goals.row] + goals.moves
-        scores, gradient = self.field.climbed(y, goals.target, goals.sign, extent, share)
-        return goals.sign * scores[np.arange(len(y)), goals.target], gradient
+        extent = self.extent[climbs.row] if share else None
+        y = self.centre[climbs.row] + climbs.moves
+        scores, gradient = self.field.climbed(y, climbs.target, climbs.sign, extent, share)
+        return climbs.sign * scores[np.arange(len(y)), climbs.target], gradient
 
-    def _value(self, goals: _Goals, row: IntArray, moves: FloatArray) -> FloatArray:
-        """The score of climbs, times their sign, at moves of their rows."""
-        scores = self.field.scores(self.field.margins(self.centre[row] + moves))
-        value = goals.sign * scores[np.arange(len(row)), goals.target]
-        return np.asarray(np.where(np.isfinite(value), value, -np.inf))
+    def _own_scores(self, climbs: _Climbs) -> FloatArray:
+        """The scores at the individuals themselves, times the signs."""
+        return np.asarray(climbs.sign * self.judge.scores[self.owner[climbs.row], climbs.target])
+
+    def _hopeful(self, climbs: _Climbs, height: FloatArray) -> NDArray[np.bool_]:
+        """Which climbs are worth going on with, by the change they came to."""
+        owner = self.owner[climbs.row]
+        change = np.abs(self.field.received(climbs.sign * height) - self.judge.received[owner, climbs.target])
+        return np.asarray(change >= HOPE * self.judge.lower[owner])
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
-    def _stars(self) -> tuple[_Goals, FloatArray]:
+    def _linear(self) -> tuple[_Climbs, FloatArray]:
         """For each score, up and down, where its slope leads in the most promising regions of each individual; and the
         change that it promises."""
-        owner, found, promises = self.owner, [], []
+        climbs, promises = [], []
         for target in range(self.field.targets):
             for sign, moves, reached in self._followed(target):
-                some = _first_of_each(owner, sign * reached, self.effort.branches)
-                found.append(_Goals(some, np.full(len(some), target), np.full(len(some), sign), moves[some]))
-                change = self.field.received(reached[some]) - self.judge.received[owner[some], target]
+                rows = _first_of_each(self.owner, sign * reached, self.effort.branches)
+                climbs.append(_Climbs(rows, np.full(len(rows), target), np.full(len(rows), sign), moves[rows]))
+                change = self.field.received(reached[rows]) - self.judge.received[self.owner[rows], target]
                 promises.append(np.abs(change))
-        return _Goals.joined(found), np.nan_to_num(np.concatenate(promises))
+        return _Climbs.joined(climbs), np.nan_to_num(np.concatenate(promises))
 
     def _followed(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
         """Up and down: where the slope of a score leads, by what bounds say of it or by its gradient at the anchors,
         and the score that it promises."""
         pull = self.known.pull
-        if pull is not None and not self.clipped and self.field.targets == 1:
+        if pull is not None and not self.sets.clipped and self.field.targets == 1:
             # One ball around everybody, which is the same in both directions.
             pull = pull[self.owner].astype(np.float64)
             score, moves = self.judge.scores[self.owner, 0], on_sphere(self.sets, pull)
             gain = self.sets.radius * np.linalg.norm(pull, dual_order(self.sets.order), axis=1)
             return [(1.0, moves, score + gain), (-1.0, -moves, score - gain)]
         every = np.arange(len(self.owner))
-        goals = _Goals(every, np.full(len(every), target), np.ones(len(every)), self.anchors)
-        score, gradient = self._gradient(goals)
-        found = []
-        for sign in (1.0, -1.0):
-            moves = furthest(self.sets, sign * gradient, self.clipped)
-            found.append((sign, moves, score + np.vecdot(gradient, moves - self.anchors)))
-        return found
+        score, gradient = self._gradient(_Climbs(every, np.full(len(every), target), np.ones(len(every)), self.anchors))
+        both = ((sign, furthest(self.sets, sign * gradient)) for sign in (1.0, -1.0))
+        return [(sign, moves, score + np.vecdot(gradient, moves - self.anchors)) for sign, moves in both]
 
-    def _climb(self, goals: _Goals) -> tuple[_Goals, FloatArray]:
+    def _climb(self, climbs: _Climbs) -> tuple[_Climbs, FloatArray]:
         """Hill climbing: in turn towards where the gradient is largest, and along it in the shape of the region; steps
         that lead higher are taken and grow, others shrink. The ends of the climbs, and the scores there."""
-        goals = _Goals(goals.row, goals.target, goals.sign, self._led_back(goals.row, goals.moves))
-        score, gradient = self._gradient(goals)
-        start = self._start(goals)
-        rates, active = np.ones((2, len(goals))), np.arange(len(goals))
-        sets = self._of(goals.row)
+        climbs = climbs.at(self._led_back(climbs.row, climbs.moves))
+        score, gradient = self._gradient(climbs)
+        own = self._own_scores(climbs)
+        rates, active = np.ones((2, len(climbs))), np.arange(len(climbs))
+        now, sets = climbs, self.sets[climbs.row]
         for step in range(self.effort.steps):
-            some = goals[active]
-            slope = gradient[active]
+            now, slope = climbs[active], gradient[active]
             if step % 2 == 0:
-                aim = furthest(sets, slope, self.clipped) - some.moves
+                aim = furthest(sets, slope) - now.moves
                 # Who stands where even the gradient leaves nothing to gain has arrived.
-                far = np.vecdot(slope, aim) > FLAT * np.abs(score[active] - start[active])
+                far = np.vecdot(slope, aim) > FLAT * np.abs(score[active] - own[active])
                 far &= rates[:, active].max(0) > FLAT
                 if not far.all():
-                    active, aim, some, slope = active[far], aim[far], some[np.flatnonzero(far)], slope[far]
-                    sets = self._of(some.row)
+                    active, aim, now, slope = active[far], aim[far], now[np.flatnonzero(far)], slope[far]
+                    sets = self.sets[now.row]
                 if not len(active):
                     break
             else:
-                aim = slope * self.extent[some.row] ** 2
+                aim = slope * self.extent[now.row] ** 2
                 aim = aim / np.maximum(np.sqrt(np.vecdot(slope, aim)), 1e-300)[:, None]
             rate = rates[step % 2, active]
-            tried = led_back(sets, self.anchors[some.row], some.moves + rate[:, None] * aim)
-            value, turned = self._gradient(_Goals(some.row, some.target, some.sign, tried))
+            tried = led_back(sets, self.anchors[now.row], now.moves + rate[:, None] * aim)
+            value, turned = self._gradient(now.at(tried))
             higher = value > score[active]
             up = active[higher]
-            goals.moves[up], score[up], gradient[up] = tried[higher], value[higher], turned[higher]
+            climbs.moves[up], score[up], gradient[up] = tried[higher], value[higher], turned[higher]
             rates[step % 2, active] = np.where(higher, np.minimum(1.0, 2 * rate), 0.4 * rate)
-        return goals, score
+        return climbs, score
 
-    def _look_around(self, stars: _Goals) -> None:
-        """Climbs from the stars and from where chords lead; where these do not end at the same height, also from the
-        best of many places, and then smaller and smaller moves around the best, which also cross ridges."""
-        chords = _Goals(stars.row, stars.target, stars.sign, self.anchors[stars.row])
+    def _search_widely(self, starts: _Climbs) -> None:
+        """Climbs from linear starts and from where chords lead; where these do not end at the same height, also from
+        the best of many samples, and then smaller and smaller samples around the best, which also cross ridges."""
+        chords = starts.at(self.anchors[starts.row])
         for share in (1.0, 0.5):
-            moves = furthest(self._of(stars.row), self._gradient(chords, share)[1], self.clipped)
-            chords = _Goals(stars.row, stars.target, stars.sign, self._led_back(stars.row, moves))
-        ends, height = self._climb(_Goals.joined([stars, chords]))
-        self._show(ends.row, ends.moves)
+            moves = furthest(self.sets[starts.row], self._gradient(chords, share)[1])
+            chords = starts.at(self._led_back(starts.row, moves))
+        ends, height = self._climb(_Climbs.joined([starts, chords]))
+        self._check(ends.row, ends.moves)
         if not self.effort.restarts:
             return
-        gain = (height - self._start(ends)).reshape(2, -1)
+        gain = (height - self._own_scores(ends)).reshape(2, -1)
         one_hill = (gain.min(0) > (1 - ALIKE) * gain.max(0)) & (gain.min(0) > 0)
-        again = np.flatnonzero(~one_hill | self.judge.prepared.narrow)
+        hopeful = self._hopeful(ends, height).reshape(2, -1).any(0)
+        again = np.flatnonzero((~one_hill | self.judge.prepared.narrow) & hopeful)
         if not len(again):
             return
-        starts = self._restarts(stars[again])
-        more, scores = self._climb(_Goals.joined(starts))
-        ends = _Goals.joined([ends[again], ends[again + len(stars)], more])
-        height = np.concatenate([height[again], height[again + len(stars)], scores]).reshape(-1, len(again))
-        top = height.argmax(0)
-        best, height = ends[top * len(again) + np.arange(len(again))], height.max(0)
-        for step in range(self.effort.steps if self.effort.restarts > 1 else 0):
-            directions = self._directions(PLACES, 1 + step)
-            moves, value = self._best_of(best, AROUND * SHRINK**step, best.moves, directions)
+        starts, both = starts[again], np.concatenate([again, again + len(starts)])
+        directions = self._directions(SAMPLES * self.effort.restarts, 0)
+        samples, _ = self._best_samples(starts, 2.0, self.anchors[starts.row], directions, self.effort.restarts)
+        more, heights = self._climb(_Climbs.joined([starts.at(moves) for moves in samples]))
+        heights = np.concatenate([height[both], heights]).reshape(-1, len(again))
+        best = _Climbs.joined([ends[both], more])[heights.argmax(0) * len(again) + np.arange(len(again))]
+        hopeful = np.flatnonzero(self._hopeful(best, heights.max(0)))
+        best, height = best[hopeful], heights.max(0)[hopeful]
+        for step in range(self.effort.steps if self.effort.restarts > 1 and len(best) else 0):
+            directions = self._directions(SAMPLES, 1 + step)
+            moves, value = self._best_samples(best, AROUND * SHRINK**step, best.moves, directions)
             higher = value[0] > height
             best.moves[higher], height[higher] = moves[0][higher], value[0][higher]
-        self._show(best.row, best.moves)
+        self._check(best.row, best.moves)
 
-    def _start(self, goals: _Goals) -> FloatArray:
-        """The scores at the individuals themselves, times the signs."""
-        return np.asarray(goals.sign * self.judge.scores[self.owner[goals.row], goals.target])
-
-    def _restarts(self, stars: _Goals) -> list[_Goals]:
-        """The best of many places all over the regions, for each climb as many as it may restart."""
-        directions = self._directions(PLACES * self.effort.restarts, 0)
-        moves, _ = self._best_of(stars, 2.0, self.anchors[stars.row], directions, self.effort.restarts)
-        return [_Goals(stars.row, stars.target, stars.sign, some) for some in moves]
-
-    def _best_of(
-        self, goals: _Goals, scale: float, base: FloatArray, directions: FloatArray, most: int = 1
+    def _best_samples(
+        self, climbs: _Climbs, scale: float, base: FloatArray, directions: FloatArray, most: int = 1
     ) -> tuple[FloatArray, FloatArray]:
         """The best moves (most, climbs, m) from ``base`` by ``scale`` along the directions, and their scores."""
-        found, values = [], []
+        best, values = [], []
         size, count = max(1, ROWS // len(directions)), len(directions)
-        for start in range(0, len(goals), size):
-            some = np.arange(start, min(start + size, len(goals)))
+        for start in range(0, len(climbs), size):
+            some = np.arange(start, min(start + size, len(climbs)))
             each = np.repeat(some, count)
-            row = goals.row[each]
+            row = climbs.row[each]
             tried = base[each] + scale * np.tile(directions, (len(some), 1)) * self.extent[row]
             tried = self._led_back(row, tried)
-            value = self._value(goals[each], row, tried).reshape(len(some), count)
+            scores = self.field.scores(self.field.margins(self.centre[row] + tried))
+            value = climbs.sign[each] * scores[np.arange(len(row)), climbs.target[each]]
+            value = np.where(np.isfinite(value), value, -np.inf).reshape(len(some), count)
             order = np.argsort(-value, axis=1, kind="stable")[:, :most]
-            tried = tried.reshape(len(some), count, -1)
-            found.append(np.take_along_axis(tried, order[:, :, None], 1))
+            best.append(np.take_along_axis(tried.reshape(len(some), count, -1), order[:, :, None], 1))
             values.append(np.take_along_axis(value, order, 1))
-        return np.concatenate(found).swapaxes(0, 1), np.concatenate(values).T
+        return np.concatenate(best).swapaxes(0, 1), np.concatenate(values).T
 
     def _directions(self, count: int, turn: int) -> FloatArray:
-        """Directions, in units of the extents, along axes, diagonals and anywhere: the same for everybody, so that
-        nobody's finds depend on who else is searched."""
-        rng = np.random.default_rng([self.effort.seed, turn])
-        width = self.centre.shape[1]
-        diagonals = rng.choice([-1.0, 1.0], (count // 3, width))
-        around = rng.normal(size=(count // 3, width))
-        around /= np.maximum(np.linalg.norm(around, axis=1, keepdims=True), 1e-300)
-        axes = np.zeros((count - 2 * (count // 3), width))
-        moving = np.flatnonzero((self.extent > 0).any(0))
-        if len(moving):
-            place = rng.permutation(2 * max(len(moving), len(axes)))[: len(axes)]
-            axes[np.arange(len(axes)), moving[(place // 2) % len(moving)]] = 1.0 - 2.0 * (place % 2)
-        return np.concatenate([axes, around, diagonals])
+        """Directions, in units of the extents: the same for everybody, so that nobody's witness depends on who else is
+        searched."""
+        moving = (self.extent > 0).any(0)
+        return _drawn(self.effort.seed, turn, count, tuple(moving.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _drawn(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatArray:
+    """Directions along the axes that move, along diagonals, and anywhere."""
+    rng = np.random.default_rng([seed, turn])
+    diagonals = rng.choice([-1.0, 1.0], (count // 3, len(moving)))
+    around = rng.normal(size=(count // 3, len(moving)))
+    around /= np.maximum(np.linalg.norm(around, axis=1, keepdims=True), 1e-300)
+    axes, which = np.zeros((count - 2 * (count // 3), len(moving))), np.flatnonzero(moving)
+    if len(which):
+        place = rng.permutation(2 * max(len(which), len(axes)))[: len(axes)]
+        axes[np.arange(len(axes)), which[(place // 2) % len(which)]] = 1.0 - 2.0 * (place % 2)
+    return np.concatenate([axes, around, diagonals])
 
 
 def _first_of_each(owner: IntArray, value: FloatArray, most: int) -> IntArray:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, Field, as_individuals, attack, find_anchors, led_back
-from isonomy.bounds.kernel import prepared_for, region_of
+from isonomy.bounds.kernel import prepared_for
 from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
@@ -33,7 +33,7 @@ from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.similarity.regions import Regions
 from isonomy_verify.arithmetic import down
-from isonomy_verify.regions import BallBox
+from isonomy_verify.sets import ConvexSets
 
 IntArray = NDArray[np.int64]
 
@@ -175,7 +175,7 @@ def _surroundings(moving: Moving, field: Field, rows: IntArray, radius: float, e
     rng = np.random.default_rng(effort.seed)
     for regions in ball.regions(x):
         near = _promising(field, regions)
-        anchors, inside = find_anchors(region_of(near.sets), len(near))
+        anchors, inside = find_anchors(near.sets, len(near))
         near, anchors = near[inside], anchors[inside]
         base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
         wander = near.sets.low, near.sets.high
@@ -225,7 +225,7 @@ def _ascend(
 
     ``change`` are the other person's categories, less those of the first.
     """
-    nearby, apart = region_of(near.sets), region_of(between.sets)
+    nearby, apart = near.sets, between.sets
     rest, inside = find_anchors(apart, len(between))
     centre, d = near.centre, rest
     aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
@@ -255,7 +255,7 @@ def _value(
     return received, gradient * (received * (1 - received))[:, None]
 
 
-def _step(sets: BallBox, gradient: FloatArray) -> FloatArray:
+def _step(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     """A step along the gradient, as long as the region is wide."""
     wide = gradient * np.minimum(sets.extent, FAR) ** 2
     length = np.sqrt((np.abs(gradient) * np.abs(wide)).sum(1, keepdims=True))

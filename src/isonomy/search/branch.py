@@ -29,7 +29,6 @@ from isonomy.search.cuts import SMALLEST, cut_box
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
-from isonomy_verify.sets import region_of
 
 BATCH = 512
 """Parts that are bounded together."""
@@ -65,8 +64,7 @@ class Trees:
         """``regions`` has one row for each root."""
         self.leaves, self.regions, self.judge, self.influence = leaves, regions, judge, influence
         self.owner = regions.owner
-        self.region = region_of(regions.sets)
-        self.anchors, self.inside = find_anchors(self.region, len(regions))
+        self.anchors, self.inside = find_anchors(regions.sets, len(regions))
 
     def search(self, target: Target, budget: Budget, tick: Callable[[], None] = lambda: None) -> FloatArray:
         """Bounds of all roots, improved until each is below its ``target`` or nothing is left to spend.
@@ -151,6 +149,6 @@ class Trees:
         if not len(roots):
             return
         regions, anchors = self.regions[roots], self.anchors[roots]
-        led = led_back(region_of(regions.sets), anchors, moves)
+        led = led_back(regions.sets, anchors, moves)
         for y in as_individuals(self.judge.similarity, regions, anchors, led):
             self.judge.consider(regions.owner, self.judge.similarity.domain.filled(y))
