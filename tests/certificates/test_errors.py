@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy import certify_local, load_network, load_population
+from isonomy import certify, certify_local, check_predictions, load_network, load_population
 from isonomy.errors import DataError, FileError, IsonomyError, MetricError, NetworkError, ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Population
@@ -172,6 +173,17 @@ def test_a_domain_without_ranges_names_the_coordinate() -> None:
     population = Population.from_frame(pd.DataFrame({"a": [0.5], "b": [3.0]}), schema)
     network = Network.from_layers([np.eye(2)], [np.zeros(2)])
     assert "'b'" in message(MetricError, network, population, WeightedLp([1.0, 1.0]), 0.1)
+
+
+def test_a_schema_that_contradicts_the_population() -> None:
+    population, network = people(4), perceptron(np.random.default_rng(0), WIDTH, 2)
+    other = replace(SCHEMA, features=(replace(SCHEMA.features[0], immutable=True), *SCHEMA.features[1:]))
+    for call in (
+        lambda: certify(network, population, Counterparts.of(SCHEMA), 1.0, 0.1, schema=other),
+        lambda: check_predictions(network, population, [0.5] * 4, schema=other),
+    ):
+        with pytest.raises(ParameterError, match=f"'schema' says something else than the schema '{SCHEMA.name}'"):
+            call()
 
 
 def test_a_threshold_that_is_no_number() -> None:

@@ -390,6 +390,9 @@ def test_no_weight_and_nobody(tmp_path: Path) -> None:
     table(50).assign(w=0.0).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match="all sampling weights are zero"):
         ask(tmp_path / "t.parquet", tmp_path / "work")
+    table(50).assign(w=1e-160).to_parquet(tmp_path / "v.parquet")
+    with pytest.raises(DataError, match=r"'w': the sampling weights add up to 5e-159; scale them .* 3e-151 and"):
+        ask(tmp_path / "v.parquet", tmp_path / "work")
     table(50).assign(sex="?").to_parquet(tmp_path / "u.parquet")
     with pytest.raises(DataError, match="no row of the table is left"):
         ask(tmp_path / "u.parquet", tmp_path / "work", unknown="exclude")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_the_same_table_in_every_form(tmp_path: Path) -> None:
 def test_a_source_is_its_own_source() -> None:
     source = open_people(Population.from_frame(table()[:3], SCHEMA))
     assert open_people(source) is source
+
+
+def test_another_schema_beside_people_who_have_one_is_refused() -> None:
+    people = Population.from_frame(table()[:3], SCHEMA)
+    source = open_people(people, replace(SCHEMA, description="other words for the same"))
+    assert open_people(source, SCHEMA) is source
+    for other in (replace(SCHEMA, weight=None), replace(SCHEMA, max_weight=9.0)):
+        for known in (people, source):
+            with pytest.raises(ParameterError, match="'schema' says something else than the schema 'loans' that these"):
+                open_people(known, other)
+    with pytest.raises(ParameterError, match="'schema' must be a Schema"):
+        open_people(people, "loans.toml")  # type: ignore[arg-type]
 
 
 def test_a_copy_is_made_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ continued by giving the same call again, and the certificate is the same bit for
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -47,6 +48,7 @@ from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
+from isonomy_verify.dual import HUGE
 
 DistributionalTier = Literal["interval", "tight"]
 
@@ -190,12 +192,13 @@ def _opened(
         people = people.people
     if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
         question = Question.of(model, people, metric, delta, domain, max_branches)
-        source = open_people(people, split=split) if isinstance(people, Population) else _Numbers(question.x)
+        source = open_people(people, schema, split=split) if isinstance(people, Population) else _Numbers(question.x)
         if isinstance(source, InMemory):
             source = replace(source, files=files)
         return source, question.domain, question.model  # type: ignore[return-value]
     checked_asked(model, metric)
-    schema = people.schema if isinstance(people, PeopleSource) else schema
+    if isinstance(people, PeopleSource):
+        people, schema = open_people(people, schema), people.schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
     instance("schema", schema, Schema, "a Schema")
@@ -263,9 +266,14 @@ def _certificate(
     n = len(x)
     if not n:
         raise DataError("There are no individuals: no row of the table is left.")
+    name = None if schema is None else schema.weight
     if not weights.any():
-        name = None if schema is None else schema.weight
         raise DataError(f"Column {name!r}: all sampling weights are zero; at least one must be positive.")
+    if not 1 / HUGE <= (total := math.fsum(weights.tolist())) <= HUGE:
+        raise DataError(
+            f"Column {name!r}: the sampling weights add up to {total:.3g}; scale them so that their sum lies between "
+            f"{1 / HUGE:.0e} and {HUGE:.0e}."
+        )
     question = Question(job.model, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches)
     people = _people(source, columns, job.domain)
     clusters = _clusters(people, n, *cluster)

@@ -68,7 +68,7 @@ class Surveys(Protocol):
         """The pieces on this machine; ``dollars`` leaves out files that do not hold the income itself."""
         ...
 
-    def read(self, task: Task, pieces: Sequence[Piece], found: Mapping[Piece, Any], threshold: float) -> Survey:
+    def read(self, task: Task, pieces: Sequence[Piece], at_hand: Mapping[Piece, Any], threshold: float) -> Survey:
         """One table of all pieces, in the order given."""
         ...
 
@@ -80,9 +80,9 @@ class PersonFiles:
         """All that lie in the folders; a file in an earlier one comes first."""
         return {piece: file for folder in reversed(tuple(folders)) for piece, file in find_person_files(folder).items()}
 
-    def read(self, task: Task, pieces: Sequence[Piece], found: Mapping[Piece, Any], threshold: float) -> Survey:
+    def read(self, task: Task, pieces: Sequence[Piece], at_hand: Mapping[Piece, Any], threshold: float) -> Survey:
         """Those who belong to the task, with the weights of the survey."""
-        return Survey(assemble(task, pieces, [read_piece(task, piece, found[piece], threshold) for piece in pieces]))
+        return Survey(assemble(task, pieces, [read_piece(task, piece, at_hand[piece], threshold) for piece in pieces]))
 
 
 PERSON_FILES = PersonFiles()
@@ -121,7 +121,7 @@ COVERAGE = Task(
 TASKS = {task.name: task for task in (INCOME, EMPLOYMENT, COVERAGE)}
 
 
-def choose_pieces(states: Sequence[str] | None, years: Sequence[int] | None, found: Iterable[Piece]) -> list[Piece]:
+def choose_pieces(states: Sequence[str] | None, years: Sequence[int] | None, at_hand: Iterable[Piece]) -> list[Piece]:
     """The states times the years asked for; without states, all there are of the years."""
     if isinstance(states, str) or isinstance(years, int):
         wrong = ("states", "a list such as ['CA', 'NY']", states)
@@ -132,7 +132,7 @@ def choose_pieces(states: Sequence[str] | None, years: Sequence[int] | None, fou
         if isinstance(year, bool) or not isinstance(year, (int, np.integer)) or not 2010 <= year <= 2100:
             raise ParameterError(template("years", "survey years such as 2018", year))
     if states is None:
-        return sorted(piece for piece in found if piece[1] in chosen_years)
+        return sorted(piece for piece in at_hand if piece[1] in chosen_years)
     chosen_states = list(dict.fromkeys(check_state(state) for state in states))
     if not chosen_states or not chosen_years:
         raise ParameterError("'states' and 'years' must name at least one each.")

@@ -76,6 +76,7 @@ def check_predictions(
 def _coordinates(individuals: Any, schema: Schema | None) -> tuple[FloatArray, list[Any], Schema | None]:
     """Coordinates, the names of the rows, and the schema if there is one."""
     if isinstance(individuals, Population):
+        individuals.schema.refuse_other(schema)
         return individuals.x, individuals.rows.tolist(), individuals.schema
     if schema is not None:
         x = schema.encode(individuals).x

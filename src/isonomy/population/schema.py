@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from isonomy.errors import ParameterError, SchemaError, template
 from isonomy.files import atomic
+from isonomy.given import instance
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
 from isonomy.population.encoding import decode_column, encode_table, find_column
 from isonomy.population.feature import Feature, FeatureKind, Label, Split
@@ -253,6 +254,17 @@ class Schema:
             table.pop("labels", None)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def refuse_other(self, given: Schema | None) -> None:
+        """Refuse a schema that is given beside people who have this one, where it says something else of them."""
+        if given is None:
+            return
+        instance("schema", given, Schema, "a Schema")
+        if (given.hash(), given.max_weight) != (self.hash(), self.max_weight):
+            raise ParameterError(
+                f"'schema' says something else than the schema {self.name!r} that these individuals have: leave it "
+                "out, or read their table anew with it."
+            )
 
     def _spread(self, per_feature: list[bool]) -> BoolArray:
         return np.repeat(np.array(per_feature, dtype=bool), [feature.width for feature in self.features])

@@ -137,10 +137,12 @@ def open_people(
 
     ``people`` is a :class:`Population`; a pandas, Polars or Arrow table; the path of a Parquet file, of a folder of
     them (in the order of their names), or of a CSV file in a ``dialect``; or a Dask data frame. All but the first need
-    a ``schema``. ``split`` takes one side of it, ``unknown="exclude"`` leaves out and counts rows that do not fit, and
-    ``labels=False`` does not look at labels. A file that has no way into its middle is copied to the folder ``work``,
-    once; without one it is read into memory.
+    a ``schema``; beside those who have one, another is refused. ``split`` takes one part of it, ``unknown="exclude"``
+    leaves out and counts rows that do not fit, and ``labels=False`` does not look at labels. A file that has no way
+    into its middle is copied to the folder ``work``, once; without one it is read into memory.
     """
+    if isinstance(people, PeopleSource | Population) and people.schema is not None:
+        people.schema.refuse_other(schema)
     if isinstance(people, PeopleSource):
         return people
     if isinstance(people, Population):
