@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isonomy.auditing.individuals import individuals
-from isonomy.auditing.summary import junit, markdown
 from isonomy.errors import FileError
 from isonomy.files import PARTIAL
 from isonomy.report.findings import Findings
+from isonomy.report.html import to_html
+from isonomy.report.text import to_junit, to_markdown
 
 KEPT = ("schedule.json", "parts")
 """What of a streamed audit is of use to the next one with the same name."""
@@ -40,16 +41,14 @@ def write(
     What is in ``work``, the folder of finished chunks, becomes part of the result too, and stays where it is.
     """
     from isonomy.records import write as write_record
-    from isonomy.report import render
 
     target = check_target(directory, key)
     staging = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         staging.mkdir(parents=True)
         _write_individuals(findings, staging / "individuals.parquet")
-        (staging / "report.html").write_text(render(findings), encoding="utf-8")
-        (staging / "summary.md").write_text(markdown(findings), encoding="utf-8")
-        (staging / "junit.xml").write_text(junit(findings), encoding="utf-8")
+        for name, rendered in (("report.html", to_html), ("summary.md", to_markdown), ("junit.xml", to_junit)):
+            (staging / name).write_text(rendered(findings.facts), encoding="utf-8")
         write_record(
             staging, findings.certificate, sources=findings.sources, created=findings.created,
             redact=findings.redacted, key=None if key is None else Path(key), beside=BESIDE,

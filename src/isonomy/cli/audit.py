@@ -13,11 +13,12 @@ from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
-    from isonomy.report.findings import Findings
+    from isonomy.report.model import Facts
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
 """Options by which every command reads a table."""
+_STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 _MANY = 2000  # individuals from which on a remark says how to see the cost
 
 
@@ -84,8 +85,8 @@ def _run(plan: Plan) -> Answer:
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
     from isonomy.auditing.output import check_target, open_work
-    from isonomy.auditing.summary import STATUS, document, verdict
     from isonomy.certificates.consistency import told
+    from isonomy.report.text import to_json
 
     work = None
     try:
@@ -110,14 +111,14 @@ def _run(plan: Plan) -> Answer:
         with suppress(OSError):  # a folder that keeps nothing is of no use
             if work is not None:
                 work.rmdir()
-    facts = document(findings) | {"out": str(target), "computed": findings.certificate.computed}
-    return Answer(facts, _page(findings, target), STATUS[verdict(findings)])
+    document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
+    return Answer(document, _page(findings.facts, target), _STATUS[findings.facts.verdict])
 
 
-def _page(findings: Findings, target: Path) -> Iterator[Any]:
-    from isonomy.cli.terminal import page
+def _page(facts: Facts, target: Path) -> Iterator[Any]:
+    from isonomy.report.terminal import to_terminal
 
-    yield from page(findings)
+    yield from to_terminal(facts)
     yield f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     yield f"Check it independently: isonomy verify {target / 'certificate.json'}"
 

@@ -34,9 +34,8 @@ class Compared:
     """One attribute set: its groups and its metrics, as text."""
 
     title: str
-    crossed: bool
     four_fifths: str
-    heads: list[tuple[str, str]]  # after name, people and share: name and class of a column
+    heads: list[str]  # after name, people and share
     groups: tuple[tuple[Cell, ...], ...]
     metrics: tuple[tuple[str, ...], ...]  # name, value, interval, lowest, highest
     notes: tuple[str, ...]
@@ -67,9 +66,8 @@ def compared(findings: Findings, hidden: Hidden, numbers: Numbers) -> list[Compa
         found.append(
             Compared(
                 title=title,
-                crossed=title in crossed,
                 four_fifths=group.four_fifths.get(title, ""),
-                heads=[(column.capitalize(), "n") for column in columns],
+                heads=[column.capitalize() for column in columns],
                 groups=tuple(_group(row, rates, numbers, findings.redacted) for row in kept.to_dict("records")),
                 metrics=tuple(
                     _metric(row, few if row["metric"].startswith("equal") else unseen, numbers) for row in summary
