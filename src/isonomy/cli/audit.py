@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from isonomy.auditing.plan import RESULTS, Plan
 from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.options import Given, select, with_options
-
-if TYPE_CHECKING:
-    from isonomy.report.model import Facts
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
@@ -86,6 +83,7 @@ def _run(plan: Plan) -> Answer:
     from isonomy.auditing.inputs import read_inputs
     from isonomy.auditing.output import check_target, open_work
     from isonomy.certificates.consistency import told
+    from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
 
     work = None
@@ -112,15 +110,9 @@ def _run(plan: Plan) -> Answer:
             if work is not None:
                 work.rmdir()
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
-    return Answer(document, _page(findings.facts, target), _STATUS[findings.facts.verdict])
-
-
-def _page(facts: Facts, target: Path) -> Iterator[Any]:
-    from isonomy.report.terminal import to_terminal
-
-    yield from to_terminal(facts)
-    yield f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
-    yield f"Check it independently: isonomy verify {target / 'certificate.json'}"
+    written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
+    check = f"Check it independently: isonomy verify {target / 'certificate.json'}"
+    return Answer(document, chain(to_terminal(findings.facts), (written, check)), _STATUS[findings.facts.verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

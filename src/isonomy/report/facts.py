@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isonomy.report.findings import Findings
+from isonomy.report.groups import groups
 from isonomy.report.model import Fact, Facts, Rounded, Section, exact, table
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.sections import Sheet
@@ -33,7 +34,8 @@ def facts(audit: Findings) -> Facts:
     found = audit.certificate
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), sheet.shift(), sheet.people(), sheet.decisions(),
-        sheet.pairs(), sheet.drivers(), sheet.worst(), sheet.groups(), sheet.check(),
+        sheet.pairs(), sheet.drivers(), sheet.worst(),
+        groups(audit, sheet.hidden, sheet.round.numbers), sheet.check(),
     )  # fmt: skip
     return Facts(sheet.headline, None if found.epsilon is None else found.verdict, sections, audit.redacted)
 

@@ -12,12 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup
 
-from isonomy.report.model import Fact, HistogramBar, Lane
+from isonomy.report.model import Fact
 from isonomy.report.numbers import parameter
 from isonomy.report.people import DECISIONS, Group, nice
 
 Place = tuple[float, Fact, Fact]
 """A shift, what was found within it, what was proved."""
+
+Bars = Sequence[tuple[float, float, float, float, str]]
+"""From, to, people by their upper bounds, by their lower bounds, in words."""
+
+Lane = tuple[str, float, float, str]
+"""An observed shift: its name, its lower bound, its estimate, in words."""
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 52, 76
@@ -64,21 +70,20 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
     return _standing("curve", height, title, _described(places), parts)
 
 
-def histogram(bars: Sequence[HistogramBar]) -> Markup:
+def histogram(bars: Bars) -> Markup:
     """How many people have which violation: bars by the upper bounds, a dashed outline by the lower bounds."""
-    end = bars[-1].high
-    top = nice(max(1, *(height for some in bars for height in (some.upper, some.lower))))
+    end, top = bars[-1][1], nice(max(1, *(max(upper, lower) for _, _, upper, lower, _ in bars)))
     across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - 80 - BOTTOM, TOP)
     drawn, outline = [], []
-    for some in bars:
-        left, right, level = across(some.low), across(some.high), upwards(some.upper)
+    for low, high, upper, lower, words in bars:
+        left, right, level = across(low), across(high), upwards(upper)
         size = {"width": right - left - 2, "height": upwards(0) - level}
-        drawn.append(tag("rect", tag("title", some.words), x=left + 1, y=level, **size, class_="bar"))
-        outline += [(left, upwards(some.lower)), (right, upwards(some.lower))]
+        drawn.append(tag("rect", tag("title", words), x=left + 1, y=level, **size, class_="bar"))
+        outline += [(left, upwards(lower)), (right, upwards(lower))]
     line = tag("path", d=_path([(LEFT, upwards(0)), *outline, (outline[-1][0], upwards(0))]), class_="line lower")
     parts = [_axes(end, top, across, upwards, "unfairness of a person", "people"), *drawn, line]
-    peak = max(bars, key=lambda some: some.upper)
-    told = f"{len(bars)} equal steps from 0 to {end:.6g}, the fullest one: {peak.words}. The table below has all steps."
+    fullest = max(bars, key=lambda each: each[2])[-1]
+    told = f"{len(bars)} equal steps from 0 to {end:.6g}, the fullest one: {fullest}. The table below has all steps."
     return _standing("histogram", HEIGHT - 80, "How many people have which unfairness", told, parts)
 
 
@@ -122,16 +127,17 @@ def key(kind: str) -> Markup:
 
 
 def _lane(lane: Lane, across: Callable[[float], float], end: float, y: float) -> Markup:
-    low, high = across(min(lane.lower, end)), across(min(lane.estimate, end))
-    name = lane.name if len(lane.name) <= 32 else f"{lane.name[:31]}…"
-    off = ", off this figure" if lane.estimate > end else ""
+    name, lower, estimate, words = lane
+    low, high = across(min(lower, end)), across(min(estimate, end))
+    short = name if len(name) <= 32 else f"{name[:31]}…"
+    off = ", off this figure" if estimate > end else ""
     parts = [
-        tag("text", f"{name}: {lane.words}{off}", x=LEFT, y=y + 10, class_="note"),
+        tag("text", f"{short}: {words}{off}", x=LEFT, y=y + 10, class_="note"),
         tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y + 24, y2=y + 24, class_="grid"),
         tag("line", x1=low, x2=high, y1=y + 24, y2=y + 24, class_="guess"),
         tag("line", x1=low, x2=low, y1=y + 18, y2=y + 30, class_="shift"),
         tag("circle", cx=high, cy=y + 24, r=4.5, class_="shift"),
-        tag("title", f"{lane.name}: {lane.words}"),
+        tag("title", f"{name}: {words}"),
     ]
     return tag("g", Markup("").join(parts))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from isonomy.certificates.certificate import Verdict
 from isonomy.report.numbers import Numbers, decimals_of, parameter
@@ -69,25 +69,6 @@ class FactTable:
     total: tuple[Cell, ...] = ()
     marked: int | None = None
     notes: tuple[str, ...] = ()
-
-
-class HistogramBar(NamedTuple):
-    """A bar of the histogram: people by their upper and by their lower bounds."""
-
-    low: float
-    high: float
-    upper: float
-    lower: float
-    words: str
-
-
-class Lane(NamedTuple):
-    """An observed shift below the curve."""
-
-    name: str
-    lower: float
-    estimate: float
-    words: str
 
 
 @dataclass(frozen=True)

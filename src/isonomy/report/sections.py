@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ import numpy as np
 from isonomy.report import words
 from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
-from isonomy.report.groups import compared
-from isonomy.report.model import Cell, Fact, FactTable, HistogramBar, Lane, Rounded, Section, down, exact, table
+from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, down, exact, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import Group, everybody, find_groupings, group_tables, histogram, judged, most_unfair
-from isonomy.report.privacy import SMALLEST, hidden_groups
+from isonomy.report.privacy import SMALLEST, hidden_groups, left_out
 from isonomy.report.shifted import curve, shifts, worst_population
 from isonomy.report.similar import similar
 
@@ -158,8 +158,8 @@ class Sheet:
                         "What it means@wide", rows=measured)  # fmt: skip
         none = "γ is 0, and only these very people were judged." if gamma == 0 else "no finite bound was proved."
         lanes = [
-            Lane(each.name, each.distance.lower, each.distance.estimate,
-                 f"at least {down(each.distance.lower)}, estimate {each.distance.estimate:.4g}")
+            (each.name, each.distance.lower, each.distance.estimate,
+             f"at least {down(each.distance.lower)}, estimate {each.distance.estimate:.4g}")
             for each in seen if each.comparable
         ]  # fmt: skip
         points = [(place.gamma, *row[1:]) for place, row in zip(places, rows, strict=True)] if gamma > 0 else []
@@ -183,11 +183,11 @@ class Sheet:
                  "Median, at most#", *([] if self.redacted else ["95% of people, at most#"])]  # fmt: skip
         scale = f"on a scale from 0 to {end:.6g}.{' Averages and boxes use the sampling weights.' * bool(weighted)}"
         tables = self._by_group("spread", "Unfairness by ", heads, lambda group: self._spread(group, end))
-        bars = [
-            HistogramBar(some.low, some.high, _height(some.upper, self.redacted), _height(some.lower, self.redacted),
-                f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound")
-            for some, (low, high, lower, upper) in zip(bins, counts, strict=True)
-        ]  # fmt: skip
+        bars = []
+        for some, (low, high, lower, upper) in zip(bins, counts, strict=True):
+            heights = (_height(some.upper, self.redacted), _height(some.lower, self.redacted))
+            said_of = f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound"
+            bars.append((some.low, some.high, *heights, said_of))
         return Section("people", self._extremes(), (*said, scale), (steps, *tables), tuple(self.grouping_notes),
                        {"bars": bars})  # fmt: skip
 
@@ -224,7 +224,7 @@ class Sheet:
         """One table for each attribute set, everybody above the groups."""
         return tuple(
             table(f"{code}-{number}", f"{title}{each.title}", *heads, rows=map(row, each.groups),
-                   total=row(self.whole), notes=_left_out(each.hidden, each.more))
+                   total=row(self.whole), notes=left_out(each.hidden, each.more))
             for number, each in enumerate(self.split, 1)
         ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.whole)]),)  # fmt: skip
 
@@ -278,31 +278,6 @@ class Sheet:
                        "Observed#", "Worst case#", "Change#", rows=rows, notes=tuple(notes + same))  # fmt: skip
         return Section("worst", (), (how,), (shown,))
 
-    def groups(self) -> Section:
-        """Group fairness: rates, and how far groups are apart."""
-        group, tables, kinds = self.audit.group, [], {}
-        if group is None:
-            return Section("groups", (), ("Groups were not compared in this audit.",))
-        few = " What rests on few people is not shown." if self.redacted else ""
-        how = (
-            f"intervals are {percent(group.confidence).replace('.0%', '%')} bootstrap intervals from "
-            f"{group.resamples:,} resamples. Intervals are printed beneath. Only the mean unfairness of a group lies "
-            f"between proved bounds, for these people. Groups of fewer than {group.smallest} people (effective) are "
-            f"called small.{few}"
-        )
-        for number, each in enumerate(compared(self.audit, self.hidden, self.round.numbers), 1):
-            rates = [(Cell(*row[0]), *(Cell(text, note=ends) for text, ends in row[1:])) for row in each.groups]
-            kinds[each.title] = each.four_fifths
-            heads = [f"{name}#" for name in ("People", "Share", *each.heads)]
-            tables += [
-                table(f"rates-{number}", f"Rates by {each.title}", "Group", *heads, rows=rates,
-                       notes=_left_out(each.hidden, each.more)),
-                table(f"parity-{number}", f"How far the groups of {each.title} are apart", "Measure", "Value#",
-                       "Interval#", "Lowest", "Highest", rows=each.metrics,
-                       notes=(f"{'; '.join(each.notes)}.",) if each.notes else ()),
-            ]  # fmt: skip
-        return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds})
-
     def check(self) -> Section:
         """From which files, with which parameters: what a check begins with."""
         audit, found = self.audit, self.found
@@ -311,18 +286,13 @@ class Sheet:
                         rows=(dict(audit.sources) | own).items())  # fmt: skip
         rows = [(fact.words, str(fact) or "none") for fact in self.asked]
         rows += [("upper, in full", str(found.upper)), ("lower, in full", str(found.lower))]
+        rows += [("version", f"isonomy {version('isonomy')}")]
         return Section("check", tables=(hashes, table("parameters", "Parameters", "Name", "Value", rows=rows)))
 
 
 def _decisions(group: Group) -> list[Any]:
     shares = map(percent, group.decisions)
     return [group.name, f"{group.people:,}", Cell(drawn=("stacked", group.decisions)), *shares]
-
-
-def _left_out(hidden: int, more: int) -> tuple[str, ...]:
-    few = f"not shown, to protect groups of fewer than {SMALLEST} people."
-    notes = [f"{hidden} {'group is' if hidden == 1 else 'groups are'} {few}"] if hidden else []
-    return (*notes, *([f"{more} smaller groups are left out for length."] if more else []))
 
 
 def _few(count: int, redacted: bool) -> str:
