@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 from tests.written import array_of
 
+from isonomy.arithmetic import at_least, at_most
 from isonomy.auditing import Plan, output, run, write
 from isonomy.auditing.inputs import Inputs, read_inputs
-from isonomy.auditing.summary import at_least, at_most, document, junit, markdown
 from isonomy.certificates import certify, certify_local
 from isonomy.errors import FileError, IsonomyError
 from isonomy.report import Findings
+from isonomy.report.text import to_json, to_junit, to_markdown
 from isonomy.similarity import Counterparts
 
 PLAN = Plan(data="moons", limit=24, gamma=0.02, epsilon=0.3)
@@ -135,7 +136,7 @@ def test_an_earlier_audit_is_replaced_and_anything_else_is_not(findings: Finding
         write(findings, target / "notes.txt")
 
 
-@pytest.mark.parametrize("fails", ["individuals", "markdown", "junit"])
+@pytest.mark.parametrize("fails", ["individuals", "to_html", "to_markdown", "to_junit"])
 def test_a_failure_leaves_nothing_half_written(
     findings: Findings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
@@ -172,14 +173,14 @@ def test_a_redacted_audit_holds_nobody(findings: Findings, tmp_path: Path) -> No
 
 
 def test_summary_and_junit_say_the_verdict(findings: Findings) -> None:
-    facts = document(findings)
+    facts = to_json(findings.facts)
     json.dumps(facts, allow_nan=False)
     assert facts["verdict"] == findings.certificate.verdict and sum(facts["verdicts"].values()) == 24
-    page = markdown(findings)
+    page = to_markdown(findings.facts)
     assert facts["sentence"] in page and at_most(facts["upper"]) in page
     for epsilon, failures, errors in ((10.0, "0", "0"), (0.0, "1", "0")):
         judged = replace(findings, certificate=replace(findings.certificate, epsilon=epsilon))
-        suite = ElementTree.fromstring(junit(judged))
+        suite = ElementTree.fromstring(to_junit(judged.facts))
         assert (suite.get("failures"), suite.get("errors")) == (failures, errors)
         assert len(suite.findall("testcase/failure")) == int(failures)
 
@@ -212,7 +213,7 @@ def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inp
     for name in ("summary.md", "junit.xml", "report.html", "certificate.json"):
         assert words in (target / name).read_text(encoding="utf-8"), name
     assert "the whole table" not in (target / "report.html").read_text(encoding="utf-8")
-    selection = document(findings)["selection"]
+    selection = to_json(findings.facts)["selection"]
     assert selection["words"].startswith(words)
     assert (selection["people"], selection["pool"], selection["how"], selection["seed"]) == (24, whole, "random", 0)
     assert np.diff(inputs.people.rows).max() > 1  # not the first rows

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing.guess_table import guess_schema, read_unknown
-from isonomy.auditing.tables import read_people
+from isonomy.auditing.inputs import read_people
+from isonomy.auditing.plan import Roles
 from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
 from isonomy.population import Dialect, Population, Schema
 
@@ -109,7 +110,7 @@ def test_guesses_of_a_messy_table(tmp_path: Path) -> None:
     file = tmp_path / "messy.csv"
     table.to_csv(file, index=False, sep=";")
     frame, dialect, marks = read_unknown(file)
-    guess = guess_schema(frame, marks, name="messy", label="good", protected=["town"])
+    guess = guess_schema(frame, marks, "messy", Roles(label="good", protected=("town",)))
     kinds = {feature.name: feature.kind for feature in guess.schema.features}
     assert dialect == Dialect(";") and marks == {"score": ("?",)}
     assert kinds == {"age": "integer", "score": "numeric", "town": "categorical"}
@@ -124,7 +125,7 @@ def test_a_role_for_a_column_that_is_not_there(tmp_path: Path) -> None:
     FRAME.to_csv(tmp_path / "t.csv", index=False)
     frame, _, marks = read_unknown(tmp_path / "t.csv")
     with pytest.raises(DataError, match="no column 'sexx'"):
-        guess_schema(frame, marks, name="t", label=None, protected=["sexx"])
+        guess_schema(frame, marks, "t", Roles(protected=("sexx",)))
 
 
 @pytest.mark.parametrize("content", [b"", b"a,b\n"])

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
-from isonomy.auditing.tables import is_catalogue
+from isonomy.auditing.plan import Roles
+from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, SchemaError
 from isonomy.population import Dialect, Feature, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS
@@ -39,7 +39,7 @@ class Guess:
 def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str, ...]]]:
     """The cells of a table with types, how its file is written, and which cells of numeric columns mean missing."""
     name = path.name.lower()
-    if is_catalogue(str(path)):
+    if str(path) in ENTRIES:
         raise FileError(
             f"'{path}' is a table of the catalogue and has a schema already: 'isonomy datasets fetch {path}'."
         )
@@ -69,32 +69,21 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
     return pd.DataFrame({column: values for column, (values, _) in typed.items()}), dialect, marks
 
 
-def guess_schema(
-    table: pd.DataFrame,
-    marks: dict[str, tuple[str, ...]],
-    *,
-    name: str,
-    label: str | None,
-    protected: Iterable[str],
-    proxies: Iterable[str] = (),
-    weight: str | None = None,
-    split: str | None = None,
-    ignore: Iterable[str] = (),
-) -> Guess:
+def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, roles: Roles) -> Guess:
     """A schema of a table; what cannot be guessed is left out, unless a role was given to it."""
-    protected, proxies, ignored = tuple(protected), tuple(proxies), set(ignore)
-    roles = {each for each in (label, weight, split, *protected, *proxies) if each is not None}
-    for column in (*roles, *ignored):
+    single = (roles.label, roles.weight, roles.split_column)
+    named, ignored = {*filter(None, single), *roles.protected, *roles.proxy}, set(roles.ignore)
+    for column in (*named, *ignored):
         if column not in table.columns:
             raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.")
     left_out = dict.fromkeys(ignored, "as asked")
     for column in table.columns:
-        if column not in roles and column not in ignored and (reason := _unusable(table[column])):
+        if column not in named and column not in ignored and (reason := _unusable(table[column])):
             left_out[str(column)] = reason
-    where = None if split is None else _split(table[split])
+    where = None if roles.split_column is None else _split(table[roles.split_column])
     schema = Schema.infer(
-        table, name=name, label=label, protected=protected, proxies=proxies, weight=weight, split=where,
-        ignore=tuple(left_out), max_categories=max(_DISTINCT, 200),
+        table, name=name, label=roles.label, protected=roles.protected, proxies=roles.proxy, weight=roles.weight,
+        split=where, ignore=tuple(left_out), max_categories=max(_DISTINCT, 200),
     )  # fmt: skip
     features = tuple(
         replace(each, missing_values=marks[each.name]) if each.name in marks and each.flagged else each

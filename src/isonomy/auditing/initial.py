@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from isonomy.auditing.guess_model import Reading, guess_reading
 from isonomy.auditing.guess_table import Guess, guess_schema, read_unknown
-from isonomy.auditing.plan import LARGE, PANELS, READING, Plan
+from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.files import atomic
 from isonomy.options import options_of
@@ -32,36 +31,21 @@ class Proposal:
     ready: bool  # the audit can run as it is
 
 
-def propose(
-    data: Path,
-    model: Path,
-    *,
-    folder: Path = Path(),
-    label: str | None = None,
-    protected: Iterable[str] = (),
-    proxies: Iterable[str] = (),
-    weight: str | None = None,
-    split: str | None = None,
-    ignore: Iterable[str] = (),
-) -> Proposal:
+def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Proposal:
     """Look at a table and a model, and propose a schema and a plan for ``folder``."""
     if not model.is_file():
         raise FileError(f"There is no file '{model}'.")
     table, dialect, marks = read_unknown(data)
-    protected = tuple(protected)
-    guess = guess_schema(
-        table, marks, name=data.name.split(".")[0], label=label, protected=protected, proxies=proxies, weight=weight,
-        split=split, ignore=ignore,
-    )  # fmt: skip
+    guess = guess_schema(table, marks, data.name.split(".")[0], roles)
     people = Population.from_frame(table, guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
     notes = [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
     if people.excluded:
         notes.append(f"{people.excluded} rows do not fit the guessed schema, such as rows without a label")
-    if not protected:
+    if not roles.protected:
         notes.append("no feature is protected: say which with --protected, or write protected = true in the schema")
-    if label is None:
+    if roles.label is None:
         notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
     notes += _about(reading, fitting, people)
     text = _schema_text(replace(guess, schema=schema), reading)

@@ -9,11 +9,14 @@ from typing import Any, get_args
 
 from isonomy.auditing.bundled import train_small
 from isonomy.auditing.plan import Plan
-from isonomy.auditing.tables import file_hash, is_catalogue, read_people
-from isonomy.errors import ParameterError, template
+from isonomy.datasets import load_population
+from isonomy.datasets.catalogue import ENTRIES
+from isonomy.errors import FileError, ParameterError, template
+from isonomy.files import file_hash
 from isonomy.networks import Network, simplify
 from isonomy.networks.load import open_network
-from isonomy.population import Dialect, PeopleSource, Population, Schema, open_people
+from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
+from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
@@ -44,7 +47,7 @@ class Inputs:
 def read_inputs(plan: Plan) -> Inputs:
     """Read the files of a plan; every fault is an error of one sentence."""
     sources: dict[str, str] = {}
-    known = is_catalogue(plan.data)
+    known = plan.data in ENTRIES
     if plan.schema is not None and known:
         raise ParameterError(f"'schema' must be left out for {plan.data!r}, a table of the catalogue that has its own.")
     schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
@@ -64,10 +67,10 @@ def read_inputs(plan: Plan) -> Inputs:
         sources[plan.data] = open_people(whole).fingerprint()
     metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
     ground = read_ground(plan.ground, metric)
-    others = tuple((_stem(source), read_table(plan, source, schema)) for source in plan.against)
+    others = tuple((Path(source).name.split(".")[0], read_table(plan, source, schema)) for source in plan.against)
     files = [plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
     for file in (None if people is None else plan.data, *files, *plan.against):
-        if file is not None and not is_catalogue(file):
+        if file is not None and file not in ENTRIES:
             sources[_name(file, sources)] = file_hash(file)
     return Inputs(people, schema, network, metric, ground, others, sources)
 
@@ -79,8 +82,29 @@ def dialect_of(plan: Plan) -> Dialect:
 
 def read_table(plan: Plan, source: str, schema: Schema | None) -> Population:
     """All people of a table, as the plan reads tables."""
-    options: dict[str, Any] = {"domain": plan.domain, "unknown": plan.unknown, "dialect": dialect_of(plan)}
-    return read_people(source, None if is_catalogue(source) else schema, **options)
+    return read_people(source, schema, dialect=dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+
+
+def read_people(
+    source: str,
+    schema: Schema | None,
+    *,
+    dialect: Dialect | None = None,
+    domain: DomainKind = "realizable",
+    unknown: Unknown = "error",
+) -> Population:
+    """The people of a file, by a schema, or of the catalogue."""
+    if source in ENTRIES:
+        return load_population(source, domain=domain, download=False)
+    path = Path(source)
+    if path.suffix == "" and not path.exists():
+        raise FileError(
+            f"There is no table {source!r}: name a .csv, .tsv or .parquet file, or one of the catalogue "
+            f"({', '.join(sorted(ENTRIES))})."
+        )
+    if schema is None:
+        raise ParameterError(f"'schema' must be given beside the table {source}; 'isonomy init' writes a first one.")
+    return Population.from_file(path, schema, domain=domain, unknown=unknown, dialect=dialect or Dialect())
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:
@@ -111,16 +135,12 @@ def part_of(plan: Plan, known: bool) -> SplitName:
 
 def _chosen(plan: Plan, people: Population) -> Population:
     """The individuals that are audited: a part of the table, or a sample of it."""
-    part = part_of(plan, people.schema.split is not None or is_catalogue(plan.data))
+    part = part_of(plan, people.schema.split is not None or plan.data in ENTRIES)
     if part != "all":
         people = people.train if part == "train" else people.test
     if plan.held_out:
         people = people.held_out()
     return people if plan.limit is None else people.sample(plan.limit, plan.seed)
-
-
-def _stem(source: str) -> str:
-    return Path(source).name.split(".")[0]
 
 
 def _name(file: str, taken: Mapping[str, str]) -> str:

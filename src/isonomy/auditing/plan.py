@@ -33,6 +33,7 @@ PANELS = (
     "Larger than memory",
 )  # fmt: skip
 FILES, SIMILAR, RESULTS, WHO, READING, LARGE = PANELS
+ROLES = "What columns are"
 
 IN_MEMORY = ("held_out", "limit")
 """Keys of audits whose people are all in memory; a stream has no use for them."""
@@ -168,6 +169,18 @@ class Plan:
                 raise ParameterError(
                     template(item.name, "left out when 'engine' is given (it is for tables in memory)", value)
                 )
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What columns of a table are: what nobody can guess, and ``isonomy init`` is told."""
+
+    label: str | None = option(None, "The outcome that the model predicts.", panel=ROLES)
+    protected: tuple[str, ...] = option((), "Must not matter, such as sex; may be repeated.", panel=ROLES)
+    proxy: tuple[str, ...] = option((), "Stands in for a protected column; may be repeated.", panel=ROLES)
+    weight: str | None = option(None, "Sampling weights.", panel=ROLES)
+    split_column: str | None = option(None, "Tells training rows from test rows.", panel=ROLES)
+    ignore: tuple[str, ...] = option((), "To be left out; may be repeated.", panel=ROLES)
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,12 +12,10 @@ from isonomy.auditing.plan import RESULTS, Plan
 from isonomy.cli.console import Answer, StoppedError, bar, remark
 from isonomy.options import Given, select, with_options
 
-if TYPE_CHECKING:
-    from isonomy.report.findings import Findings
-
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
 """Options by which every command reads a table."""
+_STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 _MANY = 2000  # individuals from which on a remark says how to see the cost
 
 
@@ -84,8 +82,9 @@ def _run(plan: Plan) -> Answer:
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
     from isonomy.auditing.output import check_target, open_work
-    from isonomy.auditing.summary import STATUS, document, verdict
     from isonomy.certificates.consistency import told
+    from isonomy.report.terminal import to_terminal
+    from isonomy.report.text import to_json
 
     work = None
     try:
@@ -110,16 +109,10 @@ def _run(plan: Plan) -> Answer:
         with suppress(OSError):  # a folder that keeps nothing is of no use
             if work is not None:
                 work.rmdir()
-    facts = document(findings) | {"out": str(target), "computed": findings.certificate.computed}
-    return Answer(facts, _page(findings, target), STATUS[verdict(findings)])
-
-
-def _page(findings: Findings, target: Path) -> Iterator[Any]:
-    from isonomy.cli.terminal import page
-
-    yield from page(findings)
-    yield f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
-    yield f"Check it independently: isonomy verify {target / 'certificate.json'}"
+    document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
+    written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
+    check = f"Check it independently: isonomy verify {target / 'certificate.json'}"
+    return Answer(document, chain(to_terminal(findings.facts), (written, check)), _STATUS[findings.facts.verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

@@ -8,31 +8,16 @@ from typing import Annotated
 
 import typer
 
+from isonomy.auditing.plan import Roles
 from isonomy.cli.console import Answer, remark
+from isonomy.options import Given, select, with_options
 
-_ROLES = "What columns are"
 
-
+@with_options(given=select(Roles))
 def init(
     data: Annotated[Path, typer.Argument(help="The table of people: .csv, .tsv or .parquet.")],
     model: Annotated[Path, typer.Argument(help="The network file.")],
-    label: Annotated[
-        str | None, typer.Option(help="The outcome that the model predicts.", rich_help_panel=_ROLES)
-    ] = None,
-    protected: Annotated[
-        list[str] | None, typer.Option(help="Must not matter, such as sex; may be repeated.", rich_help_panel=_ROLES)
-    ] = None,
-    proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="Stands in for a protected column; may be repeated.", rich_help_panel=_ROLES),
-    ] = None,
-    weight: Annotated[str | None, typer.Option(help="Sampling weights.", rich_help_panel=_ROLES)] = None,
-    split_column: Annotated[
-        str | None, typer.Option(help="Tells training rows from test rows.", rich_help_panel=_ROLES)
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="To be left out; may be repeated.", rich_help_panel=_ROLES)
-    ] = None,
+    given: Given,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> Answer:
@@ -47,10 +32,7 @@ def init(
     """
     from isonomy.auditing.initial import propose, save
 
-    found = propose(
-        data, model, folder=out, label=label, protected=protected or (), proxies=proxy or (), weight=weight,
-        split=split_column, ignore=ignore or (),
-    )  # fmt: skip
+    found = propose(data, model, Roles(**given), out)
     schema, audit = save(found, out, force=force)
     facts = {"schema": str(schema), "audit": str(audit), "ready": found.ready, "notes": list(found.notes)}
     return Answer(facts, _words(found.notes, schema, audit))

@@ -34,9 +34,7 @@ def verify(
     """
     from isonomy.errors import FileError
 
-    file = certificate / "certificate.json" if certificate.is_dir() else certificate
-    if not file.is_file():
-        raise FileError(f"There is no certificate {file}.")
+    file = _certificate(certificate)
     checker = import_module("isonomy_verify")
     folder = data if data is not None and data.is_dir() else None
     try:
@@ -93,7 +91,24 @@ def compare(
 
     isonomy compare audit-main audit-branch >> comment.md
     """
-    from isonomy.auditing.comparison import compared, facts_of, markdown
+    import pandas as pd
 
-    found = compared(facts_of(old), facts_of(new))
-    return Answer(found, [markdown(found)])
+    from isonomy.records import read
+    from isonomy.report.facts import facts_of_change
+    from isonomy.report.text import change_to_markdown, to_json
+
+    files = [_certificate(path) for path in (old, new)]
+    beside = [file.with_name("individuals.parquet") for file in files]
+    people = [pd.read_parquet(file) if file.is_file() else None for file in beside]
+    found = facts_of_change(read(files[0]), read(files[1]), people)
+    return Answer(to_json(found), [change_to_markdown(found)])
+
+
+def _certificate(path: Path) -> Path:
+    """A certificate, or that of a directory."""
+    from isonomy.errors import FileError
+
+    file = path / "certificate.json" if path.is_dir() else path
+    if not file.is_file():
+        raise FileError(f"There is no certificate {file}.")
+    return file

@@ -71,7 +71,10 @@ def reach(found: Distance) -> str:
 
 def rounded_up(value: float, digits: int = 2) -> float:
     """A number with two digits that is not smaller."""
+    from decimal import ROUND_CEILING
+
+    from isonomy.arithmetic import rounded
+
     if value <= 0 or not math.isfinite(value):
         return max(value, 0.0)
-    step = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    return float(f"{math.ceil(value / step - 1e-9) * step:.12g}")
+    return float(rounded(value, digits - 1 - math.floor(math.log10(value)), ROUND_CEILING))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -63,6 +64,7 @@ def train(
     Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed:
     it gives everybody one class, or is no better than that.
     """
+    from isonomy import fairness
     from isonomy.training import FairClassifier, FairRegressor
 
     plan, people = _read(given)
@@ -84,32 +86,30 @@ def train(
     checkpoint.unlink(missing_ok=True)
     lost = _collapse(model, people)
     asked = replace(plan, model=str(out), metric=plan.metric or str(metric), split="test", reads="coordinates")
+    scores = {name: value for name, value in fairness.scores(model.network_, people.test).items() if name != "classes"}
     facts = {
         "model": str(out), "metric": metric and str(metric), "collapsed": bool(lost),
-        "reason": lost and f"{out} {lost}", "history": model.history_, "scores": _scores(model, people),
-        "audit": asked.command(),
+        "reason": lost and f"{out} {lost}", "history": model.history_, "scores": scores, "audit": asked.command(),
     }  # fmt: skip
-    return Answer(facts, _trained(facts), 3 if lost else 0)
-
-
-def _trained(facts: dict[str, Any]) -> Iterator[str]:
-    last = facts["history"][-1]
-    told = [f"epoch {last['epoch']:.0f}: error {last['error']:.4f}"]
-    told += [f"accuracy {last['accuracy']:.3f}"] if "accuracy" in last else []
-    told += [f"bound on the violation {last['penalty']:.4f}"] if "penalty" in last else []
-    yield ", ".join(told) + " (training rows)"
-    for name, value in facts["scores"].items():
-        yield f"test {name.replace('_', ' ')}: {value:.3f}"
-    yield f"Written: {facts['model']}" + (f", {facts['metric']}" if facts["metric"] else "")
     advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
-    yield f"Failed: {facts['reason']}. {advice}" if facts["reason"] else f"Prove it: {facts['audit']}"
+    lines = [
+        f"epoch {model.history_[-1]['epoch']:.0f}: {_reached(model.history_[-1])} (training rows)",
+        *(f"test {name.replace('_', ' ')}: {value:.3f}" for name, value in scores.items()),
+        f"Written: {out}" + (f", {metric}" if metric else ""),
+        f"Failed: {facts['reason']}. {advice}" if lost else f"Prove it: {facts['audit']}",
+    ]
+    return Answer(facts, lines, 3 if lost else 0)
 
 
 def _epoch(shown: Bar, record: dict[str, float]) -> None:
     shown(int(record["epoch"]), int(record.get("epochs", record["epoch"])))
-    parts = [f"accuracy {record['accuracy']:.3f}" if "accuracy" in record else f"error {record['error']:.4f}"]
-    parts += [f"violation ≤ {record['penalty']:.4f}"] if "penalty" in record else []
-    shown.note(", ".join(parts))
+    shown.note(_reached(record))
+
+
+def _reached(record: dict[str, float]) -> str:
+    """What an epoch came to."""
+    names = {"error": "error {:.4f}", "accuracy": "accuracy {:.3f}", "penalty": "bound on the violation {:.4f}"}
+    return ", ".join(words.format(record[name]) for name, words in names.items() if name in record)
 
 
 @with_options(given=_PLAN, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
@@ -130,6 +130,10 @@ def frontier(
     Models that have collapsed (no better than giving everybody one class) are marked and never named. The exit status
     is 3 when all have, or, with --epsilon, no other model is certified.
     """
+    from rich.table import Table
+
+    from isonomy.arithmetic import at_most
+    from isonomy.files import atomic
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as trained
     from isonomy.training.frontier import mean_local
@@ -138,17 +142,14 @@ def frontier(
     weights = _numbers("alphas", alphas, float)
     model = FairClassifier(**_estimator(plan, Training(**training)))
     with _working("Training along alpha") as shown:
-        done = []
+        done = count(1)
 
         def measured(one: FairClassifier, judged: Any) -> float:
-            done.append(one)
-            shown(len(done), len(weights))
+            shown(next(done), len(weights))
             return mean_local(one, judged)
 
         found = trained(people, weights, model=model, measure=measured)
     table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
-    from isonomy.files import atomic
-
     with atomic(out / "frontier.csv") as part:
         table.to_csv(part, index=False)
     for name, each in zip(table["model"], found.models, strict=True):
@@ -161,27 +162,16 @@ def frontier(
         best = None if epsilon is None else str(table["model"].iloc[place])
     except ParameterError as error:
         why = str(error)
-
-    facts = {"folder": str(out), "models": table.to_dict("records"), "best": best, "reason": why}
-    return Answer(facts, _along(facts, epsilon), 3 if why else 0)
-
-
-def _along(facts: dict[str, Any], epsilon: float | None) -> Iterator[Any]:
-    from rich.table import Table
-
-    from isonomy.arithmetic import at_most
-
-    shown = Table("alpha", "accuracy", "balanced", "certified mean violation", "", "model")
-    for row in facts["models"]:
+    shown_table = Table("alpha", "accuracy", "balanced", "certified mean violation", "", "model")
+    for row in table.to_dict("records"):
         mark = "undominated" if row["pareto"] else "collapsed" if row["collapsed"] else ""
         scores = f"{row['accuracy']:.3f}", f"{row['balanced_accuracy']:.3f}", at_most(row["upper"])
-        shown.add_row(f"{row['alpha']:g}", *scores, mark, row["model"])
-    yield shown
-    yield f"Written: {Path(facts['folder']) / 'frontier.csv'} and {len(facts['models'])} models."
-    if epsilon is not None:
-        yield f"Most accurate at epsilon {epsilon:g}: {facts['best'] or 'none'}."
-    if facts["reason"]:
-        yield f"Failed: {facts['reason']}"
+        shown_table.add_row(f"{row['alpha']:g}", *scores, mark, row["model"])
+    lines = [f"Written: {out / 'frontier.csv'} and {len(table)} models."]
+    lines += [f"Most accurate at epsilon {epsilon:g}: {best or 'none'}."] if epsilon is not None else []
+    lines += [f"Failed: {why}"] if why else []
+    facts = {"folder": str(out), "models": table.to_dict("records"), "best": best, "reason": why}
+    return Answer(facts, [shown_table, *lines], 3 if why else 0)
 
 
 @with_options(given=select(Plan, *_REPAIRED, data=None, delta=0.05))
@@ -306,11 +296,3 @@ def _collapse(model: Any, people: Population) -> str:
         if reason:
             return reason
     return ""
-
-
-def _scores(model: Any, people: Population) -> dict[str, float]:
-    """Accuracy on the test rows, of a classifier."""
-    from isonomy.fairness import scores
-
-    found = scores(model.network_, people.test)
-    return {name: value for name, value in found.items() if name != "classes"}

@@ -12,10 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from markupsafe import Markup
 
-from isonomy.report.numbers import Numbers, parameter
-from isonomy.report.people import DECISIONS, Bin, Group, nice
-from isonomy.report.privacy import SMALLEST
-from isonomy.report.shifted import Place, Shift
+from isonomy.report.model import Fact
+from isonomy.report.numbers import parameter
+from isonomy.report.people import DECISIONS, Group, nice
+
+Place = tuple[float, Fact, Fact]
+"""A shift, what was found within it, what was proved."""
+
+Bars = Sequence[tuple[float, float, float, float, str]]
+"""From, to, people by their upper bounds, by their lower bounds, in words."""
+
+Lane = tuple[str, float, float, str]
+"""An observed shift: its name, its lower bound, its estimate, in words."""
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 52, 76
@@ -30,16 +38,14 @@ def tag(name: str, content: object = "", **attributes: object) -> Markup:
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), inside, content)
 
 
-def curve(
-    places: Sequence[Place], shifts: Sequence[Shift], gamma: float, epsilon: float | None, numbers: Numbers
-) -> Markup:
+def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon: float | None) -> Markup:
     """Upper and lower over γ, the certificate's own γ and ε, and a lane below for every observed shift."""
-    end, top = places[-1].gamma, nice(max(place.upper for place in places))
-    height = HEIGHT + LANE * len(shifts)
+    end, top = places[-1][0], nice(max(upper.value for _, _, upper in places))
+    height = HEIGHT + LANE * len(lanes)
     across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - BOTTOM, TOP)
     sides = {
-        "upper": [(across(place.gamma), upwards(place.upper)) for place in places],
-        "lower": [(across(place.gamma), upwards(place.lower)) for place in places],
+        "upper": [(across(shift), upwards(upper.value)) for shift, _, upper in places],
+        "lower": [(across(shift), upwards(lower.value)) for shift, lower, _ in places],
     }
     parts = [_axes(end, top, across, upwards, "shift of the population, γ", "average unfairness")]
     parts.append(tag("path", d=_path([*sides["upper"], *reversed(sides["lower"])]) + "Z", class_="open"))
@@ -52,43 +58,33 @@ def curve(
     for side, label, offset in (("upper", "proved: at most", -16), ("lower", "found: at least", 32)):
         points = sides[side]
         parts.append(tag("path", d=_path(points), class_=f"line {side}"))
-        for place, (x, y) in zip(places, points, strict=True):
-            value = numbers.upper(place.upper) if side == "upper" else numbers.lower(place.lower)
-            told = tag("title", f"γ = {parameter(place.gamma)}: {label} {value}")
-            size = 5 if place.gamma == gamma else 3
+        for (shift, lower, upper), (x, y) in zip(places, points, strict=True):
+            told = tag("title", f"γ = {parameter(shift)}: {label} {upper if side == 'upper' else lower}")
+            size = 5 if shift == gamma else 3
             parts.append(tag("circle", told, cx=x, cy=y, r=size, class_=f"dot {side}"))
         x, y = points[max(0, len(points) - 1 - len(points) // 12)]
         parts.append(tag("text", label, x=x, y=y + offset, text_anchor="end", class_=f"label halo {side}"))
-    for row, shift in enumerate(shifts):
-        parts.append(_lane(shift, across, end, HEIGHT + LANE * row))
+    for row, lane in enumerate(lanes):
+        parts.append(_lane(lane, across, end, HEIGHT + LANE * row))
     title = "Average unfairness over the size of the shift"
-    return _standing("curve", height, title, _described(places, numbers), parts)
+    return _standing("curve", height, title, _described(places), parts)
 
 
-def histogram(bins: Sequence[Bin], numbers: Numbers, redacted: bool) -> Markup:
+def histogram(bars: Bars) -> Markup:
     """How many people have which violation: bars by the upper bounds, a dashed outline by the lower bounds."""
-    end = bins[-1].high
-    top = nice(max(1, *(drawn(count, redacted) for some in bins for count in (some.upper, some.lower))))
+    end, top = bars[-1][1], nice(max(1, *(max(upper, lower) for _, _, upper, lower, _ in bars)))
     across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - 80 - BOTTOM, TOP)
-    bars, outline = [], []
-    for some in bins:
-        left, right = across(some.low), across(some.high)
-        edges = f"{numbers.plain(some.low)} to {numbers.plain(some.high)}"
-        counts = f"{told(some.upper, redacted)} people by upper bound, {told(some.lower, redacted)} by lower bound"
-        level = upwards(drawn(some.upper, redacted))
-        hover = tag("title", f"unfairness {edges}: {counts}")
-        bars.append(
-            tag("rect", hover, x=left + 1, y=level, width=right - left - 2, height=upwards(0) - level, class_="bar")
-        )
-        outline += [(left, upwards(drawn(some.lower, redacted))), (right, upwards(drawn(some.lower, redacted)))]
+    drawn, outline = [], []
+    for low, high, upper, lower, words in bars:
+        left, right, level = across(low), across(high), upwards(upper)
+        size = {"width": right - left - 2, "height": upwards(0) - level}
+        drawn.append(tag("rect", tag("title", words), x=left + 1, y=level, **size, class_="bar"))
+        outline += [(left, upwards(lower)), (right, upwards(lower))]
     line = tag("path", d=_path([(LEFT, upwards(0)), *outline, (outline[-1][0], upwards(0))]), class_="line lower")
-    parts = [_axes(end, top, across, upwards, "unfairness of a person", "people"), *bars, line]
-    peak = max(bins, key=lambda some: some.upper)
-    told_peak = (
-        f"{len(bins)} equal steps from 0 to {parameter(end)}. Most people by upper bound are between "
-        f"{numbers.plain(peak.low)} and {numbers.plain(peak.high)}. The table below has all steps."
-    )
-    return _standing("histogram", HEIGHT - 80, "How many people have which unfairness", told_peak, parts)
+    parts = [_axes(end, top, across, upwards, "unfairness of a person", "people"), *drawn, line]
+    fullest = max(bars, key=lambda each: each[2])[-1]
+    told = f"{len(bars)} equal steps from 0 to {end:.6g}, the fullest one: {fullest}. The table below has all steps."
+    return _standing("histogram", HEIGHT - 80, "How many people have which unfairness", told, parts)
 
 
 def box(group: Group, end: float, whiskers: bool) -> Markup:
@@ -130,30 +126,18 @@ def key(kind: str) -> Markup:
     return tag("svg", inside, class_="key", width=14 if kind in DECISIONS else 28, height=14, aria_hidden="true")
 
 
-def drawn(count: int, redacted: bool) -> float:
-    """The height of a bar; a few people are all drawn alike where they must not be told apart."""
-    return SMALLEST / 2 if redacted and 0 < count < SMALLEST else float(count)
-
-
-def told(count: int, redacted: bool) -> str:
-    """A number of people in words."""
-    return f"1 to {SMALLEST - 1}" if redacted and 0 < count < SMALLEST else f"{count:,}"
-
-
-def _lane(shift: Shift, across: Callable[[float], float], end: float, y: float) -> Markup:
-    distance = shift.distance
-    low, high = across(min(distance.lower, end)), across(min(distance.estimate, end))
-    name = shift.name if len(shift.name) <= 32 else f"{shift.name[:31]}…"
-    off = ", off this figure" if distance.estimate > end else ""
-    numbers = f"at least {distance.lower:.3g}, estimate {distance.estimate:.3g}{off}"
-    hover = f"{shift.name}: at least {distance.lower:.4g}, estimate {distance.estimate:.4g}, floor {distance.floor:.4g}"
+def _lane(lane: Lane, across: Callable[[float], float], end: float, y: float) -> Markup:
+    name, lower, estimate, words = lane
+    low, high = across(min(lower, end)), across(min(estimate, end))
+    short = name if len(name) <= 32 else f"{name[:31]}…"
+    off = ", off this figure" if estimate > end else ""
     parts = [
-        tag("text", f"{name}: {numbers}", x=LEFT, y=y + 10, class_="note"),
+        tag("text", f"{short}: {words}{off}", x=LEFT, y=y + 10, class_="note"),
         tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y + 24, y2=y + 24, class_="grid"),
         tag("line", x1=low, x2=high, y1=y + 24, y2=y + 24, class_="guess"),
         tag("line", x1=low, x2=low, y1=y + 18, y2=y + 30, class_="shift"),
         tag("circle", cx=high, cy=y + 24, r=4.5, class_="shift"),
-        tag("title", hover),
+        tag("title", f"{name}: {words}"),
     ]
     return tag("g", Markup("").join(parts))
 
@@ -184,13 +168,12 @@ def _ticks(end: float, most: int) -> list[float]:
     return [float(f"{step * k:.10g}") for k in range(math.floor(end / step * (1 + 1e-9)) + 1)]
 
 
-def _described(places: Sequence[Place], numbers: Numbers) -> str:
-    first, last = places[0], places[-1]
+def _described(places: Sequence[Place]) -> str:
+    (_, lower, upper), (end, last_lower, last_upper) = places[0], places[-1]
     return (
-        f"Two rising lines. Without a shift at most {numbers.upper(first.upper)} is proved and "
-        f"{numbers.lower(first.lower)} was found; at a shift of {parameter(last.gamma)} these are "
-        f"{numbers.upper(last.upper)} and {numbers.lower(last.lower)}. The truth lies between the lines. The table "
-        "below has all values."
+        f"Two rising lines. Without a shift at most {upper} is proved and {lower} was found; at a shift of "
+        f"{parameter(end)} these are {last_upper} and {last_lower}. The truth lies between the lines. The table below "
+        "has all values."
     )
 
 

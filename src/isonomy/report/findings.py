@@ -1,15 +1,21 @@
-"""Everything that an audit found, in one place, for whoever tells it: the page, the terminal, the files."""
+"""Everything that an audit found, in one place, for whoever tells it: :func:`isonomy.report.facts.facts`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.fairness import GroupFairness
 from isonomy.networks.network import Network
 from isonomy.population import Population
+from isonomy.population.schema import Schema
 from isonomy.shift import Distance
+
+if TYPE_CHECKING:
+    from isonomy.report.model import Facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,3 +42,31 @@ class Findings:
     command: str = ""  # gives this audit again
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What there is to say, in numbers and words, the same for every rendering."""
+        from isonomy.report.facts import facts
+
+        return facts(self)
+
+    @property
+    def regression(self) -> bool:
+        """Whether the network gives numbers instead of probabilities."""
+        return self.network.head == "regression"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """A name for each number that ``network(x)`` gives."""
+        return output_names(self.network, self.people.schema)
+
+
+def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
+    """The classes in the words of the schema, the label of a regression, or numbers in their place."""
+    label = schema.label
+    count = 2 if network.head == "sigmoid" and network.classes == 1 else network.classes
+    if label is not None and len(label.classes) == count:
+        return tuple(label.labels.get(name, name) for name in label.classes)
+    if network.head == "regression":
+        return (label.column,) if label is not None and count == 1 else tuple(f"output {i + 1}" for i in range(count))
+    return tuple(f"class {i}" for i in range(count))

@@ -94,10 +94,11 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def parameter(value: float) -> str:
-    """A number that somebody chose: as it was written, as long as that is short."""
+    """A number that somebody chose, as it was written: a bound holds for this very number."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{value:.6g}".replace("e-0", "e-").replace("-", "−")
+    short = f"{value:.6g}"
+    return (short if float(short) == value else repr(float(value))).replace("e-0", "e-").replace("-", "−")
 
 
 def cell(value: object) -> str:

@@ -13,8 +13,7 @@ from isonomy.errors import IsonomyError
 from isonomy.fairness.groups import Grouping, make_groupings
 from isonomy.population import Population
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import cell, quantiles
-from isonomy.report.outputs import output_names
+from isonomy.report.numbers import quantiles
 from isonomy.report.privacy import Hidden
 from isonomy_verify.arithmetic import mean_down, mean_up
 
@@ -58,30 +57,6 @@ class Bin:
     high: float
     upper: int
     lower: int
-
-
-@dataclass(frozen=True)
-class Line:
-    """A feature of a pair."""
-
-    feature: str
-    role: str
-    individual: str
-    counterpart: str
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Somebody and the similar person whom the network treats most differently."""
-
-    row: int
-    lower: float
-    upper: float
-    output: str  # what differs most
-    gets: tuple[float, float]  # the individual, the counterpart
-    decision: str
-    differs: tuple[Line, ...]
-    equal: tuple[Line, ...]
 
 
 def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
@@ -138,46 +113,10 @@ def histogram(findings: Findings) -> list[Bin]:
     return [Bin(*row) for row in zip(edges[:-1].tolist(), edges[1:].tolist(), *counts, strict=True)]
 
 
-def most_unfair(findings: Findings, count: int = 10) -> list[Pair]:
-    """The people with the largest violations that were found, with their counterparts."""
-    local, question = findings.certificate.local, findings.certificate.question
-    names, schema = output_names(findings), findings.people.schema
-    worst = np.argsort(-local.lower, kind="stable")[:count]
-    worst = worst[local.lower[worst] > 0]
-    if not len(worst):
-        return []
-    pair = local.witnesses.individual[worst], local.witnesses.counterpart[worst]
-    raw = [schema.decode(people, words=True) for people in pair]
-    gets = [question.model(people) for people in pair]
-    paired = findings.network.head == "softmax" or findings.network.classes == 1
-    found = []
-    for place, row in enumerate(worst.tolist()):
-        lines = [
-            (
-                bool((pair[0][place] != pair[1][place])[schema.slices[feature.name]].any()),
-                Line(
-                    feature.name,
-                    "protected" if feature.protected else "proxy" if feature.proxy else "",
-                    *(cell(table[feature.name].iloc[place]) for table in raw),
-                ),
-            )
-            for feature in schema.features
-        ]
-        # Of two classes both change alike: the second is the one that the page talks about.
-        output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0][place] - gets[1][place])))
-        found.append(
-            Pair(
-                row=int(findings.people.rows[row]),
-                lower=float(local.lower[row]),
-                upper=float(local.upper[row]),
-                output=names[output],
-                gets=(float(gets[0][place, output]), float(gets[1][place, output])),
-                decision=str(local.decision[row]),
-                differs=tuple(line for differs, line in lines if differs),
-                equal=tuple(line for differs, line in lines if not differs),
-            )
-        )
-    return found
+def most_unfair(findings: Findings, count: int = 10) -> list[int]:
+    """The places of the people with the largest violations that were found."""
+    lower = findings.certificate.local.lower
+    return [place for place in np.argsort(-lower, kind="stable")[:count].tolist() if lower[place] > 0]
 
 
 def nice(value: float) -> float:

@@ -53,3 +53,10 @@ def protected_cells(
                 if some.any() and (some.sum() == 1 or sizes[some].sum() < SMALLEST) and len(shown):
                     hidden[shown[np.argmin(sizes[shown])]] = again = True
     return hidden
+
+
+def left_out(hidden: int, more: int) -> tuple[str, ...]:
+    """What is said of groups that are hidden, and of those that are too many."""
+    few = f"not shown, to protect groups of fewer than {SMALLEST} people."
+    notes = [f"{hidden} {'group is' if hidden == 1 else 'groups are'} {few}"] if hidden else []
+    return (*notes, *([f"{more} smaller groups are left out for length."] if more else []))

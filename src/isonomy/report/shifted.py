@@ -72,12 +72,16 @@ def curve(findings: Findings) -> list[Place]:
     """Upper and lower from 0 to beyond γ; the certificate's own γ is one of the places."""
     certificate = findings.certificate
     gamma = certificate.gamma
-    if not 0 < gamma < math.inf:
+    if gamma == 0:
+        return [Place(0.0, certificate.lower, certificate.upper)]
+    if math.isinf(gamma):
         return []
     far = max((s.distance.estimate for s in findings.shifts if comparable(certificate, s.distance)), default=0.0)
     places = 8 if len(certificate.points.value) < MANY_POINTS else 3  # for each γ
     end = max(2.0, min(4.0, math.ceil(places * 1.1 * far / gamma) / places))
-    gammas = [gamma * (step / places) for step in range(round(end * places) + 1)]
+    # Numbers as they are printed, so that bounds hold for what is read.
+    steps = [step / places for step in range(round(end * places) + 1)]
+    gammas = [gamma if step == 1 else float(f"{gamma * step:.6g}") for step in steps]
     table = certificate.curve(gammas)
     if not np.isfinite(table["upper"]).all():
         return []

@@ -1,65 +1,100 @@
-"""The sentences of the page: the verdict, what it rests on, and what was not proved."""
+"""The sentences about an audit: what was proved, what it rests on, and what was not proved.
+
+In sentences for people a violation is also called unfairness, and an individual a person; nowhere else.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.population import Selection
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import Numbers, decimals_of, parameter
-from isonomy.report.outputs import changing, is_regression, unit
+from isonomy.report.numbers import parameter
 from isonomy.report.similar import Similar, listed
 from isonomy.shift import Distance
 from isonomy.similarity.lp import WeightedLp
 
-MARKS = {"certified": "Certified", "violated": "Violated", "undecided": "Undecided", "none": "Bounds only"}
+MARKS = {"certified": "Certified", "violated": "Violated", "undecided": "Undecided", None: "Bounds only"}
+
+DECISIONS = {
+    "certified": "No similar person can get another decision.",
+    "flippable": "A similar person with another decision was found.",
+    "undecided": "Whether a similar person can get another decision is not decided.",
+    "none": "The network decides nothing, it gives a number.",
+}
+
+DECIDED = {
+    "certified": "Decisions that no similar person can change",
+    "flippable": "Decisions that a similar person was found to change",
+    "undecided": "Decisions that are open",
+    "none": "Numbers without a decision",
+}
+
+Terms = list[tuple[str, str]]
+"""Names and statements."""
 
 
-@dataclass(frozen=True)
-class VerdictWords:
-    """The verdict as a mark, a sentence, and what ε has to do with it."""
-
-    kind: str  # "certified", "violated", "undecided", or "none" without an ε
-    mark: str
-    sentence: str
-    threshold: str
-
-
-def verdict(findings: Findings, numbers: Numbers) -> VerdictWords:
-    """The whole page in a sentence."""
-    certificate = findings.certificate
-    kind = "none" if certificate.epsilon is None else certificate.verdict
-    upper, lower = numbers.upper(certificate.upper), numbers.lower(certificate.lower)
-    upper += f" ({unit(findings)})" if is_regression(findings) else ""
-    if certificate.gamma == 0:
-        sentence = f"The average unfairness over {these(findings)} is at most {upper}"
-        reached = f"; the counterparts that were found reach {lower}."
+def headline(gamma: float, who: str, upper: str, lower: str | None, unit: str = "") -> str:
+    """A whole audit in a sentence; the bounds are rounded already, and ``lower`` is None where nothing was found."""
+    most = f"{upper} ({unit})" if unit else upper
+    if gamma == 0:
+        text, reached = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
     else:
-        within = f"within {parameter(certificate.gamma)} of {these(findings)}"
-        sentence = f"No population {within} can see an average unfairness above {upper}"
-        reached = f"; an explicit population reaches {lower}."
-    if certificate.lower <= 0:
-        reached = "; no explicit unfairness was found, or none was searched for."
-    return VerdictWords(kind, MARKS[kind], sentence + reached, _threshold(certificate, kind))
+        text = f"No population within {parameter(gamma)} of {who} has a mean violation above {most}"
+        reached = "an explicit population reaches"
+    return f"{text}; {reached} {lower}." if lower else f"{text}; no violation was found, or none was searched for."
 
 
-def these(findings: Findings) -> str:
-    """``these 1,000 people``."""
-    n = len(findings.people)
-    return "this one person" if n == 1 else f"these {n:,} people"
+def these(count: int) -> str:
+    """``these 1,000 individuals``."""
+    return "this one individual" if count == 1 else f"these {count:,} individuals"
 
 
 def meaning(findings: Findings) -> str:
-    """What unfairness is here."""
+    """What a violation is here."""
+    names, network = findings.outputs, findings.network
+    if findings.regression:
+        changing = f"the predicted {names[0]}" if len(names) == 1 else "any predicted number"
+    elif len(names) == 2 and not (network.head == "sigmoid" and network.classes == 2):
+        changing = f"the predicted probability of “{names[1]}”"
+    else:
+        changing = f"the predicted probability of any of the {len(names)} classes"
     return (
-        f"A person’s unfairness is the largest change of {changing(findings)} when nothing happens but that the person "
-        "is replaced by somebody similar."
+        f"A person’s violation, their unfairness, is the largest change of {changing} when nothing happens but that "
+        "the person is replaced by somebody similar."
     )
 
 
-def assumptions(findings: Findings, numbers: Numbers) -> list[tuple[str, str]]:
+def unit(findings: Findings) -> str:
+    """The unit of a violation, as an aside."""
+    if not findings.regression:
+        return "as a probability, 0 to 1"
+    return f"in the unit of {findings.outputs[0]}" if len(findings.outputs) == 1 else "in the unit of the outputs"
+
+
+def reach(largest: float | None, printed: str) -> str:
+    """Up to which shift ε is kept."""
+    if largest is None:
+        return "not even for these individuals"
+    return "whatever the shift" if math.isinf(largest) else f"up to a shift of {printed}"
+
+
+def threshold(certificate: Certificate, kept: str) -> str:
+    """What the verdict has to do with ε; ``kept`` says up to which shift it is kept."""
+    if certificate.epsilon is None:
+        return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
+    epsilon = parameter(certificate.epsilon)
+    text = {
+        "certified": f"This is within the accepted ε = {epsilon}, with proof.",
+        "violated": f"This is beyond the accepted ε = {epsilon}: a population shows it.",
+        "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and nothing beyond "
+        "it was found.",
+    }[certificate.verdict]
+    return f"{text} Proved to stay within ε: {kept}."
+
+
+def assumptions(findings: Findings, behind: str) -> Terms:
     """What the proof rests on: name and statement."""
     certificate, people = findings.certificate, findings.people
     weighted = " Averages use their sampling weights." if people.schema.weight else ""
@@ -74,11 +109,11 @@ def assumptions(findings: Findings, numbers: Numbers) -> list[tuple[str, str]]:
         ("Nearby populations", _nearby(certificate)),
         ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all nearby populations at once; a "
          "failed search proves nothing and is not used as if it did."),
-        ("People behind the sample", _behind(findings, numbers)),
+        ("People behind the sample", behind),
     ]  # fmt: skip
 
 
-def not_proved(findings: Findings, similar: Similar, numbers: Numbers) -> list[tuple[str, str]]:
+def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
     """What a reader might take for proved and is not."""
     certificate = findings.certificate
     still = f" People who differ in {listed(list(similar.still))} are never compared." if similar.still else ""
@@ -104,11 +139,11 @@ def not_proved(findings: Findings, similar: Similar, numbers: Numbers) -> list[t
          "them; it is not a statement about causes."),
     ]  # fmt: skip
     if certificate.refusal:
-        said.insert(3, ("Not everybody they stand for", _behind(findings, numbers)))
+        said.insert(3, ("Not everybody they stand for", behind))
     return [*other_rows(findings.people.selection), *said]
 
 
-def other_rows(who: Selection) -> list[tuple[str, str]]:
+def other_rows(who: Selection) -> Terms:
     """That rows of the table were not audited, where it is so."""
     if who.how == "all" and who.part == "all" and not who.excluded:
         return []
@@ -130,27 +165,8 @@ def distance_words(distance: Distance) -> str:
     return f"{sizes}, {'approximately (sliced)' if distance.approximate else 'exactly'}"
 
 
-def _threshold(certificate: Certificate, kind: str) -> str:
-    if certificate.epsilon is None:
-        return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
-    epsilon = parameter(certificate.epsilon)
-    text = {
-        "certified": f"This is within the accepted ε = {epsilon}, with proof.",
-        "violated": f"This is beyond the accepted ε = {epsilon}: the population that shows it is described below.",
-        "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and nothing beyond "
-        "it was found.",
-    }[kind]
-    largest = certificate.largest_gamma(certificate.epsilon)
-    if largest is None:
-        return f"{text} Already for these people themselves no proof of at most ε was found."
-    if certificate.gamma > 0 and largest >= 1e-6:
-        reach = f"up to a shift of {Numbers(decimals_of(largest)).lower(largest)}"
-        text += f" The proof keeps ε {'for every shift' if math.isinf(largest) else reach}."
-    return text
-
-
 def _outputs(findings: Findings) -> str:
-    if is_regression(findings):
+    if findings.regression:
         return "giving numbers (a regression)"
     count = max(2, findings.network.classes)
     apart = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
@@ -191,13 +207,12 @@ def _nearby(certificate: Certificate) -> str:
     )
 
 
-def _behind(findings: Findings, numbers: Numbers) -> str:
-    certificate = findings.certificate
+def behind(certificate: Certificate, upper: str) -> str:
+    """What is said of the population behind the sample, ``upper`` rounded already, or why nothing is."""
     if certificate.refusal:
-        return f"Nothing is said about the population that these people were drawn from. {certificate.refusal}"
-    bound = certificate.population
+        return f"Nothing is said of the population behind these individuals. {certificate.refusal}"
     return (
-        f"With confidence {parameter(bound.confidence)} no population within γ of the one that these people were drawn "
-        f"from has an average unfairness above {numbers.upper(bound.upper)}, provided that they are independent draws "
-        "on which neither network nor metric nor schema was fitted."
+        f"With confidence {parameter(certificate.population.confidence)} no population within γ of the one behind "
+        f"these individuals has a mean violation above {upper}, provided that they are independent draws on which "
+        "neither network nor metric nor schema was fitted."
     )

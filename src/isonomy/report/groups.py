@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from isonomy.report.findings import Findings
+from isonomy.report.model import Cell, Section, table
 from isonomy.report.numbers import Numbers, percent
 from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
-from isonomy.report.privacy import Hidden, protected_cells
+from isonomy.report.privacy import Hidden, left_out, protected_cells
 
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate", "accuracy")
 METRICS = {
@@ -26,37 +26,20 @@ METRICS = {
 }
 NOT_SHOWN = "not shown"
 
-Cell = tuple[str, str]  # a value and its interval
 
-
-@dataclass(frozen=True)
-class Compared:
-    """One attribute set: its groups and its metrics, as text."""
-
-    title: str
-    crossed: bool
-    four_fifths: str
-    heads: list[tuple[str, str]]  # after name, people and share: name and class of a column
-    groups: tuple[tuple[Cell, ...], ...]
-    metrics: tuple[tuple[str, ...], ...]  # name, value, interval, lowest, highest
-    notes: tuple[str, ...]
-    hidden: int
-    more: int
-
-
-def compared(findings: Findings, hidden: Hidden, numbers: Numbers) -> list[Compared]:
-    """The tables of ``findings.group``, without what redaction hides."""
-    group = findings.group
+def groups(findings: Findings, hidden: Hidden, numbers: Numbers) -> Section:
+    """Rates, and how far groups are apart: two tables for each attribute set, without what redaction hides."""
+    group, redacted, tables = findings.group, findings.redacted, []
     if group is None:
-        return []
-    found = []
+        return Section("groups", (), ("Groups were not compared in this audit.",))
     titles = list(dict.fromkeys(group.groups["attributes"]))
     crossed = [title for title in titles if " × " in title]
-    for title in [title for title in titles if title not in crossed[MOST_PAIRS:]]:
+    titles = [title for title in titles if title not in crossed[MOST_PAIRS:]]
+    for number, title in enumerate(titles, 1):
         rows = group.groups[group.groups["attributes"] == title]
-        masked = _masked(title, rows, hidden) if findings.redacted else np.zeros(len(rows), dtype=bool)
+        masked = _masked(title, rows, hidden) if redacted else np.zeros(len(rows), dtype=bool)
         unseen, few = set(rows["group"][masked]), set[str]()
-        if findings.redacted:
+        if redacted:
             few = unseen | set(rows["group"][rows["note"].str.contains("positive rate")])
         shown = rows[~masked]
         most = MOST_CROSSED_GROUPS if title in crossed else MOST_GROUPS
@@ -64,22 +47,28 @@ def compared(findings: Findings, hidden: Hidden, numbers: Numbers) -> list[Compa
         rates = [rate for rate in RATES if rate in rows]
         columns = [_spoken(rate) for rate in rates] + (["mean unfairness"] if "violation_lower" in rows else [])
         summary = group.summary[group.summary["attributes"] == title].to_dict("records")
-        found.append(
-            Compared(
-                title=title,
-                crossed=title in crossed,
-                four_fifths=group.four_fifths.get(title, ""),
-                heads=[(column.capitalize(), "n") for column in columns],
-                groups=tuple(_group(row, rates, numbers, findings.redacted) for row in kept.to_dict("records")),
-                metrics=tuple(
-                    _metric(row, few if row["metric"].startswith("equal") else unseen, numbers) for row in summary
-                ),
-                notes=() if findings.redacted else _notes(summary),
-                hidden=int(masked.sum()),
-                more=len(shown) - len(kept),
-            )
-        )
-    return found
+        notes = () if redacted else _notes(summary)
+        tables += [
+            table(
+                f"rates-{number}", f"Rates by {title}", "Group", "People#", "Share#",
+                *(f"{column.capitalize()}#" for column in columns),
+                notes=left_out(int(masked.sum()), len(shown) - len(kept)),
+                rows=(_group(row, rates, numbers, redacted) for row in kept.to_dict("records")),
+            ),
+            table(
+                f"parity-{number}", f"How far the groups of {title} are apart", "Measure", "Value#", "Interval#",
+                "Lowest", "Highest", notes=(f"{'; '.join(notes)}.",) if notes else (),
+                rows=(_metric(row, few if row["metric"].startswith("equal") else unseen, numbers) for row in summary),
+            ),
+        ]  # fmt: skip
+    how = (
+        f"intervals are {percent(group.confidence).replace('.0%', '%')} bootstrap intervals from {group.resamples:,} "
+        "resamples. Intervals are printed beneath. Only the mean unfairness of a group lies between proved bounds, for "
+        f"these people. Groups of fewer than {group.smallest} people (effective) are called small."
+        f"{' What rests on few people is not shown.' if redacted else ''}"
+    )
+    kinds = {title: group.four_fifths.get(title, "") for title in titles}
+    return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds})
 
 
 def _masked(title: str, rows: pd.DataFrame, hidden: Hidden) -> Any:
@@ -87,23 +76,21 @@ def _masked(title: str, rows: pd.DataFrame, hidden: Hidden) -> Any:
     return known | protected_cells(rows["people"].to_numpy(), masked=known)
 
 
-def _group(row: dict[Any, Any], rates: list[str], numbers: Numbers, redacted: bool) -> tuple[Cell, ...]:
-    cells = [
-        (str(row["group"]), "small" if row["small"] else ""),
-        (f"{row['people']:,}", ""),
-        (percent(row["share"]), ""),
-    ]
+def _group(row: dict[Any, Any], rates: list[str], numbers: Numbers, redacted: bool) -> list[Cell]:
+    cells = [Cell(str(row["group"]), "small" if row["small"] else ""), Cell(f"{row['people']:,}")]
+    cells.append(Cell(percent(row["share"])))
     for rate in rates:
         # The note names a rate that rests on a few people of the group only.
         few = redacted and rate != "accuracy" and _spoken(rate) in row["note"]
         if few or math.isnan(row[rate]):
-            cells.append((NOT_SHOWN if few else "undefined", ""))
+            cells.append(Cell(NOT_SHOWN if few else "undefined"))
         else:
-            cells.append((f"{row[rate]:.3f}", f"{row[f'{rate}_low']:.3f} to {row[f'{rate}_high']:.3f}"))
+            ends = f"{row[f'{rate}_low']:.3f} to {row[f'{rate}_high']:.3f}"
+            cells.append(Cell(f"{row[rate]:.3f}", note=ends))
     if "violation_lower" in row:
         lower, upper = row["violation_lower"], row["violation_upper"]
-        cells.append(("undefined" if math.isnan(upper) else f"{numbers.lower(lower)} to {numbers.upper(upper)}", ""))
-    return tuple(cells)
+        cells.append(Cell("undefined" if math.isnan(upper) else f"{numbers.lower(lower)} to {numbers.upper(upper)}"))
+    return cells
 
 
 def _metric(row: dict[Any, Any], unseen: set[Any], numbers: Numbers) -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""The facts of an audit as one HTML file that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import metadata, resources
+
+import jinja2
+from markupsafe import Markup
+
+from isonomy.report import figures
+from isonomy.report.findings import Findings
+from isonomy.report.model import Facts
+from isonomy.report.words import MARKS
+
+
+def render(findings: Findings) -> str:
+    """The report of an audit: a self-contained page that prints, needs no network and reads without JavaScript.
+
+    With ``findings.redacted`` nobody's row is on it: no pairs, no row numbers, no extremes, and no group of fewer than
+    five people.
+    """
+    return to_html(findings.facts)
+
+
+def to_html(facts: Facts) -> str:
+    """The page of these facts."""
+    style, script = Markup(_text("style.css")), Markup(_text("script.js"))
+    # The page itself forbids everything but its own style and script, whatever its text should contain.
+    policy = f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}; "
+    policy += "base-uri 'none'; form-action 'none'"
+    shift, people = facts["shift"].drawn, facts["people"].drawn
+    return _templates().get_template("page.html").render(
+        facts=facts, known={fact.code: fact for fact in facts["summary"].facts}, mark=MARKS[facts.verdict],
+        curve=figures.curve(**shift) if shift["places"] else "", histogram=figures.histogram(**people),
+        figures=figures, version=metadata.version("isonomy"), style=style, script=script, policy=policy,
+    )  # fmt: skip
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("isonomy.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _text(name: str) -> str:
+    return resources.files("isonomy.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _allowed(text: str) -> str:
+    """The content security policy's name for an inline style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,158 @@
+"""The form of facts: a value with its words and its rounding, tables and sections of them.
+
+**Soundness.** Of a fact that is rounded ``"up"`` the printed number is at least its value, of one that is rounded
+``"down"`` at most; bounds have as many decimals as it takes to be on their own side of ε, as
+:mod:`isonomy.report.numbers` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+from isonomy.certificates.certificate import Verdict
+from isonomy.report.numbers import Numbers, decimals_of, parameter
+
+Rounding = Literal["up", "down", "nearest", "exact"]
+
+DECIMALS = 4
+"""Of probabilities, at least."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing that there is to say: its stable ``code``, what it is in ``words``, its value, and how it is printed.
+
+    ``proved``: nothing that was searched or estimated enters the value.
+    """
+
+    code: str
+    words: str
+    value: Any
+    rounding: Rounding = "exact"
+    proved: bool = False
+    printed: str = ""  # nothing where there is nothing to say
+
+    def __str__(self) -> str:
+        return self.printed
+
+    @property
+    def bounded(self) -> str:
+        """The printed value with its side."""
+        found = self.rounding == "down" and not self.proved
+        return ("≤ " if self.rounding == "up" else "≥ " if found else "") + self.printed
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: a text or fact, a small ``note`` beneath, a ``role`` beside; or a figure and its data."""
+
+    text: str | Fact = ""
+    role: str = ""
+    note: str = ""
+    drawn: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Rows under heads, each head with the kind of its column: ``"n"`` for numbers, ``"drawn"`` for figures.
+
+    ``total`` is a row above the others; ``marked`` is the row that the audit itself asks for.
+    """
+
+    code: str
+    title: str
+    heads: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    total: tuple[Cell, ...] = ()
+    marked: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """What belongs together: facts, sentences, terms with their statements, tables, and what figures are drawn from."""
+
+    code: str
+    facts: tuple[Fact, ...] = ()
+    sentences: tuple[str, ...] = ()
+    tables: tuple[FactTable, ...] = ()
+    notes: tuple[str, ...] = ()
+    drawn: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that there is to say, in sections."""
+
+    headline: str
+    verdict: Verdict | None
+    sections: tuple[Section, ...]
+    redacted: bool = False
+
+    def __getitem__(self, code: str) -> Section:
+        return next(section for section in self.sections if section.code == code)
+
+    def __iter__(self) -> Iterator[Fact]:
+        """All facts, those in tables included."""
+        for section in self.sections:
+            rows = chain.from_iterable((*table.rows, table.total) for table in section.tables)
+            yield from section.facts
+            yield from (each.text for each in chain.from_iterable(rows) if isinstance(each.text, Fact))
+
+    def fact(self, code: str) -> Fact:
+        """The fact of a code."""
+        return next(fact for fact in self if fact.code == code)
+
+
+def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
+    """Something that was chosen or counted: printed as it is, and not at all where it is None."""
+    if printed is None:
+        counted = isinstance(value, int) and not isinstance(value, bool)
+        text = "" if value is None else f"{value:,}" if counted else str(value)
+        printed = parameter(value) if isinstance(value, float) else text
+    return Fact(code, what, value, "exact", False, printed)
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Makes facts of numbers that all have the same decimals."""
+
+    numbers: Numbers
+
+    @classmethod
+    def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool) -> Rounded:
+        """As many decimals as the bounds of an audit need."""
+        found = Numbers.of(lower, upper, epsilon, not regression)
+        return cls(found if regression else Numbers(max(DECIMALS, found.decimals)))
+
+    def proved(self, code: str, what: str, value: float) -> Fact:
+        """A bound: nothing is above it."""
+        return Fact(code, what, value, "up", True, self.numbers.upper(value))
+
+    def found(self, code: str, what: str, value: float) -> Fact:
+        """A value that was attained."""
+        return Fact(code, what, value, "down", False, self.numbers.lower(value))
+
+    def observed(self, code: str, what: str, value: float) -> Fact:
+        """An estimate, or what the network gives."""
+        return Fact(code, what, value, "nearest", False, self.numbers.plain(value))
+
+
+def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], total: Iterable[Any] = (),
+           marked: int | None = None, notes: tuple[str, ...] = ()) -> FactTable:  # fmt: skip
+    """A table; a head that ends in ``#`` has numbers below it, ``@`` is in front of another kind of column."""
+    kinds = tuple((head[:-1], "n") if head[-1:] == "#" else (head, "") for head in heads)
+    kinds = tuple((name.split("@")[0], kind or name.partition("@")[2]) for name, kind in kinds)
+
+    def cells(row: Iterable[Any]) -> tuple[Cell, ...]:
+        return tuple(each if isinstance(each, Cell) else Cell(each) for each in row)
+
+    return FactTable(code, title, kinds, tuple(map(cells, rows)), cells(total), marked, notes)
+
+
+def down(value: float) -> str:
+    """A number of any size, rounded down to about four digits."""
+    return Numbers(decimals_of(value)).lower(value)

@@ -1,0 +1,317 @@
+"""The sections of an audit: its numbers with their words, redacted where the audit is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from isonomy.report import words
+from isonomy.report.drivers import drivers
+from isonomy.report.findings import Findings
+from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, down, exact, table
+from isonomy.report.numbers import parameter, percent
+from isonomy.report.pairs import facts_of_row
+from isonomy.report.people import Group, everybody, find_groupings, group_tables, histogram, judged, most_unfair
+from isonomy.report.privacy import SMALLEST, hidden_groups, left_out
+from isonomy.report.shifted import curve, shifts, worst_population
+from isonomy.report.similar import similar
+
+
+class Sheet:
+    """The sections of an audit, one method each."""
+
+    def __init__(self, audit: Findings) -> None:
+        found = audit.certificate
+        self.audit, self.found, self.redacted = audit, found, audit.redacted
+        self.round = Rounded.of(found.lower, found.upper, found.epsilon, audit.regression)
+        self.similar = similar(audit)
+        self.asked = (
+            exact("delta", "δ, similar", found.delta),
+            exact("gamma", "γ, shift", found.gamma),
+            exact("order", "Order of the Wasserstein distance", found.order),
+            exact("ground", "Ground cost", found.ground.describe(), words.cost_name(found)),
+            exact("metric", "Metric", found.question.metric.describe()),
+            exact("domain", "Domain", found.question.domain.kind),
+            exact("tier", "Tier", found.tier),
+            exact("epsilon", "ε, accepted", found.epsilon),
+        )
+        self.upper = self.round.proved("upper", "Mean violation within γ, proved", found.upper)
+        self.lower = self.round.found("lower", "Mean violation within γ, found", found.lower)
+        unit = words.unit(audit) if audit.regression else ""
+        reached = str(self.lower) if found.lower > 0 else None
+        self.headline = words.headline(found.gamma, words.these(len(audit.people)), str(self.upper), reached, unit)
+        largest = None if found.epsilon is None else found.largest_gamma(found.epsilon)
+        printed = "any" if largest == math.inf else "" if largest is None else down(largest)
+        self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
+        confidence = f"The population behind the sample, with confidence {found.confidence}"
+        self.population = (
+            exact("population.refusal", "The population behind the sample", found.refusal, "nothing is proved")
+            if found.refusal
+            else self.round.proved("population.upper", confidence, found.population_upper)
+        )
+        self.behind = words.behind(found, str(self.population))
+        self.groupings, self.grouping_notes = find_groupings(audit.people)
+        self.hidden = hidden_groups(self.groupings) if self.redacted else frozenset()
+        self.whole = everybody(audit)
+        self.split = group_tables(audit, self.groupings, self.hidden)
+
+    def summary(self) -> Section:
+        """The facts with stable codes, in the order in which machines read them, and the sentences of the verdict."""
+        audit, found, people = self.audit, self.found, self.audit.people
+        kinds, counts = np.unique(found.local.decision, return_counts=True)
+        decided = zip(kinds.tolist(), counts.tolist(), strict=True)
+        group = None if audit.group is None else audit.group.four_fifths
+        held = [exact("population.confidence", "Its confidence", found.confidence)] if not found.refusal else []
+        kept = words.reach(self.largest.value, str(self.largest))
+        listing = (
+            exact("remarks", "Notes", [audit.network.remark] if audit.network.remark else [], audit.network.remark),
+            exact("title", "Audit", audit.title),
+            exact("sentence", "In a sentence", self.headline),
+            exact("individuals", "Individuals", len(people)),
+            exact("excluded", "Rows that do not fit the schema", people.excluded),
+            exact("split", "Part of the table", people.split),
+            exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
+            *self.asked,
+            exact("verdict", "Verdict", None if found.epsilon is None else found.verdict),
+            self.upper,
+            self.lower,
+            self.round.proved("local.mean_upper", "Mean violation of these people, proved", found.local.mean_upper),
+            self.round.found("local.mean_lower", "Mean violation of these people, found", found.local.mean_lower),
+            *(exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}") for kind, n in decided),
+            self.population,
+            *held,
+            exact("accuracy", "Accuracy, observed", audit.accuracy, _three(audit.accuracy)),
+            exact("balanced_accuracy", "Balanced accuracy", audit.balanced_accuracy, _three(audit.balanced_accuracy)),
+            exact("four_fifths", "Four-fifths rule", group, _paired(group or {})),
+            exact("shifts", "Distances", [_distance(each) for each in audit.shifts], self._distances()),
+            exact("sources", "SHA-256", dict(audit.sources), ""),
+            exact("description", "About the table", people.schema.description),
+            exact("command", "The same audit again", audit.command),
+            exact("created", "Made", audit.created),
+            exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
+            *self._verdicts(),
+        )
+        return Section("summary", listing, (words.threshold(found, kept), words.meaning(audit), self.behind),
+                       notes=self.similar.warnings)  # fmt: skip
+
+    def _verdicts(self) -> list[Fact]:
+        epsilon = self.found.epsilon
+        if epsilon is None:
+            return []
+        kinds, counts = np.unique(self.found.local.verdict(epsilon), return_counts=True)
+        rows = zip(kinds.tolist(), counts.tolist(), strict=True)
+        return [*(exact(f"verdicts.{kind}", f"People for themselves {kind}", n) for kind, n in rows), self.largest]
+
+    def _distances(self) -> str:
+        each = (
+            f"{shift.name}: estimate {shift.distance.estimate:.4g} (floor {shift.distance.floor:.4g}), at least "
+            f"{down(shift.distance.lower)}"
+            for shift in self.audit.shifts
+        )
+        return "; ".join(each)
+
+    def proved(self) -> Section:
+        """What the proof rests on, and what δ allows."""
+        terms = [exact("proved", *term) for term in words.assumptions(self.audit, self.behind)]
+        rows = [
+            (Cell(move.feature, move.role if move.read else f"{move.role} not read by the network".strip()),
+             move.who, move.reach, "–" if math.isnan(move.correlation) else f"{move.correlation:.2f}")
+            for move in self.similar.moves
+        ]  # fmt: skip
+        looked, whole = self.similar.looked_at, self.similar.looked_at == len(self.audit.people)
+        note = f"Seen on {'all' if whole else 'the first'} {looked:,} people. "
+        still = (f"Cannot differ: {', '.join(self.similar.still)}.",) if self.similar.still else ()
+        moves = table(
+            "moves", "Features in which similar people can differ", "Feature", "Can differ for",
+            "How far, in raw units", "Correlation with a protected attribute#", rows=rows,
+            notes=(f"{note}Correlations are the largest in size, over all categories.",),
+        )  # fmt: skip
+        return Section("proved", tuple(terms), (words.unit(self.audit),), (moves,), still)
+
+    def not_proved(self) -> Section:
+        """What a reader might take for proved and is not."""
+        terms = words.not_proved(self.audit, self.similar, self.behind)
+        return Section("not-proved", tuple(exact("not_proved", *term) for term in terms))
+
+    def shift(self) -> Section:
+        """Bounds for other γ, and the shifts that were observed."""
+        gamma, places, seen = self.found.gamma, curve(self.audit), shifts(self.audit)
+        rows = [
+            (parameter(place.gamma), self.round.found("curve.lower", "Found, at least", place.lower),
+             self.round.proved("curve.upper", "Proved, at most", place.upper))
+            for place in places
+        ]  # fmt: skip
+        own = next((number for number, place in enumerate(places) if place.gamma == gamma), None)
+        bounds = table("curve-table", "Mean violation of populations within γ", "Shift γ#", "Found: at least#",
+                        "Proved: at most#", rows=rows, marked=own)  # fmt: skip
+        measured = [
+            (each.name, f"{each.distance.estimate:.4g}", f"{each.distance.floor:.4g}",
+             Fact("shift.lower", "At least", each.distance.lower, "down", True, down(each.distance.lower)),
+             parameter(each.distance.confidence), f"{each.says}; {words.distance_words(each.distance)}")
+            for each in seen
+        ]  # fmt: skip
+        others = table("shifts", "Observed shifts", "Population", "Estimate#", "Floor#", "At least#", "Confidence#",
+                        "What it means@wide", rows=measured)  # fmt: skip
+        none = "γ is 0, and only these very people were judged." if gamma == 0 else "no finite bound was proved."
+        lanes = [
+            (each.name, each.distance.lower, each.distance.estimate,
+             f"at least {down(each.distance.lower)}, estimate {each.distance.estimate:.4g}")
+            for each in seen if each.comparable
+        ]  # fmt: skip
+        points = [(place.gamma, *row[1:]) for place, row in zip(places, rows, strict=True)] if gamma > 0 else []
+        drawn = {"places": points, "lanes": lanes[:6], "gamma": gamma, "epsilon": self.found.epsilon}
+        return Section("shift", (), () if drawn["places"] else (none,), (bounds, others), drawn=drawn)
+
+    def people(self) -> Section:
+        """How violations are spread over people and groups."""
+        shares, bins, weighted = judged(self.audit), histogram(self.audit), self.audit.people.schema.weight
+        end = bins[-1].high
+        text = f"Each person for themselves against ε = {parameter(self.found.epsilon or 0.0)}: "
+        said = [text + ", ".join(f"{percent(share)} {kind}" for kind, share in shares.items()) + "."] if shares else []
+        counts = [
+            (self.round.numbers.plain(some.low), self.round.numbers.plain(some.high), _few(some.lower, self.redacted),
+             _few(some.upper, self.redacted))
+            for some in bins
+        ]  # fmt: skip
+        steps = table("histogram-table", "How many people have which unfairness", "From#", "To#",
+                       "People by lower bound#", "People by upper bound#", rows=counts)  # fmt: skip
+        heads = ["Group", "People#", "Spread@drawn", "Mean found, at least#", "Mean proved, at most#",
+                 "Median, at most#", *([] if self.redacted else ["95% of people, at most#"])]  # fmt: skip
+        scale = f"on a scale from 0 to {end:.6g}.{' Averages and boxes use the sampling weights.' * bool(weighted)}"
+        tables = self._by_group("spread", "Unfairness by ", heads, lambda group: self._spread(group, end))
+        bars = []
+        for some, (low, high, lower, upper) in zip(bins, counts, strict=True):
+            heights = (_height(some.upper, self.redacted), _height(some.lower, self.redacted))
+            said_of = f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound"
+            bars.append((some.low, some.high, *heights, said_of))
+        return Section("people", self._extremes(), (*said, scale), (steps, *tables), tuple(self.grouping_notes),
+                       {"bars": bars})  # fmt: skip
+
+    def _spread(self, group: Group, end: float) -> list[Any]:
+        upper = [group.mean[1], group.upper[2], *([] if self.redacted else [group.upper[4]])]
+        return [
+            group.name, f"{group.people:,}", Cell(drawn=("box", group, end, not self.redacted)),
+            self.round.found("group.mean", "Mean found", group.mean[0]),
+            *(self.round.proved("group.upper", "At most", value) for value in upper),
+        ]  # fmt: skip
+
+    def _extremes(self) -> tuple[Fact, ...]:
+        """Median, 95 % and largest violation; of a redacted audit the median alone."""
+        local, whole, last = self.found.local, self.whole, 1 if self.redacted else 3
+        names = ("median", "95% of people", "largest")[:last]
+        upper, lower = ((own[2], own[4], float(each.max())) for own, each in
+                        ((whole.upper, local.upper), (whole.lower, local.lower)))  # fmt: skip
+        proved = [self.round.proved("spread.upper", name, value) for name, value in zip(names, upper, strict=False)]
+        found = [self.round.found("spread.lower", name, value) for name, value in zip(names, lower, strict=False)]
+        return (*proved, *found)
+
+    def decisions(self) -> Section:
+        """Who can get another decision."""
+        if not (self.found.local.decision != "none").any():
+            none = "The network gives numbers and no cut-off was stated, so there are no decisions that could change."
+            return Section("decisions", (), (none,))
+        certified, flippable, undecided = self.whole.decisions
+        share = f"between {percent(flippable)} and {percent(1 - certified)}" if undecided > 0 else percent(flippable)
+        hangs = f"So for {share} of people the decision hangs on differences that are not supposed to matter."
+        heads = ["Group", "People#", "Decisions@drawn", "Certified#", "Flippable#", "Undecided#"]
+        return Section("decisions", (), (hangs,), self._by_group("decisions", "Decisions by ", heads, _decisions))
+
+    def _by_group(self, code: str, title: str, heads: list[str], row: Any) -> tuple[FactTable, ...]:
+        """One table for each attribute set, everybody above the groups."""
+        return tuple(
+            table(f"{code}-{number}", f"{title}{each.title}", *heads, rows=map(row, each.groups),
+                   total=row(self.whole), notes=left_out(each.hidden, each.more))
+            for number, each in enumerate(self.split, 1)
+        ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.whole)]),)  # fmt: skip
+
+    def pairs(self) -> Section:
+        """The most unfairly treated people, with those who are similar to them."""
+        if self.redacted:
+            return Section("pairs", (), ("Left out: this report is redacted, and nobody’s row is on it.",))
+        local, rows = self.found.local, self.audit.people.rows
+        some = [facts_of_row(local, place, int(rows[place]), self.round) for place in most_unfair(self.audit)]
+        none = () if some else ("Nobody: no similar person with another answer was found, or none was searched for.",)
+        return Section("pairs", (), none, drawn={"pairs": some})
+
+    def drivers(self) -> Section:
+        """Which features drive what was found."""
+        found = drivers(self.audit)
+        mean = self.round.observed("drivers.mean", "Mean difference of the pairs", found.mean)
+        numbers = self.round.numbers
+        rows = [
+            (Cell(each.feature, each.role), percent(each.differs), numbers.change(each.back).replace("+", ""),
+             Cell(drawn=("bar", each.back, found.mean)), numbers.plain(each.alone))
+            for each in found.features
+        ]  # fmt: skip
+        shown = table("drivers-table", "Features in which people and their counterparts differ", "Feature",
+                       "Differs for#", "Goes away when put back#", "@drawn", "Apart by this alone#", rows=rows,
+                       notes=(f"Averages over {found.pairs:,} pairs; the bars are parts of {mean}.",))  # fmt: skip
+        return Section("drivers", (mean,), tables=(shown,) if rows else ())
+
+    def worst(self) -> Section:
+        """How the worst population that was found differs from the observed one."""
+        gamma = parameter(self.found.gamma)
+        if self.redacted and len(self.audit.people) < SMALLEST:
+            return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
+        found = worst_population(self.audit)
+        if not found.changes:
+            return Section("worst", (), (
+                "It is the observed population itself: no change was found that makes the average worse, or none was "
+                f"allowed (γ = {gamma}) or searched for.",
+            ))  # fmt: skip
+        how = (
+            f"The population that reaches {self.lower} comes from these people by changing {percent(found.moved)} of "
+            f"them, at a cost of {found.transport:.3g} (γ = {gamma}). This is how it differs from the one that was "
+            "observed: read it as the kind of shift to watch for. It is the worst that was found, not the worst there "
+            "is."
+        )
+        rows = [(Cell(each.feature, each.role), each.what, each.observed, each.worst, each.change)
+                for each in found.changes]  # fmt: skip
+        notes = [f"{found.left_out} smaller changes of categories are left out."] if found.left_out else []
+        notes += [f"Categories of fewer than {SMALLEST} people are not shown."] if self.redacted else []
+        same = [f"The same in both, to the digits shown: {', '.join(found.unchanged)}."] if found.unchanged else []
+        shown = table("worst-table", "Observed and worst-case population, feature by feature", "Feature", "",
+                       "Observed#", "Worst case#", "Change#", rows=rows, notes=tuple(notes + same))  # fmt: skip
+        return Section("worst", (), (how,), (shown,))
+
+    def check(self) -> Section:
+        """From which files, with which parameters: what a check begins with."""
+        audit, found = self.audit, self.found
+        own = {"network, canonical form": audit.network.hash(), "schema": audit.people.schema.hash()}
+        hashes = table("hashes", "SHA-256 of everything that went in", "Source", "SHA-256@hash",
+                        rows=(dict(audit.sources) | own).items())  # fmt: skip
+        rows = [(fact.words, str(fact) or "none") for fact in self.asked]
+        rows += [("upper, in full", str(found.upper)), ("lower, in full", str(found.lower))]
+        rows += [("version", f"isonomy {version('isonomy')}")]
+        return Section("check", tables=(hashes, table("parameters", "Parameters", "Name", "Value", rows=rows)))
+
+
+def _decisions(group: Group) -> list[Any]:
+    shares = map(percent, group.decisions)
+    return [group.name, f"{group.people:,}", Cell(drawn=("stacked", group.decisions)), *shares]
+
+
+def _few(count: int, redacted: bool) -> str:
+    """A number of people; a few are not told apart where they must not be."""
+    return f"1 to {SMALLEST - 1}" if redacted and 0 < count < SMALLEST else f"{count:,}"
+
+
+def _height(count: int, redacted: bool) -> float:
+    return SMALLEST / 2 if redacted and 0 < count < SMALLEST else float(count)
+
+
+def _distance(shift: Any) -> dict[str, Any]:
+    measured = shift.distance
+    return {"name": shift.name, "estimate": measured.estimate, "floor": measured.floor, "lower": measured.lower}
+
+
+def _paired(kinds: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {kind}" for name, kind in kinds.items())
+
+
+def _three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -1,0 +1,76 @@
+"""The facts as plain text: Markdown for pull requests, a document for machines, JUnit for continuous integration."""
+
+from __future__ import annotations
+
+import math
+from importlib.metadata import version
+from typing import Any
+from xml.etree import ElementTree
+
+from isonomy.report.model import Facts
+
+MARKS = {"certified": "✅ certified", "violated": "❌ violated", "undecided": "❓ undecided"}
+TOLD = (
+    "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground", "delta",
+    "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
+    "balanced_accuracy", "largest_gamma", "shifts", "four_fifths",
+)  # fmt: skip
+"""The facts of an audit that a page of Markdown shows, in this order."""
+
+
+def to_json(facts: Facts) -> dict[str, Any]:
+    """The values under their codes, in full; ``printed`` has the numbers as all renderings round them."""
+    found: dict[str, Any] = {}
+    for fact in facts.sections[0].facts:
+        *above, name = fact.code.split(".")
+        inside = found.setdefault(above[0], {}) if above else found
+        inside[name] = "inf" if isinstance(fact.value, float) and fact.value == math.inf else fact.value
+    printed = {fact.code: fact.printed for fact in facts.sections[0].facts if fact.rounding in ("up", "down")}
+    return {"isonomy": version("isonomy"), **found, "printed": printed}
+
+
+def to_markdown(facts: Facts) -> str:
+    """A page for pull requests and CI logs."""
+    known = {fact.code: fact for fact in facts["summary"].facts}
+    lines = [f"# Audit: {known['title']}", "", facts.headline, ""]
+    if facts.verdict:
+        lines += [f"**{MARKS[facts.verdict]}.** {facts['summary'].sentences[0]}", ""]
+    lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
+    shown = [known[code] for code in TOLD if code in known and known[code].printed]
+    lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
+    again = "Checked again with `isonomy verify certificate.json`, run again with:"
+    return "\n".join([*lines, again, "", "```", str(known["command"]), "```", ""])
+
+
+def change_to_markdown(facts: Facts) -> str:
+    """What changed between two audits, for a pull request."""
+    (section,) = facts.sections
+    (table,) = section.tables
+    rows = [_row(*(str(cell.text) for cell in row)) for row in table.rows]
+    head = [_row(*(name for name, _ in table.heads)), "|---|---|---|"]
+    return "\n".join(["## Isonomy: what changed", "", facts.headline, "", *head, *rows, "", *section.sentences])
+
+
+def to_junit(facts: Facts) -> str:
+    """The verdict as a test case: what CI systems show beside other tests."""
+    known, kind = {fact.code: fact for fact in facts["summary"].facts}, facts.verdict
+    name, when = f"isonomy audit: {known['title']}", str(known["created"]).removesuffix("+00:00")
+    counts = {"tests": 1, "failures": int(kind == "violated"), "errors": int(kind == "undecided")}
+    counts["skipped"] = int(kind is None)
+    suite = ElementTree.Element("testsuite", {"name": name, "timestamp": when} | {k: str(n) for k, n in counts.items()})
+    limit = f"epsilon {known['epsilon']}" if kind else "no epsilon"
+    case = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"mean violation, {limit}")
+    if kind != "certified":
+        element = {"violated": "failure", "undecided": "error", None: "skipped"}[kind]
+        told = ElementTree.SubElement(case, element, message=facts["summary"].sentences[0])
+        if kind is not None:
+            told.set("type", kind)
+            told.text = facts.headline
+    ElementTree.SubElement(case, "system-out").text = f"{facts.headline}\nAudited: {known['selection']}."
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _row(*cells: str) -> str:
+    plain = [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
+    return f"| {' | '.join(plain)} |".replace("|  |", "| |")

@@ -1,0 +1,135 @@
+"""One audit, five renderings: the same rounded numbers in all of them, each on the side on which it stays true."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from isonomy.report import Findings
+from isonomy.report.facts import Fact, facts_of_row
+from isonomy.report.html import to_html
+from isonomy.report.terminal import to_terminal
+from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
+
+from .audits import audit
+from .reading import read
+
+KINDS: dict[str, dict[str, Any]] = {
+    "two classes": {},
+    "regression": {"head": "regression", "epsilon": None},
+    "redacted": {"redacted": True},
+    "no shift": {"gamma": 0.0, "shifts": ()},
+    "close call": {"epsilon": 0.999999},
+}
+EVERYWHERE = ("upper", "lower")
+"""Facts of the headline, which every rendering has."""
+
+
+@cache
+def findings(kind: str) -> Findings:
+    return audit(**KINDS[kind])
+
+
+@cache
+def renderings(kind: str) -> dict[str, str]:
+    facts = findings(kind).facts
+    console = Console(width=160, soft_wrap=True, highlight=False, markup=False)
+    with console.capture() as seen:
+        for each in to_terminal(facts):
+            console.print(each)
+    return {
+        "terminal": seen.get(),
+        "html": read(to_html(facts)).text,
+        "markdown": to_markdown(facts),
+        "json": json.dumps(to_json(facts)["printed"], ensure_ascii=False),
+        "junit": to_junit(facts),
+    }
+
+
+def number(fact: Fact) -> Decimal:
+    return Decimal(fact.printed.replace(",", "").replace("−", "-").replace("∞", "inf"))
+
+
+every = pytest.mark.parametrize("kind", KINDS)
+
+
+@every
+def test_what_is_printed_stays_true(kind: str) -> None:
+    """Rounded up is at least the value, rounded down at most; and neither is far from it."""
+    rounded = [fact for fact in findings(kind).facts if fact.rounding in ("up", "down") and fact.printed != "any"]
+    assert len(rounded) > 40
+    for fact in (fact for fact in rounded if fact.value is not None):
+        value = Decimal(repr(float(fact.value)))
+        assert number(fact) >= value if fact.rounding == "up" else number(fact) <= value, fact
+        assert abs(number(fact) - value) <= max(Decimal("0.001"), abs(value) / 50), fact
+
+
+@every
+def test_all_renderings_have_the_headline_and_its_numbers(kind: str) -> None:
+    facts = findings(kind).facts
+    for code in EVERYWHERE:
+        assert facts.fact(code).printed in facts.headline
+    for name, text in renderings(kind).items():
+        for code in EVERYWHERE:
+            assert facts.fact(code).printed in text, (name, code)
+        if name != "json":
+            assert facts.headline in " ".join(text.split()), name
+    assert to_json(facts)["sentence"] == facts.headline
+
+
+@every
+def test_each_rendering_shows_the_numbers_of_the_facts(kind: str) -> None:
+    facts, shown = findings(kind).facts, renderings(kind)
+    for code in (code for code in TOLD if any(fact.code == code for fact in facts["summary"].facts)):
+        assert facts.fact(code).printed in shown["markdown"]
+    for fact in facts:
+        if fact.rounding in ("up", "down") and fact.printed and fact.code != "largest_gamma":
+            assert fact.printed in shown["html"] or fact.code.startswith("spread"), fact
+    for fact in (*facts["people"].facts, facts.fact("upper"), facts.fact("lower")):
+        assert fact.printed in shown["terminal"], fact
+    for code, printed in json.loads(shown["json"]).items():
+        assert printed == facts.fact(code).printed
+
+
+@every
+def test_machines_get_the_values_in_full(kind: str) -> None:
+    found, document = findings(kind).certificate, to_json(findings(kind).facts)
+    assert (document["upper"], document["lower"]) == (found.upper, found.lower)
+    assert document["local"] == {"mean_upper": found.local.mean_upper, "mean_lower": found.local.mean_lower}
+    json.dumps(document, allow_nan=False)
+
+
+def test_numbers_are_on_their_side_of_epsilon() -> None:
+    """A bound that is hardly above ε is not printed as ε."""
+    base = findings("two classes").certificate
+    for epsilon in (base.upper * (1 - 1e-7), base.lower * (1 - 1e-7), base.upper * (1 + 1e-7)):
+        facts = dataclasses.replace(audit(), certificate=dataclasses.replace(base, epsilon=epsilon)).facts
+        accepted = Decimal(repr(epsilon))
+        assert (number(facts.fact("upper")) <= accepted) == (facts.verdict == "certified")
+        assert (number(facts.fact("lower")) > accepted) == (facts.verdict == "violated")
+
+
+def test_a_redacted_audit_has_no_facts_of_persons() -> None:
+    """The terminal too: no pair, no extremes."""
+    facts = findings("redacted").facts
+    assert not facts["pairs"].drawn and {fact.words for fact in facts["people"].facts} == {"median"}
+    assert "pair found" in renderings("two classes")["terminal"] and "95%" in renderings("two classes")["terminal"]
+    assert "pair found" not in renderings("redacted")["terminal"] and "95%" not in renderings("redacted")["terminal"]
+
+
+def test_one_person() -> None:
+    found = findings("two classes")
+    local = found.certificate.local
+    facts = facts_of_row(local, 3, int(found.people.rows[3]))
+    upper, lower = facts.fact("upper"), facts.fact("lower")
+    assert (upper.value, lower.value) == (local.upper[3], local.lower[3])
+    assert number(lower) <= Decimal(repr(lower.value)) <= Decimal(repr(upper.value)) <= number(upper)
+    differs, equal = facts["row"].tables
+    assert {str(row[0].text) for row in differs.rows} == set(facts.fact("differs").value)
+    assert len(differs.rows) + len(equal.rows) == len(found.people.schema.features)
