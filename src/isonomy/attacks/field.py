@@ -48,12 +48,12 @@ class Field:
         self._reading = _reading(head)
 
     @classmethod
-    def of(cls, prepared: Prepared, head: Head, x: FloatArray) -> Field:
-        """In float32, which leads a search just as well, unless the network's numbers at the examples ``x`` do not
+    def of(cls, prepared: Prepared, head: Head, x: FloatArray, margins: FloatArray | None = None) -> Field:
+        """In float32, which leads a search just as well, unless the network's ``margins`` at the examples ``x`` do not
         fit."""
         coarse = cls(prepared, head, single=True)
         with np.errstate(all="ignore"):
-            fine = Run.of(prepared.network, x).z[-1]
+            fine = Run.of(prepared.network, x).z[-1] if margins is None else margins
             fits = np.linalg.norm(coarse.margins(x) - fine) <= COARSE * np.linalg.norm(fine)
         return coarse if fits else cls(prepared, head)
 

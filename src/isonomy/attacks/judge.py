@@ -21,8 +21,11 @@ from isonomy.similarity.regions import Similarity
 from isonomy_verify.heads import Head
 from isonomy_verify.tiers import Enclosure, enclose_at
 
-EXAMPLES = 32
+EXAMPLES = 16
 """Individuals by whom the precision of a search is chosen."""
+
+FEW = 16
+"""Candidates that are enclosed rather than chosen among."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +48,11 @@ class Judge:
     ) -> None:
         """``at`` are the margins at ``x`` where they are known already."""
         self.prepared, self.head, self.similarity, self.x = prepared_for(network), head, similarity, x
-        self.field = Field.of(self.prepared, head, x[:EXAMPLES])
         self.at_x = enclose_at(self.prepared, x) if at is None else at
         self.decision = head.decision(self.at_x)
         with np.errstate(all="ignore"):
             middle = 0.5 * self.at_x.low + 0.5 * self.at_x.high
+            self.field = Field.of(self.prepared, head, x[:EXAMPLES], middle[:EXAMPLES])
             self.scores = self.field.scores(middle)
             self.received = self.field.received(self.scores)
         self.room = _room(head, self.decision, self.received)
@@ -60,7 +63,8 @@ class Judge:
         """Look at candidates ``y`` for the individuals ``owner``."""
         fits = self.fits(owner, y)
         owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
-        if len(owner) > 1:
+        people = np.count_nonzero(np.bincount(owner, minlength=1))
+        if len(owner) > people + max(FEW, people // 4):  # else to choose costs more than it saves
             chosen = self._promising(owner, y)
             owner, y = owner[chosen], y[chosen]
         if not len(owner):
@@ -76,11 +80,11 @@ class Judge:
 
     def fits(self, owner: IntArray, y: FloatArray) -> NDArray[np.bool_]:
         """Which candidates are possible individuals and certainly similar to their owners."""
-        x = self.x[owner]
-        fits = self.similarity.domain.allows(x, y)
-        rows = np.flatnonzero(fits)
-        if len(rows):
-            fits[rows] = self.similarity.metric.similar(x[rows], y[rows], self.similarity.delta)
+        x, domain = self.x[owner], self.similarity.domain
+        free = domain.kind == "unbounded" and not domain.immutable.any()
+        fits = np.isfinite(y).all(1) if free else domain.allows(x, y)
+        rows = slice(None) if fits.all() else np.flatnonzero(fits)
+        fits[rows] = self.similarity.metric.similar(x[rows], y[rows], self.similarity.delta)
         return fits
 
     def change(self, owner: IntArray, scores: FloatArray) -> FloatArray:
@@ -90,19 +94,18 @@ class Judge:
     def _promising(self, owner: IntArray, y: FloatArray) -> IntArray:
         """Of several candidates of an individual the one that goes furthest, if it goes further than what is known, and
         one that is decided otherwise, if that is news: only these are worth an enclosure."""
-        several = np.bincount(owner, minlength=len(self.x))[owner] > 1
-        rows = np.flatnonzero(several)
-        if not len(rows):
-            return np.arange(len(owner))
-        mine = owner[rows]
-        with np.errstate(all="ignore"):
-            margins = self.field.margins(y[rows])
-            value = np.nan_to_num(self.change(mine, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
-            flip = np.flatnonzero(self._news(mine, self.head.decision(Enclosure(margins, margins))))
-        top = last_of_each(mine, value)
-        top = top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]
-        flip = flip[np.unique(mine[flip], return_index=True)[1]]
-        return np.union1d(np.flatnonzero(~several), rows[np.union1d(top, flip)])
+        keep = np.bincount(owner, minlength=len(self.x))[owner] == 1
+        rows = np.flatnonzero(~keep)
+        if len(rows):
+            mine = owner[rows]
+            with np.errstate(all="ignore"):
+                margins = self.field.margins(y[rows])
+                value = np.nan_to_num(self.change(mine, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
+                flip = np.flatnonzero(self._news(mine, self.head.decision(Enclosure(margins, margins))))
+            top = last_of_each(mine, value)
+            keep[rows[top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]]] = True
+            keep[rows[flip[np.unique(mine[flip], return_index=True)[1]]]] = True
+        return np.flatnonzero(keep)
 
     def _news(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
         """Is it another decision than the individual's own, for somebody of whom no other one is known?"""

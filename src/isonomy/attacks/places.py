@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.similarity.regions import Regions, Similarity
+from isonomy.similarity.regions import Similarity
 from isonomy_verify.sets import ConvexSets
 from isonomy_verify.splitting import into_ball
 
@@ -155,7 +155,8 @@ def furthest(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
 
 def on_sphere(sets: ConvexSets, pulled: FloatArray) -> FloatArray:
     """Where a linear function of ``R v + o`` is largest over the ball."""
-    return np.asarray((sets.radius[:, None] * _pole(pulled, sets.order) - sets.offset) @ sets.inverse.T)
+    place = sets.radius[:, None] * _pole(pulled, sets.order)
+    return np.asarray((place - sets.offset if sets.offset.any() else place) @ sets.inverse.T)
 
 
 def _held_back(sets: ConvexSets, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:
@@ -236,18 +237,20 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
 
 
 def as_individuals(
-    similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
+    similarity: Similarity, centre: FloatArray, anchors: FloatArray, moves: FloatArray
 ) -> list[FloatArray]:
-    """Moves as individuals: slightly inside, and on the lattice where numbers are whole."""
-    domain, near = similarity.domain, regions.centre + anchors
-    y = near + (1 - 1e-9) * (moves - anchors)
+    """Moves from the centres of regions as individuals: slightly inside, and on the lattice where numbers are whole."""
+    domain, y = similarity.domain, (1 - 1e-9) * moves
+    y += centre
+    if anchors.any():
+        y += 1e-9 * anchors
     if domain.kind == "unbounded":
         return [y]
     y = _clip(y, domain.low, domain.high)
     if domain.kind != "realizable" or not domain.integer.any():
         return [domain.filled(y)]
     # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.
-    origin, unit = domain.origin[domain.integer], domain.unit[domain.integer]
+    near, origin, unit = centre + anchors, domain.origin[domain.integer], domain.unit[domain.integer]
     whole, start = y[:, domain.integer] * unit + origin, near[:, domain.integer] * unit + origin
     inward = y.copy()
     inward[:, domain.integer] = (np.where(whole > start, np.floor(whole + 1e-9), np.ceil(whole - 1e-9)) - origin) / unit

@@ -255,8 +255,7 @@ class _Search:
         self.judge, self.field, self.effort, self.known, self.near, self.wide = (
             judge, judge.field, effort, known, near, wide,
         )  # fmt: skip
-        self.regions, self.sets, self.anchors = regions, regions.sets, anchors
-        self.owner, self.centre = regions.owner, regions.centre
+        self.owner, self.centre, self.sets, self.anchors = regions.owner, regions.centre, regions.sets, anchors
         extent = np.minimum(self.sets.extent, FAR)
         if len(self.sets.root):  # what the ball leaves of the box
             reach = np.linalg.norm(self.sets.inverse, axis=1) * self.sets.radius[:, None]
@@ -265,9 +264,9 @@ class _Search:
 
     def run(self) -> None:
         """All rounds."""
-        if (self.anchors != 0).any() or self.judge.similarity.domain.kind == "realizable":
+        if self.anchors.any() or self.judge.similarity.domain.kind == "realizable":
             # Changing categories alone is often the worst that can happen: try every branch as it stands.
-            self._check(np.arange(len(self.owner)), self.anchors)
+            self._check(self._all(0))
         starts, promise = self._linear()
         best = np.zeros(len(self.judge.x))
         np.maximum.at(best, self.owner[starts.row], promise)
@@ -275,30 +274,35 @@ class _Search:
         first = starts[np.flatnonzero(clear)]
         if self.sets.clipped:
             first = first.at(self._led_back(first.row, first.moves))
-        self._check(first.row, first.moves)
-        if not self.effort.steps:
-            return
-        rows = self._open(first, (self.judge.lower < self.near * self.known.upper) | self._may_flip(self.known.upper))
-        if len(rows):
-            ends, _ = self._climb(first[rows])
-            self._check(ends.row, ends.moves)
-        rows = self._open(starts, self.judge.lower < self.wide * self.known.upper)
-        if len(rows):
-            self._search_widely(starts[rows])
+        self._check(first)
+        if self.effort.steps:
+            upper = self.known.upper
+            rest = self._of(first, (self.judge.lower < self.near * upper) | self._may_flip(upper))
+            if len(rest):
+                self._check(self._climb(rest)[0])
+            rest = self._of(starts, self.judge.lower < self.wide * upper)
+            if len(rest):
+                self._search_widely(rest)
 
-    def _open(self, climbs: _Climbs, people: NDArray[np.bool_]) -> IntArray:
-        """Which climbs are those of certain people."""
-        return np.flatnonzero(people[self.owner[climbs.row]])
+    def _of(self, climbs: _Climbs, people: NDArray[np.bool_]) -> _Climbs:
+        """The climbs of certain people."""
+        return climbs[np.flatnonzero(people[self.owner[climbs.row]])]
 
     def _may_flip(self, change: FloatArray) -> NDArray[np.bool_]:
         """Whose decision is not known to change, and may if they are treated so differently (bounds that say it is kept
         are not believed: that is what a witness would contradict)."""
         return np.asarray(~self.judge.flips & (self.judge.room <= change))
 
-    def _check(self, row: IntArray, moves: FloatArray) -> None:
-        """Moves of regions, as individuals, to the judge."""
-        for y in as_individuals(self.judge.similarity, self.regions[row], self.anchors[row], moves):
+    def _check(self, climbs: _Climbs) -> None:
+        """What climbs came to, as individuals, to the judge."""
+        row, similarity = climbs.row, self.judge.similarity
+        for y in as_individuals(similarity, self.centre[row], self.anchors[row], climbs.moves):
             self.judge.consider(self.owner[row], y)
+
+    def _all(self, target: int) -> _Climbs:
+        """A climb of a score from the anchor of every region."""
+        n = len(self.owner)
+        return _Climbs(np.arange(n), np.full(n, target), np.ones(n), self.anchors)
 
     def _led_back(self, row: IntArray, moves: FloatArray) -> FloatArray:
         return led_back(self.sets[row], self.anchors[row], moves)
@@ -329,7 +333,8 @@ class _Search:
         for target in range(self.field.targets):
             for sign, moves, reached in self._followed(target):
                 rows = _first_of_each(self.owner, sign * reached, self.effort.branches)
-                climbs.append(_Climbs(rows, np.full(len(rows), target), np.full(len(rows), sign), moves[rows]))
+                start = moves if len(rows) == len(moves) else moves[rows]
+                climbs.append(_Climbs(rows, np.full(len(rows), target), np.full(len(rows), sign), start))
                 change = self.field.received(reached[rows]) - self.judge.received[self.owner[rows], target]
                 promises.append(np.abs(change))
         return _Climbs.joined(climbs), np.nan_to_num(np.concatenate(promises))
@@ -344,8 +349,7 @@ class _Search:
             score, moves = self.judge.scores[self.owner, 0], on_sphere(self.sets, pull)
             gain = self.sets.radius * np.linalg.norm(pull, dual_order(self.sets.order), axis=1)
             return [(1.0, moves, score + gain), (-1.0, -moves, score - gain)]
-        every = np.arange(len(self.owner))
-        score, gradient = self._gradient(_Climbs(every, np.full(len(every), target), np.ones(len(every)), self.anchors))
+        score, gradient = self._gradient(self._all(target))
         both = ((sign, furthest(self.sets, sign * gradient)) for sign in (1.0, -1.0))
         return [(sign, moves, score + np.vecdot(gradient, moves - self.anchors)) for sign, moves in both]
 
@@ -389,7 +393,7 @@ class _Search:
             moves = furthest(self.sets[starts.row], self._gradient(chords, share)[1])
             chords = starts.at(self._led_back(starts.row, moves))
         ends, height = self._climb(_Climbs.joined([starts, chords]))
-        self._check(ends.row, ends.moves)
+        self._check(ends)
         if not self.effort.restarts:
             return
         gain = (height - self._own_scores(ends)).reshape(2, -1)
@@ -411,7 +415,7 @@ class _Search:
             moves, value = self._best_samples(best, AROUND * SHRINK**step, best.moves, directions)
             higher = value[0] > height
             best.moves[higher], height[higher] = moves[0][higher], value[0][higher]
-        self._check(best.row, best.moves)
+        self._check(best)
 
     def _best_samples(
         self, climbs: _Climbs, scale: float, base: FloatArray, directions: FloatArray, most: int = 1
@@ -456,6 +460,8 @@ def _drawn(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatA
 
 def _first_of_each(owner: IntArray, value: FloatArray, most: int) -> IntArray:
     """Where the largest values of each owner stand, at most so many."""
+    if most >= len(owner) or (owner[1:] > owner[:-1]).all():
+        return np.arange(len(owner))
     order = np.lexsort((-value, owner))
     rank = np.arange(len(order)) - np.searchsorted(owner[order], owner[order])
     return np.sort(order[rank < most])
