@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from isonomy.errors import DataError, FileError, ParameterError
+from isonomy.files import file_hash
 from isonomy.given import whole
 from isonomy.population.chunks import Chunk, ChunkKey, Named, PeopleSource, cut
 from isonomy.population.domain import DomainKind
@@ -29,7 +30,6 @@ from isonomy.population.stored import (
     has_middle,
     open_copy,
     partitions,
-    sha256,
 )
 from isonomy.population.tables import PARQUET, USUAL, Dialect, read_pieces
 
@@ -76,7 +76,7 @@ def open_people(
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
     if has_middle(path):
         return _of_files([path], path.parent, reading, path)
-    named, how = ((path.name, sha256(path)),), {"unknown": unknown, "dialect": dialect}
+    named, how = ((path.name, file_hash(path)),), {"unknown": unknown, "dialect": dialect}
     if work is None:
         return _in_memory(Population.from_file(path, reading.columns, **how), schema, split, named)  # type: ignore[arg-type]
     pieces = stream(path, reading.columns, chunk_rows=COPY_ROWS, domain="unbounded", **how)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isonomy.errors import DataError, FileError
-from isonomy.files import atomic
+from isonomy.files import atomic, file_hash
 from isonomy.population.chunks import Chunk, ChunkKey, Named, cut
 from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import Population
@@ -131,7 +131,7 @@ class ParquetTable:
         with opened(path) as file:
             rows = file.metadata.num_rows
         about = path.stat()
-        return cls(str(path), rows, sha256(path), about.st_size, about.st_mtime_ns)
+        return cls(str(path), rows, file_hash(path), about.st_size, about.st_mtime_ns)
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
@@ -180,12 +180,6 @@ def _group_rows(file: Path) -> list[int]:
     with opened(file) as table:
         about = table.metadata
         return [about.row_group(group).num_rows for group in range(about.num_row_groups)]
-
-
-def sha256(path: Path) -> str:
-    """Of a file."""
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
