@@ -29,7 +29,7 @@ from isonomy.networks import Network, load_network
 from isonomy.networks.graph import Affine
 from isonomy.population.schema import Schema
 
-from .architectures import WIDTH, modules
+from .architectures import WIDTH, Written, modules
 
 FILES = Path(__file__).parent / "files"
 X = 2 * np.random.default_rng(3).standard_normal((30, 5))
@@ -370,6 +370,15 @@ def test_archives_are_refused_by_layer_and_variant(tmp_path: Path) -> None:
             archive.writestr(name, re.sub(rb"aten\.(flatten|view|reshape)\.\w+", rb"aten.\1.__init__", content))
     with pytest.raises(UnsupportedOperationError, match="no variant '__init__'"):
         load_network(path)
+
+
+def test_an_archive_that_computes_with_parameters_alone_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    module = Written(lambda self, x: self.first(x) * torch.relu(self.factor)).eval()
+    torch.export.save(torch.export.export(module, (torch.randn(3, WIDTH),)), path)
+    with pytest.raises(UnsupportedOperationError, match=r"node 'relu' \(relu\): an operation on constants alone"):
+        load_network(path)
+    assert Network.from_torch(module, width=WIDTH, head="softmax").classes == 6  # torch computes it
 
 
 # -- skops

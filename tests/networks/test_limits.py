@@ -35,7 +35,7 @@ PROGRAM = """
 import json, os, resource, sys
 import numpy, onnx, onnx.reference, sklearn.neural_network, skops.io, torch
 from isonomy.errors import IsonomyError
-from isonomy.networks import keras_reader, nnet_reader, onnx_reader, skops_reader, state_reader
+from isonomy.networks import keras_reader, nnet_reader, onnx_reader, sklearn_reader, state_reader
 from isonomy.networks.load import open_network
 from isonomy.population import Schema
 

@@ -1,10 +1,9 @@
 """What is judged: a small graph of operations, the affine adapter in front of it, one reader per format."""
 
-from isonomy.networks.check import Agreement, check_predictions
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Head, Input, Node, Select, compose
 from isonomy.networks.inputs import schema_adapter
 from isonomy.networks.load import load_model, load_network
-from isonomy.networks.network import Network
+from isonomy.networks.network import Agreement, Network, check_predictions
 from isonomy.networks.simplify import simplify
 
 __all__ = [

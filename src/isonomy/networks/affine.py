@@ -8,19 +8,29 @@ the first layer), but the merged weights are rounded. Each :class:`Affine` there
 
 **Soundness.** Every slack is an upper bound that includes the rounding of its own computation. Products of
 matrices are conventional sums, in any order: ``|fl(AB) - AB| <= gamma_n |A||B|``.
+
+An adapter is a chain of steps (back to the raw value, minus a mean, over a scale, plus a gap filled). Each constant is
+a float, so the whole chain is rational: an :class:`ExactAffine` is computed exactly and rounded once, at the end, by
+:func:`affine_of`, whose slacks are the exact differences, rounded up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
+from isonomy.networks.limits import take
 from isonomy_verify.arithmetic import TINY, gamma
+
+ZERO = Fraction(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,22 +80,13 @@ class Affine:
     ) -> Affine:
         """One layer: exact unless slacks are given; one rounding per product, one for the bias."""
         matrix = np.array(weight, dtype=np.float64)
-        if matrix.ndim != 2:
-            raise NetworkError(f"A weight must be a matrix. Got the shape {tuple(matrix.shape)}.")
 
         def column(values: FloatArray | None) -> FloatArray:
-            return np.zeros(len(matrix)) if values is None else np.array(values, dtype=np.float64)
+            return np.zeros(matrix.shape[:1]) if values is None else np.array(values, dtype=np.float64)
 
-        if roundings is None:
-            roundings = _most(matrix != 0, 1) + 1
-        return cls(
-            matrix,
-            column(bias),
-            column(weight_slack),
-            column(bias_slack),
-            magnitude_bias=None if magnitude_bias is None else column(magnitude_bias),
-            roundings=roundings,
-        )
+        offset = None if magnitude_bias is None else column(magnitude_bias)
+        roundings = _most(np.atleast_2d(matrix) != 0, 1) + 1 if roundings is None else roundings
+        return cls(matrix, column(bias), column(weight_slack), column(bias_slack), None, offset, roundings)
 
     @classmethod
     def diagonal(
@@ -116,11 +117,8 @@ class Affine:
 
     def magnitudes(self) -> tuple[FloatArray, FloatArray]:
         """Both magnitudes with ``None`` filled in, at least ``|W_exact|`` and ``|b_exact|``."""
-        weight, bias = self.magnitude, self.magnitude_bias
-        if weight is None:
-            weight = _widened(np.abs(self.weight), self.weight_slack[:, None])
-        if bias is None:
-            bias = _widened(np.abs(self.bias), self.bias_slack)
+        weight = _widened(np.abs(self.weight), self.weight_slack[:, None]) if self.magnitude is None else self.magnitude
+        bias = _widened(np.abs(self.bias), self.bias_slack) if self.magnitude_bias is None else self.magnitude_bias
         return weight, bias
 
 
@@ -193,30 +191,16 @@ def total(maps: Sequence[Affine]) -> Affine:
 
 def stack(maps: Sequence[Affine]) -> Affine:
     """Maps of the same input, one above the other; exact."""
-    magnitudes = [each.magnitudes() for each in maps]
-    return Affine(
-        np.concatenate([each.weight for each in maps]),
-        np.concatenate([each.bias for each in maps]),
-        np.concatenate([each.weight_slack for each in maps]),
-        np.concatenate([each.bias_slack for each in maps]),
-        np.concatenate([weight for weight, _ in magnitudes]),
-        np.concatenate([bias for _, bias in magnitudes]),
-        max(each.roundings for each in maps),
-    )
+    parts = [(each.weight, each.bias, each.weight_slack, each.bias_slack, *each.magnitudes()) for each in maps]
+    weight, bias, *slacks, magnitude, offset = map(np.concatenate, zip(*parts, strict=True))
+    return Affine(weight, bias, slacks[0], slacks[1], magnitude, offset, max(each.roundings for each in maps))
 
 
 def rows(affine: Affine, index: Sequence[int]) -> Affine:
     """The outputs ``index`` of a map; exact."""
     at = list(index)
-    return Affine(
-        affine.weight[at],
-        affine.bias[at],
-        affine.weight_slack[at],
-        affine.bias_slack[at],
-        None if affine.magnitude is None else affine.magnitude[at],
-        None if affine.magnitude_bias is None else affine.magnitude_bias[at],
-        affine.roundings,
-    )
+    kept: dict[str, Any] = {name: each[at] for name, each in vars(affine).items() if isinstance(each, np.ndarray)}
+    return replace(affine, **kept)
 
 
 def _raised(value: FloatArray, operations: int) -> FloatArray:
@@ -250,3 +234,117 @@ def _largest(value: FloatArray) -> float:
 def _of_units(absolute: FloatArray) -> bool:
     """Whether every entry is 0 or 1, so that products with it are exact."""
     return bool(((absolute == 0) | (absolute == 1)).all())
+
+
+# -- exact
+
+
+@dataclass(frozen=True)
+class ExactAffine:
+    """``constant + sum_i terms[i] x_i`` exactly; ``reach`` and ``reach_constant`` are the same with absolute values,
+    summed along the chain, for the bound of a floating-point run of the original steps."""
+
+    terms: Mapping[int, Fraction]
+    constant: Fraction
+    reach: Mapping[int, Fraction]
+    reach_constant: Fraction
+    roundings: int = 0
+
+    @classmethod
+    def coordinate(cls, index: int) -> ExactAffine:
+        """The coordinate itself."""
+        return cls({index: Fraction(1)}, ZERO, {index: Fraction(1)}, ZERO)
+
+    @classmethod
+    def of(cls, constant: Fraction) -> ExactAffine:
+        """A constant."""
+        return cls({}, constant, {}, abs(constant))
+
+    def times(self, factor: Fraction) -> ExactAffine:
+        """The product with a number; a run rounds once."""
+        if factor == 1:
+            return self
+        return ExactAffine(
+            {i: term * factor for i, term in self.terms.items() if factor},
+            self.constant * factor,
+            {i: term * abs(factor) for i, term in self.reach.items()},
+            self.reach_constant * abs(factor),
+            self.roundings + 1,
+        )
+
+    def plus(self, other: ExactAffine | Fraction) -> ExactAffine:
+        """The sum with a number or a function; a run rounds once."""
+        if isinstance(other, Fraction):
+            if not other:
+                return self
+            other = ExactAffine.of(other)
+        terms = {i: self.terms.get(i, ZERO) + other.terms.get(i, ZERO) for i in {**self.terms, **other.terms}}
+        return ExactAffine(
+            {i: term for i, term in terms.items() if term},
+            self.constant + other.constant,
+            {i: self.reach.get(i, ZERO) + other.reach.get(i, ZERO) for i in {**self.reach, **other.reach}},
+            self.reach_constant + other.reach_constant,
+            max(self.roundings, other.roundings) + 1,
+        )
+
+    def rounded(self, times: int = 1) -> ExactAffine:
+        """The same function, of which a run rounds so many times more."""
+        return ExactAffine(self.terms, self.constant, self.reach, self.reach_constant, self.roundings + times)
+
+
+def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> ExactAffine:
+    """``sum_i factors[i] * functions[i]``."""
+    total = ExactAffine.of(ZERO)
+    for function, factor in zip(functions, factors, strict=True):
+        if factor:
+            total = total.plus(function.times(factor)) if total.reach or total.constant else function.times(factor)
+    return total
+
+
+def exact(value: Any, what: str) -> Fraction:
+    """A finite number as it is stored."""
+    if isinstance(value, Fraction):
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise NetworkError(f"{what} must be a finite number. Got {value!r}.")
+    return Fraction(number)
+
+
+def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
+    """Functions as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
+    if not functions:
+        raise NetworkError("The model reads no feature at all.")
+    take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
+    weight = np.zeros((len(functions), width))
+    magnitude = np.zeros_like(weight)
+    columns: list[tuple[float, float, float, float]] = []
+    for row, function in enumerate(functions):
+        lost = ZERO
+        for i, term in function.terms.items():
+            weight[row, i] = nearest = _nearest(term)
+            lost += abs(term - Fraction(nearest))
+        for i, term in function.reach.items():
+            magnitude[row, i] = _above(term)
+        bias = _nearest(function.constant)
+        gap = abs(function.constant - Fraction(bias))
+        columns.append((bias, _above(lost), _above(gap), _above(function.reach_constant)))
+    bias_, weight_slack, bias_slack, magnitude_bias = np.ascontiguousarray(np.array(columns).T)
+    roundings = max(function.roundings for function in functions)
+    return Affine(weight, bias_, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
+
+
+def _nearest(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise NetworkError("A scale of the model's inputs is too extreme: its weight overflows.") from None
+
+
+def _above(value: Fraction) -> float:
+    """The smallest float that is at least an exact number."""
+    number = _nearest(value)
+    return number if Fraction(number) >= value else math.nextafter(number, math.inf)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from isonomy.networks.graph import (
     Concat,
     Graph,
     Head,
+    HeadChoice,
     Input,
     Node,
     Operation,
@@ -118,20 +119,6 @@ class Builder:
         """A tensor that stands for another one, at most ``error`` away from it."""
         slack = np.full(value.width, error)
         return self.diagonal(value, np.ones_like(slack), bias_slack=slack, roundings=0)
-
-    def softmax(self, value: Value, axis: int, kind: str = "softmax", *, flattened: bool = False) -> Value:
-        """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
-        axes = (self.batch, *value.shape)
-        first = axis + len(axes) if axis < 0 else axis
-        over = axes[first:] if flattened else axes[first : first + 1]
-        if first < 1 or not over or int(np.prod(over)) != value.width:
-            raise UnsupportedOperationError("a softmax is supported only over all features of an individual.")
-        return self.unfinished(value, kind)
-
-    def ends_in_softmax(self, value: Value) -> bool:
-        """Whether a tensor is the probabilities of a softmax."""
-        op = self.nodes[value.node][0]
-        return isinstance(op, Unfinished) and op.kind == "softmax"
 
     def positions(self, value: Any) -> npt.NDArray[np.int64]:
         """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
@@ -314,7 +301,7 @@ class Builder:
         op = Affine.of(weight, row, roundings=0)
         return self.affine(self.input, op, table.shape[1:])
 
-    def finish(self, output: Value, head: Head | Literal["auto"]) -> Read:
+    def finish(self, output: Value, head: HeadChoice) -> Read:
         """The graph up to the raw outputs, and the head that was asked for or found at its end."""
         if head not in (*get_args(Head), "auto"):
             raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))

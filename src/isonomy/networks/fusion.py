@@ -36,10 +36,9 @@ def fused_product(builder: Builder, left: Value, right: Value) -> Value:
     for factor, gate in ((left, right), (right, left)):
         for gated in _chain(builder, gate.node):
             match builder.nodes[gated.node]:
-                case Activation(kind="erf"), (argument,), _:
-                    result = _gelu(builder, factor, gated, argument)
-                case Activation(kind="sigmoid"), (argument,), _:
-                    result = _silu(builder, factor, gated, argument)
+                case Activation(kind="erf" | "sigmoid" as gate_kind), (argument,), _:
+                    kind = {"erf": "gelu", "sigmoid": "silu"}[gate_kind]
+                    result = _gated(builder, factor, gated, argument, kind)
                 case Activation(kind="tanh"), (argument,), _:
                     result = _gelu_tanh(builder, factor, gated, argument)
                 case _:
@@ -118,25 +117,18 @@ def _common(builder: Builder, first: int, second: int) -> Iterator[tuple[_Scaled
                 yield one, other
 
 
-def _gelu(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Value | None:
-    if (gate.scale != gate.offset).any():
+def _gated(builder: Builder, factor: Value, gate: _Scaled, argument: int, kind: str) -> Value | None:
+    """A GELU by its erf, or a SiLU by its sigmoid."""
+    gelu = kind == "gelu"
+    if (gate.scale != gate.offset if gelu else gate.offset).any():
         return None
     for x, k in _common(builder, factor.node, argument):
-        if (k.scale > 0).all():
-            inner = math.sqrt(2.0) * k.scale
-            base = _rescaled(builder, Value(x.node, factor.shape), inner, k.error)
-            outer, error = 2.0 * x.scale * gate.scale / inner, x.error + gate.error + k.error
-            return _rescaled(builder, builder.activation(base, "gelu"), outer, error)
-    return None
-
-
-def _silu(builder: Builder, factor: Value, gate: _Scaled, argument: int) -> Value | None:
-    if gate.offset.any():
-        return None
-    for x, k in _common(builder, factor.node, argument):
-        base = _rescaled(builder, Value(x.node, factor.shape), k.scale, k.error)
-        outer, error = x.scale * gate.scale / k.scale, x.error + gate.error + k.error
-        return _rescaled(builder, builder.activation(base, "silu"), outer, error)
+        if gelu and not (k.scale > 0).all():
+            continue
+        inner = math.sqrt(2.0) * k.scale if gelu else k.scale
+        base = _rescaled(builder, Value(x.node, factor.shape), inner, k.error)
+        outer, error = (2.0 if gelu else 1.0) * x.scale * gate.scale / inner, x.error + gate.error + k.error
+        return _rescaled(builder, builder.activation(base, kind), outer, error)
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, assert_never
@@ -19,27 +19,12 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError, template
-from isonomy.networks.affine import Affine, compose
+from isonomy.networks.affine import Affine as Affine
+from isonomy.networks.affine import compose as compose
 from isonomy_verify.activations import SHAPES
 
-__all__ = [
-    "ACTIVATIONS",
-    "Activation",
-    "Add",
-    "Affine",
-    "Concat",
-    "Graph",
-    "Head",
-    "Input",
-    "Node",
-    "Operation",
-    "Read",
-    "Select",
-    "ancestors",
-    "compose",
-]
-
 Head = Literal["softmax", "sigmoid", "regression"]
+HeadChoice = Head | Literal["auto"]
 
 # kind -> names of its parameters. ``prelu`` has one slope per element, in any number.
 ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ()) | {
@@ -48,6 +33,11 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ()) | {
     "softplus": ("beta",),
     "elu": ("alpha",),
     "clip": ("low", "high"),
+}
+_USABLE: dict[str, Callable[..., bool]] = {  # all others: finite
+    "softplus": lambda beta: 0 < beta < math.inf,
+    "elu": lambda alpha: 0 <= alpha < math.inf,
+    "clip": lambda low, high: low <= high and low < math.inf and high > -math.inf,
 }
 
 
@@ -79,15 +69,8 @@ class Activation:
         names = ACTIVATIONS[self.kind]
         if self.kind != "prelu" and len(self.parameters) != len(names):
             raise NetworkError(template(f"{self.kind}.parameters", f"the numbers {names}", self.parameters))
-        usable = not any(map(math.isnan, self.parameters))
-        if self.kind == "clip":
-            low, high = self.parameters
-            usable = usable and low <= high and low < math.inf and high > -math.inf
-        else:
-            usable = usable and all(map(math.isfinite, self.parameters))
-        if self.kind in ("softplus", "elu"):
-            usable = usable and (self.parameters[0] > 0 or (self.kind, self.parameters[0]) == ("elu", 0))
-        if not usable:
+        finite = all(map(math.isfinite, self.parameters))
+        if not (_USABLE[self.kind](*self.parameters) if self.kind in _USABLE else finite):
             raise NetworkError(f"The activation {self.kind}{self.parameters} has unusable parameters.")
 
     def __call__(self, x: npt.NDArray[Any]) -> FloatArray:

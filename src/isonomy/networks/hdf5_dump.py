@@ -1,8 +1,8 @@
 """Write the contents of an HDF5 file to standard output as plain arrays:
 ``python hdf5_dump.py <file or -> <bytes of arrays> <bytes of texts>``.
 
-A damaged file can make the HDF5 library loop for ever or crash, so :mod:`isonomy.networks.hdf5` runs this page in a
-process of its own, which can be stopped. It imports nothing but h5py and numpy.
+A damaged file can make the HDF5 library loop for ever or crash, so :mod:`isonomy.networks.keras_reader` runs this page
+in a process of its own, which can be stopped. It imports nothing but h5py and numpy.
 
 **Safety.** Only what is in the file itself is read: links, external and virtual arrays are listed as strangers.
 """

@@ -5,40 +5,34 @@ of the schema says it, column by column, in the order in which the model reads t
 ``docs/reference/formats.md`` has its keys and an example.
 Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
 
+A file that is read with a schema gets raw cells as its input. Operators that move or preprocess cells keep a
+:class:`Table`; whatever else reads it gets its numbers, as one exact affine map of the coordinates (:func:`numeric`).
+
 **Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.errors import NetworkError, ParameterError, SchemaError, template
+from isonomy.errors import NetworkError, ParameterError, SchemaError, UnsupportedOperationError, template
 from isonomy.networks import preprocessing
-from isonomy.networks.affine import Affine
-from isonomy.networks.columns import (
-    Choice,
-    Column,
-    Number,
-    as_choice,
-    as_number,
-    cell_of,
-    coordinate_columns,
-    schema_columns,
-    settled,
-    shown,
-)
-from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
+from isonomy.networks.affine import Affine, ExactAffine, affine_of, exact
+from isonomy.networks.builder import BATCH, Builder, Constant, Value
 from isonomy.networks.graph import Read, Select
+from isonomy.networks.limits import reading
+from isonomy.networks.preprocessing import Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
 _Entries = Mapping[str, Any]
+_MOST = 2**16  # cells of one individual
 
 
 def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
@@ -57,9 +51,9 @@ def model_columns(
     """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
     if reads not in ("auto", "raw", "coordinates"):
         raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
-    raw: Mapping[str, Column] = schema_columns(schema)
+    raw: Mapping[str, Column] = preprocessing.schema_columns(schema)
     if names is not None:
-        coordinates: Mapping[str, Column] = {each.name: each for each in coordinate_columns(schema)}
+        coordinates: Mapping[str, Column] = {each.name: each for each in preprocessing.coordinate_columns(schema)}
         for kind, table in (("raw", raw), ("coordinates", coordinates)):
             if reads in ("auto", kind) and all(name in table for name in names):
                 return [table[name] for name in names]
@@ -80,7 +74,10 @@ def _by_number(schema: Schema, raw: Mapping[str, Column], width: int | None, rea
     seen = [raw[feature.name] for feature in schema.features if feature.seen]
     readings: dict[str, list[list[Column]]] = {
         "raw": [list(raw.values()), seen],
-        "coordinates": [list(coordinate_columns(schema)), list(coordinate_columns(schema, seen=True))],
+        "coordinates": [
+            list(preprocessing.coordinate_columns(schema)),
+            list(preprocessing.coordinate_columns(schema, seen=True)),
+        ],
     }
     if reads != "auto":
         readings = {reads: readings[reads]}
@@ -123,11 +120,98 @@ def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Rea
     return read._replace(graph=read.graph.appended(op, "classes"))
 
 
+# -- raw cells as a tensor of a model file
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Cells of one individual in the shape that the file sees, without the batch."""
+
+    columns: tuple[Column, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many cells there are."""
+        return len(self.columns)
+
+    def looked_up(self, matrix: Constant) -> Table:
+        """Each cell replaced by a row of a matrix, along a new axis."""
+        return self.encoded(np.shape(matrix)[-1], lambda column: preprocessing.embedded(column, matrix))
+
+    def encoded(self, size: int, encode: Callable[[Column], Sequence[Column]]) -> Table:
+        """Each cell replaced by ``size`` of them, along a new axis."""
+        if self.width * size > _MOST:
+            raise UnsupportedOperationError("only a lookup in a small matrix is supported.")
+        return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
+
+
+def feed(
+    shapes: Mapping[str, tuple[int, ...]], schema: Schema | None, reads: Reads = "auto", batch: int = BATCH
+) -> tuple[Builder, dict[str, Table | Value]]:
+    """What each input of a file reads; a size of 0 in a shape is unknown.
+
+    With a schema an input called like a column reads this column, as ``[model.inputs]`` describes it if it does; a
+    single input of another name reads what :func:`model_columns` finds.
+    """
+    if schema is None:
+        if len(shapes) != 1:
+            names = ", ".join(map(repr, shapes)) or "none"
+            advice = "; where several inputs read raw columns, give the schema" if shapes else ""
+            raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}{advice}.")
+        ((name, shape),) = shapes.items()
+        builder = Builder(shape, batch, name)
+        return builder, {name: builder.input}
+    raw: dict[str, Column] = dict(preprocessing.schema_columns(schema))
+    described = input_columns(schema) if schema.inputs and reads == "auto" else []
+    fed: dict[str, Table | Value] = {}
+    for name, shape in shapes.items():
+        size = int(np.prod(shape, dtype=object))
+        if name in raw and (len(shapes) > 1 or size == 1):
+            own = isinstance(schema.inputs.get(name), Mapping)
+            columns = [each for each in described if own and each.name == name] or [raw[name]]
+        elif len(shapes) == 1:
+            columns = model_columns(schema, width=size or None, reads=reads)
+        else:
+            listed = ", ".join(map(repr, raw))
+            raise NetworkError(f"it reads an input '{name}' that the schema lacks; it has {listed}.")
+        if size not in (0, len(columns)):
+            raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
+        fed[name] = Table(tuple(columns), shape if size else (len(columns),))
+    return Builder((schema.width,), batch, "individual"), fed
+
+
+def numeric(builder: Builder, operand: Any) -> Any:
+    """The numbers of a table as an affine map of the coordinates; other operands as they are."""
+    if not isinstance(operand, Table):
+        return operand
+    return builder.affine(builder.input, affine_of(settled(operand.columns), builder.input.width), operand.shape)
+
+
+def joined(builder: Builder, parts: Sequence[Any], axis: int) -> Table | Value:
+    """Operands beside each other along an axis: cells if all of them are, else numbers."""
+    if not all(isinstance(part, Table) for part in parts):
+        return builder.concat([numeric(builder, part) for part in parts], axis)
+    columns = tuple(column for part in parts for column in part.columns)
+    return moved(builder, Table(columns, (len(columns),)), builder.side_by_side(parts, axis))
+
+
+def moved(builder: Builder, operand: Table | Value, positions: Constant) -> Table | Value:
+    """The cells or numbers that stood at these positions."""
+    if isinstance(operand, Value):
+        return builder.placed(operand, positions)
+    index, shape = builder.sources(operand, positions)
+    return Table(tuple(operand.columns[i] for i in index), shape)
+
+
+# -- [model.inputs]
+
+
 def input_columns(schema: Schema) -> list[Column]:
     """The columns that ``[model.inputs]`` describes, one for each number that the model reads."""
-    raw = schema_columns(schema)
+    raw = preprocessing.schema_columns(schema)
     tables = {key: value for key, value in schema.inputs.items() if isinstance(value, Mapping)}
-    with _describing("[model.inputs]"):
+    with reading("[model.inputs]", kind=SchemaError):
         _known_keys({key: 0 for key in schema.inputs if key not in tables}, ("columns", "scale"))
         order = schema.inputs.get("columns", [feature.name for feature in schema.features if feature.seen])
         if not isinstance(order, list) or not order or not all(isinstance(each, str) for each in order):
@@ -139,19 +223,10 @@ def input_columns(schema: Schema) -> list[Column]:
             raise NetworkError(f"it has a table for {unused!r}, a column that 'columns' does not list.")
     made: list[Column] = []
     for name in order:
-        with _describing(f"[model.inputs.{name}]"):
+        with reading(f"[model.inputs.{name}]", kind=SchemaError):
             start, usual = schema.slices[name].start, schema.inputs.get("scale", "none")
             made += _inputs(raw[name], start, tables.get(name, {}), usual)
     return made
-
-
-@contextmanager
-def _describing(table: str) -> Iterator[None]:
-    """Errors name the table of the schema that they are about."""
-    try:
-        yield
-    except NetworkError as error:
-        raise SchemaError(f"{table}: {error}") from None
 
 
 def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Column]:
@@ -164,7 +239,7 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Col
         encode = "number" if _numeric(column) else "ordinal"
     own, encoding = _one_of(encode, _ENCODINGS, "encoding")
     scale = table.get("scale", "none" if isinstance(column, Choice) or encode != "number" else usual)
-    keys, scaling = _one_of(scale, _SCALES, "scale")
+    keys = _one_of(scale, _SCALES, "scale")
     _known_keys(table, ("scale", "encode", "missing", "indicator", *own, *keys))
     read = encoding(column, table)
     if scale == "coordinate":
@@ -172,9 +247,12 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Col
             raise NetworkError('the coordinates of a category are its one-hot block: write encode = "onehot".')
         read = [Number(column.name, ExactAffine.coordinate(start))]
     elif scale != "none" or encode != "index":
-        given = {key: _ends(table) if key == "to" else _number(table, key) for key in keys}
+        parts = {part: _number(table, key) for key, part in keys.items() if key != "to"}
+        if scale == "minmax":
+            low, high = _ends(table)
+            parts |= {"over": parts["over"] - parts["minus"], "times": high - low, "plus": low}
         filled = [_filled(as_number(each), column, table) for each in read]
-        read = preprocessing.scaled(filled, **{part: [value] for part, value in scaling(given).items()})
+        read = preprocessing.scaled(filled, **{part: [value] for part, value in parts.items()})
     return [*read, *_indicator(column, table)]
 
 
@@ -220,18 +298,16 @@ def _onehot(column: Column, table: _Entries) -> list[Column]:
     return preprocessing.one_hot(choice, names, _unknown(choice, "categories"), dropped)
 
 
-def _ordinal(column: Column, table: _Entries) -> list[Column]:
+def _position(column: Column, table: _Entries) -> list[Column]:
     choice = as_choice(column)
-    gap = choice.flag is None  # else a missing cell has no position, but a fill
-    places = {name: Fraction(place) for place, name in enumerate(_categories(choice, table, gap))}
+    gap = choice.flag is None or table.get("encode") == "index"  # else a missing cell has no position, but a fill
+    places = {name: place for place, name in enumerate(_categories(choice, table, gap))}
     refuse = _unknown(choice, "categories")
-    return [choice.numbers(choice.found(places, lambda cells: None if not gap and None in cells else refuse(cells)))]
 
+    def unknown(cells: tuple[str | None, ...]) -> Any:
+        return None if not gap and None in cells else refuse(cells)
 
-def _index(column: Column, table: _Entries) -> list[Column]:
-    choice = as_choice(column)
-    places = {name: place for place, name in enumerate(_categories(choice, table))}
-    return [preprocessing.relabelled(choice, places, _unknown(choice, "categories"))]
+    return [preprocessing.relabelled(choice, places, unknown)]
 
 
 def _values(column: Column, table: _Entries) -> list[Column]:
@@ -260,30 +336,21 @@ def _unknown(choice: Choice, key: str) -> preprocessing.Unknown:
     return refuse
 
 
-# scale -> its keys, and from their values the parts of (value - minus) * times / over + plus
-_SCALES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], dict[str, Fraction]]]] = {
-    "none": ((), lambda given: {}),
-    "coordinate": ((), lambda given: {}),
-    "standard": (("mean", "std"), lambda given: {"minus": given["mean"], "over": given["std"]}),
-    "robust": (("center", "scaling"), lambda given: {"minus": given["center"], "over": given["scaling"]}),
-    "maxabs": (("max",), lambda given: {"over": given["max"]}),
-    "affine": (("factor", "offset"), lambda given: {"times": given["factor"], "plus": given["offset"]}),
-    "minmax": (
-        ("min", "max", "to"),
-        lambda given: {
-            "minus": given["min"],
-            "times": given["to"][1] - given["to"][0],
-            "over": given["max"] - given["min"],
-            "plus": given["to"][0],
-        },
-    ),
+# scale -> its keys, and which part of (value - minus) * times / over + plus each of them is
+_SCALES: dict[str, dict[str, str]] = {
+    "none": {},
+    "coordinate": {},
+    "standard": {"mean": "minus", "std": "over"},
+    "robust": {"center": "minus", "scaling": "over"},
+    "maxabs": {"max": "over"},
+    "affine": {"factor": "times", "offset": "plus"},
+    "minmax": {"min": "minus", "max": "over", "to": "plus"},
 }
 # encoding -> its keys, and the columns that it makes
 _ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries], list[Column]]]] = {
     "number": ((), lambda column, table: [as_number(column)]),
     "onehot": (("categories", "drop"), _onehot),
-    "ordinal": (("categories",), _ordinal),
-    "index": (("categories",), _index),
+    **dict.fromkeys(("ordinal", "index"), (("categories",), _position)),
     "values": (("values",), _values),
 }
 

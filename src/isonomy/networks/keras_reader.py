@@ -1,72 +1,86 @@
 """Read dense Keras networks, ``.h5`` and ``.keras``, without Keras or TensorFlow.
 
 Both formats hold a description of the layers (JSON) and their weights (HDF5). The description is interpreted from the
-inputs to one output by the table :data:`LAYERS`; with a schema an embedding reads a raw column.
+inputs to one output by the table ``_LAYERS``; with a schema an embedding reads a raw column.
 
 **Safety.** Nothing in the file is executed: a ``Lambda`` layer or a custom one is refused by its name, and weights
-that HDF5 would fetch from another file are refused.
-**Soundness.** A layer is read by its name and its whole meaning: an option that changes it and is not known here is
-refused.
+that HDF5 would fetch from another file are refused. The HDF5 library runs in a process of its own, with a time limit.
+**Soundness.** A layer is read by its name and its whole meaning, exactly its function at prediction time in real
+arithmetic: an option that changes it and is not known here is refused.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import json
+import os
 import re
+import subprocess
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import Value
-from isonomy.networks.graph import Head, Read
-from isonomy.networks.hdf5 import Stored, read_hdf5
-from isonomy.networks.inputs import Reads
-from isonomy.networks.keras_layers import LAYERS, KerasLayer
-from isonomy.networks.limits import read_json, unpacked
-from isonomy.networks.preprocessing import embedded
-from isonomy.networks.reading import member, reading
-from isonomy.networks.tables import Table, feed, numeric
+from isonomy.networks import operations
+from isonomy.networks.builder import Builder, Constant, Value
+from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.inputs import Reads, Table, feed, numeric
+from isonomy.networks.limits import member, reading, unpacked
+from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.population.schema import Schema
-from isonomy.population.toml import TEXT
+from isonomy.population.toml import TEXT, read_json
+
+_SECONDS = 60  # for the HDF5 library
 
 
 def read_keras(
     path: Path,
     *,
     schema: Schema | None = None,
-    head: Head | Literal["auto"] = "auto",
+    head: HeadChoice = "auto",
     output: str | None = None,
     reads: Reads = "auto",
 ) -> Read:
     """The graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
-            config = read_json(member(archive, "config.json", TEXT), "description")
-            stored = read_hdf5(member(archive, "model.weights.h5", unpacked()))
+            config = read_json(member(archive, "config.json", TEXT), "Its description")
+            stored = _read_hdf5(member(archive, "model.weights.h5", unpacked()))
         layers = _weights_by_class(stored, _described(config))
     else:
-        stored = read_hdf5(path)
+        stored = _read_hdf5(path)
         written = stored.text("", "model_config")
         if not isinstance(written, str):
             raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
-        config = read_json(written, "description")
+        config = read_json(written, "Its description")
         layers = [_weighted_by_name(stored, layer) for layer in _described(config)]
     model = _Model(config, layers, schema, reads)
     return model.builder.finish(model.output(output), head)
 
 
+@dataclass(frozen=True)
+class _Layer:
+    """A layer's name, class and options, and for each of its uses the tensors ``(layer, use)`` that it reads."""
+
+    name: str
+    kind: str
+    config: Mapping[str, Any]
+    inbound: tuple[tuple[tuple[str, int], ...], ...] = ()
+    weights: tuple[Constant, ...] = ()  # in the order of the file
+
+
 class _Model:
     """Layers by name, and the tensors that they give."""
 
-    def __init__(
-        self, config: Mapping[str, Any], layers: list[KerasLayer], schema: Schema | None, reads: Reads
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], layers: list[_Layer], schema: Schema | None, reads: Reads) -> None:
         self.layers = {layer.name: layer for layer in layers}
         self.waiting = set[tuple[str, int]]()
         inner = config["config"] if isinstance(config["config"], Mapping) else {}
@@ -101,22 +115,24 @@ class _Model:
             self.known[key] = self._applied(layer, [self._value(*each) for each in layer.inbound[node]])
         return self.known[key]
 
-    def _applied(self, layer: KerasLayer, read: list[Value | Table]) -> Value | Table:
+    def _applied(self, layer: _Layer, read: list[Value | Table]) -> Value | Table:
         self.builder.at = layer.name
         weights = layer.weights
         with reading(f"layer '{layer.name}' ({layer.kind})"):
             if layer.kind == "Embedding":
                 if len(read) != 1 or not isinstance(read[0], Table) or len(weights) != 1:
                     raise NetworkError("it reads a raw column: give the schema that describes it.")
-                return read[0].encoded(weights[0].shape[-1], lambda column: embedded(column, weights[0]))
-            rule = LAYERS.get(layer.kind)
-            if rule is None:
-                known = ", ".join(sorted([*LAYERS, "Embedding"]))
-                raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
-            return rule(self.builder, layer, *(numeric(self.builder, each) for each in read))
+                return read[0].looked_up(weights[0])
+            known = _LAYERS.get(layer.kind)
+            if known is None:
+                listed = ", ".join(sorted([*_LAYERS, "Embedding"]))
+                raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {listed}.")
+            operands = (numeric(self.builder, each) for each in read)
+            result: Value = known(Call(self.builder, layer.config, weights), *operands)
+            return result
 
 
-def _input_shape(layer: KerasLayer, layers: Iterable[KerasLayer]) -> tuple[int, ...]:
+def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
     """The shape of the features that an input reads; 0 where it is not said."""
     full = layer.config.get("batch_shape") or layer.config.get("batch_input_shape")
     if not full:  # a sequential model that begins with its first layer
@@ -125,7 +141,7 @@ def _input_shape(layer: KerasLayer, layers: Iterable[KerasLayer]) -> tuple[int, 
     return tuple(int(size or 0) for size in full[1:])
 
 
-def _described(config: Any) -> list[KerasLayer]:
+def _described(config: Any) -> list[_Layer]:
     """The layers of a functional model, or of a sequential one, each of which reads the one before it."""
     if not isinstance(config, Mapping) or config.get("class_name") not in ("Sequential", "Functional", "Model"):
         kind = config.get("class_name") if isinstance(config, Mapping) else type(config).__name__
@@ -140,13 +156,13 @@ def _described(config: Any) -> list[KerasLayer]:
         if kind != "InputLayer" and "trainable" not in each["config"]:  # every layer has this option, no operation has
             raise UnsupportedOperationError(f"'{name}' ({kind}) is an operation, not a layer; use a layer, or ONNX.")
         inbound = [_histories(node) for node in each.get("inbound_nodes", [])]
-        layers.append(KerasLayer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
+        layers.append(_Layer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
     if not layers or len({layer.name for layer in layers}) != len(layers):
         raise FileError("The description of its layers is empty or names a layer twice.")
     if config["class_name"] != "Sequential":
         return layers
     if layers[0].kind != "InputLayer":
-        layers.insert(0, KerasLayer(f"{layers[0].name}_input", "InputLayer", layers[0].config))
+        layers.insert(0, _Layer(f"{layers[0].name}_input", "InputLayer", layers[0].config))
     return layers[:1] + [replace(layer, inbound=(((before.name, 0),),)) for before, layer in pairwise(layers)]
 
 
@@ -175,7 +191,124 @@ def _harmless(arguments: Mapping[str, Any]) -> None:
             raise UnsupportedOperationError(f"a layer is called with {name}={value!r}, which is not supported.")
 
 
-def _weights_by_class(stored: Stored, layers: list[KerasLayer]) -> list[KerasLayer]:
+# -- what layers do
+
+
+def _activated(call: Call, x: Value, activation: Any) -> Any:
+    """An activation by its name, or by the record of an activation layer; a function of the user's is neither."""
+    if isinstance(activation, Mapping):
+        kind, config = activation.get("class_name"), activation.get("config")
+        if kind not in ("ReLU", "LeakyReLU", "ELU", "Softmax") or not isinstance(config, Mapping):
+            raise UnsupportedOperationError("an activation that is a function of the user's own is not supported.")
+        return _LAYERS[kind](Call(call.builder, config), x)
+    name = "linear" if activation is None else activation
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
+        known = ", ".join(sorted(_ACTIVATIONS))
+        raise UnsupportedOperationError(f"the activation '{name}' is not among the supported: {known}.")
+    return _ACTIVATIONS[name](Call(call.builder, {}), x)
+
+
+def _dense(call: Call, x: Value) -> Any:
+    biased = bool(call("use_bias", True))
+    if call("lora_rank") or call("quantization_config") or len(call.weights) != 1 + biased:
+        raise NetworkError(f"it should have {1 + biased} plain weights; there are {len(call.weights)}.")
+    if biased and call.weights[1].shape != call.weights[0].shape[1:]:
+        raise NetworkError("its bias does not fit its kernel.")
+    value = call.builder.matmul(x, call.weights[0], call.weights[1] if biased else None)
+    return _activated(call, value, call("activation"))
+
+
+def _batch_norm(call: Call, x: Value) -> Value:
+    scaled, centred = bool(call("scale", True)), bool(call("center", True))
+    flat = call("axis", -1) in (-1, 1, [-1], [1]) and len(x.shape) == 1
+    if not flat or len(call.weights) != 2 + scaled + centred or call("renorm", False):
+        raise UnsupportedOperationError("only a normalisation of flat features by stored statistics is supported.")
+    *learned, mean, variance = call.weights
+    gamma, beta = learned[0] if scaled else None, learned[-1] if centred else None
+    return call.builder.normalise(x, mean, variance, gamma, beta, epsilon=float(call("epsilon", 1e-3)))
+
+
+def _normalization(call: Call, x: Value) -> Value:
+    """``(x - mean) / max(sqrt(variance), 1e-7)``, given as options or adapted to data."""
+    mean, variance = call("mean"), call("variance")
+    if mean is None and len(call.weights) >= 2:
+        mean, variance = call.weights[:2]
+    if mean is None or variance is None or call("invert", False) or len(x.shape) != 1:
+        raise UnsupportedOperationError("only a fitted normalisation of flat features is supported.")
+    parts = [np.broadcast_to(np.asarray(each, dtype=np.float64).reshape(-1), (x.width,)) for each in (mean, variance)]
+    if not (parts[1] > 1e-12).all():
+        raise UnsupportedOperationError("a feature without any variance is not supported.")
+    return call.builder.normalise(x, *parts, epsilon=0.0)
+
+
+def _relu(call: Call, x: Value) -> Value:
+    slope, top = float(call("negative_slope", 0.0)), call("max_value")
+    if float(call("threshold", 0.0)) or (top is not None and slope):
+        raise UnsupportedOperationError("a threshold, or a slope together with a largest value, is not supported.")
+    if top is None:
+        return call.builder.activation(x, "leaky_relu", slope)
+    return call.builder.activation(x, "clip", 0.0, float(top))
+
+
+def _leaky(call: Call, x: Value) -> Value:
+    return call.builder.activation(x, "leaky_relu", float(call("negative_slope", call("alpha", 0.3))))
+
+
+def _reshape(call: Call, x: Value) -> Value:
+    shape = [int(size) for size in call.options["target_shape"]]
+    return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, *shape))
+
+
+def _rescaling(call: Call, x: Value) -> Value:
+    return call.builder.add(call.builder.multiply(x, np.array(call("scale", 1.0))), np.array(call("offset", 0.0)))
+
+
+def _sum(call: Call, first: Value, *others: Value) -> Any:
+    if not others:
+        raise NetworkError("a sum needs two tensors.")
+    return operations.total(call.builder, first, *others)
+
+
+_ACTIVATIONS: dict[str, Rule] = {
+    "linear": same,
+    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "silu")},
+    "swish": elementwise("silu"),
+    **dict.fromkeys(("hard_silu", "hard_swish"), elementwise("hardswish")),
+    "relu6": elementwise("clip", low=0.0, high=6.0),
+    "leaky_relu": elementwise("leaky_relu", slope=0.2),
+    "elu": elementwise("elu", alpha=1.0),
+    "softplus": rule(operations.softplus),
+    "selu": rule(operations.selu),
+    "gelu": rule(operations.gelu),
+    "softmax": rule(operations.softmax),
+    "log_softmax": rule(operations.log_softmax),
+}
+
+_LAYERS: dict[str, Rule] = {
+    "Dense": _dense,
+    "BatchNormalization": _batch_norm,
+    "Normalization": _normalization,
+    "Activation": lambda call, x: _activated(call, x, call.options["activation"]),
+    "ReLU": _relu,
+    "LeakyReLU": _leaky,
+    "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
+    "ELU": elementwise("elu", alpha=1.0),
+    "Softmax": rule(operations.softmax, axis=("axis", -1)),
+    "Flatten": lambda call, x: call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, -1)),
+    "Reshape": _reshape,
+    "Rescaling": _rescaling,
+    "Add": _sum,
+    "Subtract": rule(Builder.subtract),
+    "Concatenate": lambda call, *read: call.builder.concat(read, int(call("axis", -1))),
+    **dict.fromkeys(("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D"), same),
+    **dict.fromkeys(("ActivityRegularization", "Identity", "InputLayer"), same),
+}
+
+
+# -- where weights are kept
+
+
+def _weights_by_class(stored: _Stored, layers: list[_Layer]) -> list[_Layer]:
     """Layers of a ``.keras`` archive: weights are in groups named by class, counted in the order of the layers."""
     root = "/layers" if "/layers" in stored else "/_layer_checkpoint_dependencies"
     counts: Counter[str] = Counter()
@@ -195,8 +328,62 @@ def _weights_by_class(stored: Stored, layers: list[KerasLayer]) -> list[KerasLay
     return weighted
 
 
-def _weighted_by_name(stored: Stored, layer: KerasLayer) -> KerasLayer:
+def _weighted_by_name(stored: _Stored, layer: _Layer) -> _Layer:
     """A layer of an ``.h5`` file: a group named by it lists its weights."""
     group = f"/model_weights/{layer.name}"
     names = stored.text(group, "weight_names") or []
     return replace(layer, weights=tuple(stored.array(f"{group}/{name}") for name in names))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The arrays of a file by their path, and the texts attached to groups."""
+
+    arrays: Mapping[str, Constant]
+    attributes: Mapping[str, Mapping[str, Any]]
+    strangers: tuple[str, ...]
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.attributes
+
+    def array(self, path: str) -> Constant:
+        """An array of numbers that the file itself holds."""
+        if any(path == each or path.startswith(f"{each}/") for each in self.strangers):
+            raise FileError(f"Its '{path}' is a link, kept elsewhere, or no numbers, and is not read.")
+        if path not in self.arrays:
+            raise FileError(f"Its array '{path}' is missing.")
+        return self.arrays[path]
+
+    def text(self, path: str, name: str) -> Any:
+        """A text, or list of texts, attached to a group; None when there is none."""
+        return self.attributes.get(path, {}).get(name)
+
+
+def _read_hdf5(source: Path | bytes) -> _Stored:
+    """The contents of a file, or of a file in memory."""
+    if importlib.util.find_spec("h5py") is None:
+        raise FileError("It needs the package h5py: pip install isonomy[keras].")
+    script = str(Path(__file__).with_name("hdf5_dump.py"))
+    name = "-" if isinstance(source, bytes) else str(source.resolve())
+    # -P: the folder of the script, whose files have common names, is not searched for modules.
+    command = [sys.executable, "-P", script, name, str(unpacked()), str(TEXT)]
+    try:
+        done = subprocess.run(
+            command,
+            input=source if isinstance(source, bytes) else b"",
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # threads' stacks would count as memory
+        )
+    except subprocess.TimeoutExpired:
+        raise FileError(f"It is damaged: the HDF5 library did not finish within {_SECONDS} seconds.") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        if lines and lines[-1].endswith("than the supported size"):
+            raise FileError("Its arrays or texts are larger than the supported size.")
+        raise FileError(f"It is damaged or not an HDF5 file ({lines[-1] if lines else 'the library crashed'}).")
+    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as content:
+        texts = {key: json.loads(str(content[f":{key}"])) for key in ("names", "attributes", "strangers")}
+        arrays = {path: content[f"a{i}"] for i, path in enumerate(texts["names"])}
+    return _Stored(arrays, texts["attributes"], tuple(texts["strangers"]))

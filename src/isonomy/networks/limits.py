@@ -1,4 +1,5 @@
-"""How much a file may ask for: checked before anything is allocated.
+"""What surrounds every reader: how much a file may ask for, checked before anything is allocated, and errors that name
+the part and the file that was being read, in one sentence.
 
 A file is believed in proportion to its size. What it holds itself costs its sender as much as us; what it only *asks
 for* (a constant of a given shape, a doubled tensor, a member that unpacks to a thousand times its size) costs nothing
@@ -9,15 +10,14 @@ reader take more than about 200 MB, whatever it says. Texts have the limit ``TEX
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-from isonomy.errors import FileError, NetworkError
-from isonomy.population.toml import TEXT
+from isonomy.errors import FileError, IsonomyError, NetworkError
 
 FILE = 2**31
 """Bytes of a file, with weights beside it: a network that can be certified is far smaller."""
@@ -41,11 +41,12 @@ NODES = 2**15
 """Nodes of an ONNX graph once its functions are written out, a kilobyte or two each."""
 
 
+@dataclass
 class _Room:
     """What is left for one file."""
 
-    def __init__(self, size: int) -> None:
-        self.size, self.left = size, ROOM + size
+    size: int
+    left: int
 
 
 _OPEN: ContextVar[_Room | None] = ContextVar("room", default=None)  # of the file that is being read, if one is
@@ -54,7 +55,7 @@ _OPEN: ContextVar[_Room | None] = ContextVar("room", default=None)  # of the fil
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
     """While this lasts a file of so many bytes is read."""
-    token = _OPEN.set(_Room(size))
+    token = _OPEN.set(_Room(size, ROOM + size))
     try:
         yield
     finally:
@@ -89,17 +90,63 @@ def unpacked() -> int:
     return UNPACKED + (0 if room is None else 2 * room.size)
 
 
-def check_archive(archive: zipfile.ZipFile) -> None:
-    """All members together; ``zipfile`` gives no more of a member than its entry says."""
-    if sum(each.file_size for each in archive.infolist()) > unpacked():
-        raise FileError("The archive unpacks to more than the supported size.")
+@contextmanager
+def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip archive whose members together are small enough; ``zipfile`` gives no more of one than its entry says."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(each.file_size for each in archive.infolist()) > unpacked():
+            raise FileError("The archive unpacks to more than the supported size.")
+        yield archive
 
 
-def read_json(text: bytes | str, what: str) -> Any:
-    """A JSON text of bounded size and depth."""
-    if len(text) > TEXT:
-        raise FileError(f"Its {what} is larger than the supported size of {TEXT >> 20} MiB.")
+def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
+    """One member of an archive, if it is there and of a reasonable size."""
     try:
-        return json.loads(text)
+        size = archive.getinfo(name).file_size
+    except KeyError:
+        raise FileError(f"The archive lacks '{name}'.") from None
+    if size > min(largest, unpacked()):
+        raise FileError(f"The archive's '{name}' is larger than the supported size.")
+    return archive.read(name)
+
+
+@contextmanager
+def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] | None = None) -> Iterator[None]:
+    """Errors name the node, layer or model; whatever else breaks while it is read becomes an error about it.
+
+    ``absent`` is what it means that an attribute is missing, ``kind`` what an error becomes where it is not the file's.
+    """
+    try:
+        yield
+    except NetworkError as error:
+        raise (kind or type(error))(one_line(f"{part}: {error}")) from None
+    except IsonomyError:
+        raise
+    except Exception as error:  # rules run frameworks' own code on what a file says
+        verb = absent if isinstance(error, AttributeError) else "cannot be read"
+        reason = one_line(f"{type(error).__name__}: {error}").rstrip(".")
+        raise NetworkError(f"{part} {verb}: {reason}.") from error
+
+
+@contextmanager
+def reading_file(path: Path, kind: str) -> Iterator[None]:
+    """Errors name the file; whatever a damaged file breaks becomes one sentence, and it gets the room of its size."""
+    try:
+        with room_for(path.stat().st_size):
+            yield
+    except (NetworkError, FileError) as error:
+        text = str(error) if path.name in str(error) else f"{path.name}: {error}"
+        raise type(error)(one_line(text)) from error.__cause__
+    except IsonomyError:
+        raise
     except RecursionError:
-        raise FileError(f"Its {what} is nested too deeply.") from None
+        raise FileError(f"'{path}' is nested too deeply.") from None
+    except Exception as error:  # a damaged file can break a parser anywhere
+        reason = one_line(f"{type(error).__name__}: {error}")
+        raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
+
+
+def one_line(message: str) -> str:
+    """A message whose parts come from a file, in one printable line."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
+    return text if len(text) <= 2000 else f"{text[:2000]}..."

@@ -10,19 +10,18 @@ from __future__ import annotations
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from isonomy.errors import AssumedHeadWarning, FileError, ParameterError, needed, template
 from isonomy.given import instance
-from isonomy.networks.graph import Head, Read
+from isonomy.networks.graph import Head, HeadChoice, Read
 from isonomy.networks.inputs import Reads, schema_adapter
-from isonomy.networks.limits import FILE
+from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
-from isonomy.networks.reading import reading_file
 from isonomy.population.schema import Schema
 
 
-def load_model(source: Any, schema: Schema | None = None, *, head: Head | Literal["auto"] = "auto") -> Network:
+def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = "auto") -> Network:
     """What is to be judged, from whatever holds it: a path, a torch module, a fitted scikit-learn estimator or
     pipeline, or a network as it is.
 
@@ -46,7 +45,7 @@ def load_network(
     path: str | Path,
     schema: Schema | None = None,
     *,
-    head: Head | Literal["auto"] = "auto",
+    head: HeadChoice = "auto",
     output: str | None = None,
     activation: str | None = None,
     reads: Reads = "auto",
@@ -93,8 +92,9 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         if file.stat().st_size > FILE:
             raise FileError(f"'{file}' is larger than {FILE >> 30} GiB, more than a network that can be certified.")
         with reading_file(file, kind):
-            module = import_module(f"isonomy.networks.{reader}_reader")
-            read: Read = getattr(module, f"read_{reader}")(file, **{option: said[option] for option in used})
+            module, _, function = reader.partition(".")
+            options = {option: said[option] for option in used}
+            read: Read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
             network = Network(read.graph, read.head, file.stem if name is None else name, read.assumed)
             if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
                 return network
@@ -103,16 +103,16 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         raise FileError(f"'{file}' cannot be read: {error.strerror or error}.") from error
 
 
-# ending -> what it is, the reader (``read_x`` in ``x_reader``), and what the reader wants to know
-_KERAS = ("a Keras network", "keras", ("schema", "head", "output", "reads"))
-_STATE = ("a torch state dict", "state", ("activation", "head"))
+# ending -> what it is, its reader (module and function), and what the reader wants to know
+_KERAS = ("a Keras network", "keras_reader.read_keras", ("schema", "head", "output", "reads"))
+_STATE = ("a torch state dict", "state_reader.read_state", ("activation", "head"))
 _FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    ".onnx": ("an ONNX network", "onnx", ("schema", "head", "output", "reads")),
+    ".onnx": ("an ONNX network", "onnx_reader.read_onnx", ("schema", "head", "output", "reads")),
     **dict.fromkeys((".h5", ".hdf5", ".keras"), _KERAS),
-    ".nnet": ("a .nnet network", "nnet", ("head",)),
+    ".nnet": ("a .nnet network", "nnet_reader.read_nnet", ("head",)),
     **dict.fromkeys((".pt", ".pth"), _STATE),
-    ".pt2": ("a torch.export archive", "pt2", ("head",)),
-    ".skops": ("a skops file", "skops", ("schema", "head", "reads")),
+    ".pt2": ("a torch.export archive", "torch_reader.read_pt2", ("head",)),
+    ".skops": ("a skops file", "sklearn_reader.read_skops", ("schema", "head", "reads")),
 }
 
 _PICKLE = (

@@ -16,22 +16,20 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError
-from isonomy.networks.affine import Affine
+from isonomy.networks.affine import ExactAffine, affine_of, exact
 from isonomy.networks.builder import Builder, Value
-from isonomy.networks.exact_affine import ExactAffine, affine_of, exact
-from isonomy.networks.graph import Head, Read
+from isonomy.networks.graph import HeadChoice, Read
 from isonomy.networks.limits import MATRIX
 from isonomy.population.toml import TEXT
 
 _NONE = 1e30
 
 
-def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
+def read_nnet(path: Path, head: HeadChoice) -> Read:
     """The graph of a ``.nnet`` file up to its outputs, and its head."""
     rows = _rows(path)
     layers, width, outputs, *_ = _whole(next(rows))
@@ -49,7 +47,7 @@ def read_nnet(path: Path, head: Head | Literal["auto"]) -> Read:
         builder.at = f"layer{layer + 1}"
         weight = np.array([_take(next(rows), before, "weights") for _ in range(after)])
         bias = np.array([_take(next(rows), 1, "biases")[0] for _ in range(after)])
-        value = builder.affine(value, Affine.of(weight, bias), (after,))
+        value = builder.matmul(value, weight.T, bias)
         if layer + 1 < layers:
             value = builder.activation(value, "relu")
     if span[-1] != 1 or mean[-1] != 0:

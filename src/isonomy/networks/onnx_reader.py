@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,13 +22,10 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.builder import BATCH, Constant, Value
-from isonomy.networks.graph import Head, Read
-from isonomy.networks.inputs import Reads, in_class_order
-from isonomy.networks.limits import FILE, NODES, give
-from isonomy.networks.onnx_ml_rules import CLASSICAL, class_names
-from isonomy.networks.onnx_rules import CELLS, RULES, Call, Moved, layout, reference
-from isonomy.networks.reading import reading
-from isonomy.networks.tables import Table, feed, numeric
+from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.inputs import Reads, Table, feed, in_class_order, numeric
+from isonomy.networks.limits import FILE, NODES, give, reading
+from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, reference
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -40,7 +37,7 @@ def read_onnx(
     path: Path,
     *,
     schema: Schema | None = None,
-    head: Head | Literal["auto"] = "auto",
+    head: HeadChoice = "auto",
     output: str | None = None,
     reads: Reads = "auto",
 ) -> Read:
@@ -131,7 +128,7 @@ class _Reader:
         self.builder, fed = feed(shapes, schema, reads, batch)
         self.known |= fed
 
-    def read(self, head: Head | Literal["auto"]) -> Read:
+    def read(self, head: HeadChoice) -> Read:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name
@@ -177,7 +174,8 @@ class _Reader:
         if not classical and node.op_type not in CELLS:
             operands = [numeric(self.builder, each) for each in operands]
         self.classes = class_names(attributes) if classical and class_names(attributes) else self.classes
-        result = rule(Call(self.builder, self.opset, node, attributes, self.kind), *operands)
+        call = OnnxCall(self.builder, attributes, node=node, opset=self.opset, input_kind=self.kind)
+        result = rule(call, *operands)
         return result if isinstance(result, tuple) else (result,)
 
     def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:

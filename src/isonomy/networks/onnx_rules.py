@@ -1,4 +1,4 @@
-"""The operators of ONNX that can be read: one table from the operator to its rule.
+"""The operators of ONNX that can be read: a table from the operator to its rule, and one for ``ai.onnx.ml``.
 
 A rule takes the operands in the order of the operator, constants or tensors of the individual, and gives its
 outputs. Operators that only move entries share one rule, which runs the reference operator on positions.
@@ -23,30 +23,25 @@ from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.builder import Builder, Constant, Value, numbers
-from isonomy.networks.columns import Choice
+from isonomy.networks.builder import Builder, Constant, Unfinished, Value, numbers
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine
+from isonomy.networks.inputs import Table, joined, moved, numeric
 from isonomy.networks.limits import take
-from isonomy.networks.tables import Table, joined, moved
+from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.preprocessing import Cell, Choice, Column, cell_of, shown
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
 _SHAPE = 1024  # numbers of a constant that may be a shape
 
 
-@dataclass(frozen=True)
-class Call:
-    """What a rule needs besides the operands."""
+@dataclass(frozen=True, kw_only=True)
+class OnnxCall(Call):
+    """One node, in an opset, of a network whose input is of a kind."""
 
-    builder: Builder
-    opset: int
     node: onnx.NodeProto
-    attributes: dict[str, Any]
+    opset: int
     input_kind: int
-
-    def __call__(self, name: str, default: Any) -> Any:
-        """An attribute, or its default."""
-        return self.attributes.get(name, default)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,35 +53,24 @@ class Moved:
     reason: str
 
 
-def _operation(meaning: Callable[..., Any], **attributes: Any) -> Callable[..., Any]:
-    """An operation of the builder, whose keywords are attributes with these defaults."""
-    return lambda call, *operands: meaning(
-        call.builder, *operands, **{name: call(name, default) for name, default in attributes.items()}
-    )
-
-
-def _activation(kind: str, **attributes: float) -> Callable[..., Value]:
-    return lambda call, x: call.builder.activation(x, kind, *(call(*each) for each in attributes.items()))
-
-
-def _gemm(call: Call, a: Any, b: Any, c: Any = None) -> Value:
+def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
     if call("transA", 0):
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
     weight = numbers(b).T if call("transB", 0) and not isinstance(b, Value) else b
     return operations.gemm(call.builder, a, weight, c, call("alpha", 1.0), call("beta", 1.0))
 
 
-def _softmax(kind: str) -> Callable[..., Value]:
-    def rule(call: Call, x: Value) -> Value:
+def _softmax(meaning: Callable[..., Value]) -> Rule:
+    def applied(call: OnnxCall, x: Value) -> Value:
         # Before opset 13 all axes from ``axis`` on were taken together.
         old = call.opset < 13
-        return call.builder.softmax(x, call("axis", 1 if old else -1), kind, flattened=old)
+        return meaning(call.builder, x, call("axis", 1 if old else -1), flattened=old)
 
-    return rule
+    return applied
 
 
 def _extreme(limit: str) -> Callable[..., Value]:
-    def rule(call: Call, *operands: Any) -> Value:
+    def rule(call: OnnxCall, *operands: Any) -> Value:
         values, limits = ([each for each in operands if isinstance(each, Value) is kind] for kind in (True, False))
         if len(values) != 1 or len(limits) != 1:
             raise UnsupportedOperationError("only the extreme of a tensor and one number is supported.")
@@ -95,18 +79,18 @@ def _extreme(limit: str) -> Callable[..., Value]:
     return rule
 
 
-def _normalise(call: Call, x: Value, scale: Any, bias: Any, mean: Any, variance: Any) -> Value:
+def _normalise(call: OnnxCall, x: Value, scale: Any, bias: Any, mean: Any, variance: Any) -> Value:
     if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
         raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
     return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon", float(np.float32(1e-5))))
 
 
-def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> Value:
+def _dropout(call: OnnxCall, x: Value, ratio: Any = None, training: Any = None) -> Value:
     active = training is not None and bool(np.any(training))
     return operations.dropout(x, active or (call.opset < 7 and not call("is_test", 0)))
 
 
-def _cast(call: Call, x: Any, *_: Any) -> Any:
+def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     target = call("to", TensorProto.FLOAT)
     target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
@@ -123,26 +107,26 @@ def _cast(call: Call, x: Any, *_: Any) -> Any:
     return x
 
 
-def _cast_like(call: Call, x: Value, like: Any) -> Value:
+def _cast_like(call: OnnxCall, x: Value, like: Any) -> Value:
     if not isinstance(like, Value) and like.dtype not in (np.float32, np.float64):
         raise UnsupportedOperationError(f"a conversion to {like.dtype} rounds.")
     return x
 
 
-def _compared(call: Call, x: Any, threshold: Any) -> Value:
+def _compared(call: OnnxCall, x: Any, threshold: Any) -> Value:
     if not isinstance(x, Value):
         raise UnsupportedOperationError("only a comparison with one number, within a softplus, is supported.")
     return call.builder.unfinished(x, "comparison", operations.number(threshold, "a threshold"))
 
 
-def _where(call: Call, condition: Any, above: Any, below: Any) -> Value:
+def _where(call: OnnxCall, condition: Any, above: Any, below: Any) -> Value:
     parts = condition, above, below
     if not all(isinstance(each, Value) and each.shape == condition.shape for each in parts):
         raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
     return fused_where(call.builder, condition, above, below)
 
 
-def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...]:
+def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...]:
     """Let the reference operator move an array of positions."""
     if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
@@ -156,65 +140,59 @@ def layout(call: Call, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...
     return tuple(results)
 
 
-def _gather(call: Call, x: Any, index: Any) -> Any:
+def _gather(call: OnnxCall, x: Any, index: Any) -> Any:
     if not isinstance(index, Table) or isinstance(x, Value | Table | Moved):
         return layout(call, x, index)
     if call("axis", 0) not in (0, -np.ndim(x)):
         raise UnsupportedOperationError("a lookup must take whole rows of its matrix.")
-    return index.encoded(np.shape(x)[-1], lambda column: preprocessing.embedded(column, x))
+    return index.looked_up(x)
 
 
-def _one_hot(call: Call, x: Any, depth: Any, values: Any) -> Any:
+def _one_hot(call: OnnxCall, x: Any, depth: Any, values: Any) -> Any:
     """``values`` are what stands off and on the place of the index."""
     varying = any(isinstance(each, Value | Table | Moved) for each in (depth, values))
     if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
         raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
     size = int(operations.number(depth, "its depth"))
     take(size * size, f"a lookup in {size} rows")
-    matrix = np.eye(size)
-    return x.encoded(len(matrix), lambda column: preprocessing.embedded(column, matrix))
+    return x.looked_up(np.eye(size))
 
 
-RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Rule] = {
     "Gemm": _gemm,
-    "MatMul": _operation(operations.matmul),
-    "Add": _operation(Builder.add),
-    "Sub": _operation(Builder.subtract),
-    "Mul": _operation(Builder.multiply),
-    "Div": _operation(Builder.divide),
+    "MatMul": rule(operations.matmul),
+    "Add": rule(Builder.add),
+    "Sub": rule(Builder.subtract),
+    "Mul": rule(Builder.multiply),
+    "Div": rule(Builder.divide),
     "Neg": lambda call, x: call.builder.scaled(x, -1.0),
-    "Sum": _operation(operations.total),
-    "Pow": _operation(operations.power),
+    "Sum": rule(operations.total),
+    "Pow": rule(operations.power),
     "Max": _extreme("low"),
     "Min": _extreme("high"),
-    "Relu": _activation("relu"),
-    "LeakyRelu": _activation("leaky_relu", alpha=float(np.float32(0.01))),
-    "PRelu": _operation(operations.prelu),
-    "Sigmoid": _activation("sigmoid"),
-    "Tanh": _activation("tanh"),
-    "Softplus": _operation(operations.softplus),
-    "Elu": _activation("elu", alpha=1.0),
-    "Selu": lambda call, x: operations.selu(
-        call.builder,
-        x,
-        call("alpha", float(np.float32(1.6732632423543772))),
-        call("gamma", float(np.float32(1.0507009873554805))),
+    **{kind: elementwise(kind.lower()) for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf")},
+    "LeakyRelu": elementwise("leaky_relu", alpha=float(np.float32(0.01))),
+    "PRelu": rule(operations.prelu),
+    "Softplus": rule(operations.softplus),
+    "Elu": elementwise("elu", alpha=1.0),
+    "Selu": rule(
+        operations.selu,
+        alpha=("alpha", float(np.float32(1.6732632423543772))),
+        scale=("gamma", float(np.float32(1.0507009873554805))),
     ),
-    "Gelu": lambda call, x: operations.gelu(call.builder, x, call("approximate", b"none").decode()),
-    "HardSwish": _activation("hardswish"),
-    "Erf": _activation("erf"),
+    "Gelu": rule(operations.gelu, approximate=("approximate", b"none")),
     "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
-    "Softmax": _softmax("softmax"),
-    "LogSoftmax": _softmax("log_softmax"),
+    "Softmax": _softmax(operations.softmax),
+    "LogSoftmax": _softmax(operations.log_softmax),
     "BatchNormalization": _normalise,
     "Concat": lambda call, *operands: joined(call.builder, operands, call("axis", 1)),
     "Greater": _compared,
     "Where": _where,
     "Cast": _cast,
     "CastLike": _cast_like,
-    "Identity": lambda call, x: x,
+    "Identity": same,
     "Dropout": _dropout,
-    "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end", None)],
+    "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end")],
     "Size": lambda call, x: np.array(call.builder.batch * x.width),
     "Gather": _gather,
     "OneHot": _one_hot,
@@ -223,6 +201,141 @@ RULES: dict[str, Callable[..., Any]] = {
 }
 # Rules that take raw cells as they are; all others read their numbers.
 CELLS = {name for name, rule in RULES.items() if rule in (layout, _cast, _gather, _one_hot)} | {"Identity", "Concat"}
+
+
+# -- classical machine learning (``ai.onnx.ml``), as exporters of whole pipelines (skl2onnx) write it
+
+
+def _scaler(call: OnnxCall, x: Any) -> Any:
+    offset, scale = call("offset", [0.0]), call("scale", [1.0])
+    if isinstance(x, Table):
+        return Table(tuple(preprocessing.scaled(x.columns, minus=offset, times=scale)), x.shape)
+    return call.builder.multiply(call.builder.subtract(x, np.array(offset)), np.array(scale))
+
+
+def _imputer(call: OnnxCall, x: Any) -> Any:
+    replaced = call("replaced_value_float", call("replaced_value_int64", 0))
+    if not np.isnan(replaced):
+        raise UnsupportedOperationError(f"a number ({replaced}) that means missing is not affine; use NaN.")
+    fills = call("imputed_value_floats", None) or call("imputed_value_int64s", [])
+    if not isinstance(x, Table):
+        return x  # numbers of a network are never missing
+    return Table(tuple(preprocessing.imputed(x.columns, fills)), x.shape)
+
+
+def _encoder(call: OnnxCall, x: Any) -> Any:
+    names = [cell_of(each) for each in _plain(list(call("cats_strings", []) or call("cats_int64s", [])))]
+
+    def encoded(column: Column) -> list[Column]:
+        def unknown(cells: tuple[Cell, ...]) -> None:
+            if not call("zeros", 1):  # else what it does not know becomes zeros
+                raise NetworkError(f"the category {shown(cells[0])} of column '{column.name}' is unknown to it.")
+
+        return preprocessing.one_hot(column, names, unknown)
+
+    return _cells(x).encoded(len(names), encoded)
+
+
+def _label_encoder(call: OnnxCall, x: Any) -> Any:
+    keys, values = (_listed(call, part) for part in ("keys", "values"))
+    if not keys or len(keys) != len(values):
+        raise NetworkError("it needs as many values as keys.")
+    defaults = {str: ("default_string", b"_Unused"), int: ("default_int64", -1), float: ("default_float", 0.0)}
+    (other,) = _plain([call(*defaults[type(values[0])])])
+    if "default_tensor" in call.options:
+        other = _plain(numpy_helper.to_array(call("default_tensor", None)))[0]
+    known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
+    columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
+    return Table(tuple(columns), x.shape)
+
+
+def _listed(call: OnnxCall, part: str) -> list[Any]:
+    for kind in ("strings", "int64s", "floats", "tensor"):
+        found = call(f"{part}_{kind}", None)
+        if found is not None:
+            return _plain(numpy_helper.to_array(found) if kind == "tensor" else list(found))
+    return []
+
+
+def _plain(array: Any) -> list[Any]:
+    flat = array if isinstance(array, list) else np.ravel(array).tolist()
+    return [each.decode() if isinstance(each, bytes) else each for each in flat]
+
+
+def _cells(x: Any) -> Table:
+    if not isinstance(x, Table):
+        raise NetworkError("it reads raw cells: give the schema that describes them, load_network(path, schema).")
+    return x
+
+
+def _extract(call: OnnxCall, x: Any, index: Any) -> Any:
+    return moved(call.builder, x, call.builder.positions(x)[..., np.ravel(numbers(index)).astype(np.int64)])
+
+
+def _linear(call: OnnxCall, x: Any) -> Value:
+    """The raw scores of a linear model."""
+    value = numeric(call.builder, x)
+    intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
+    if len(value.shape) != 1 or not flat.size or flat.size % value.width:
+        raise NetworkError(f"its {flat.size} coefficients do not fit {value.width} features.")
+    return call.builder.matmul(value, flat.reshape(-1, value.width).T, np.array(intercepts) if intercepts else None)
+
+
+def _regressor(call: OnnxCall, x: Any) -> Value:
+    if call("post_transform", b"NONE") != b"NONE":
+        raise UnsupportedOperationError("a regression with a transformed output is not supported.")
+    return _linear(call, x)
+
+
+def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
+    """Label and scores; the label is never read."""
+    after = call("post_transform", b"NONE").decode()
+    scores, builder = _linear(call, x), call.builder
+    coefficients = np.array(call("coefficients", [])).reshape(scores.width, -1)
+    intercepts = np.array(call("intercepts", None) or np.zeros(scores.width))
+    mirrored = scores.width == 2 and (coefficients[0] == -coefficients[1]).all() and intercepts[0] == -intercepts[1]
+    if after == "SOFTMAX" and scores.width > 1:
+        return None, operations.softmax(builder, scores, 1)
+    if after == "LOGISTIC" and mirrored:
+        likely = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
+        return None, builder.concat([builder.add(builder.scaled(likely, -1.0), 1.0), likely], 1)
+    if after == "LOGISTIC" and scores.width > 2:
+        return None, builder.activation(scores, "sigmoid")
+    if after == "NONE" and scores.width > 1:
+        return None, scores
+    raise UnsupportedOperationError(f"{scores.width} rows of scores with the ending {after} are not supported.")
+
+
+def _normalizer(call: OnnxCall, x: Any) -> Any:
+    last = call.builder.nodes[x.node][0] if isinstance(x, Value) else None
+    if last == Unfinished("softmax") and call("norm", b"MAX") == b"L1":
+        return x  # probabilities sum to one already
+    raise UnsupportedOperationError("dividing a row by its own norm is not affine.")
+
+
+CLASSICAL: dict[str, Rule] = {
+    "Scaler": _scaler,
+    "Imputer": _imputer,
+    "OneHotEncoder": _encoder,
+    "LabelEncoder": _label_encoder,
+    "ArrayFeatureExtractor": _extract,
+    "FeatureVectorizer": lambda call, *parts: joined(call.builder, [numeric(call.builder, each) for each in parts], 1),
+    "LinearClassifier": _classifier,
+    "LinearRegressor": _regressor,
+    "Normalizer": _normalizer,
+    "ZipMap": same,
+}
+
+
+def class_names(call_attributes: dict[str, Any]) -> tuple[str, ...]:
+    """The classes that a node names, in the order of its outputs."""
+    for key in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
+        if call_attributes.get(key):
+            return tuple(str(cell_of(each)) for each in _plain(list(call_attributes[key])))
+    return ()
+
+
+# -- operators on constants, and on positions
 
 
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:

@@ -1,7 +1,8 @@
-"""What each operation means, once for all formats: readers translate their names and attributes to these.
+"""What each operation means, once for all formats: a reader is a table from its names to these.
 
 Operands are tensors of the individual or constants; :class:`~isonomy.networks.builder.Builder` has the simpler ones
-(sums, products, concatenation, softmax, batch norm) as methods.
+(sums, products, concatenation, batch norm) as methods. A rule takes a :class:`Call` and the operands; :func:`rule` and
+:func:`elementwise` make one from a meaning and the names that its options have in a format.
 
 **Soundness.** Each function is exactly the operation in real arithmetic, up to a slack that is derived where it stands.
 """
@@ -9,13 +10,49 @@ Operands are tensors of the individual or constants; :class:`~isonomy.networks.b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import Builder, Operand, Value, numbers
+from isonomy.networks.builder import Builder, Constant, Operand, Value, numbers
+
+
+@dataclass(frozen=True)
+class Call:
+    """One use of an operation: what a file says of it besides its operands."""
+
+    builder: Builder
+    options: Mapping[str, Any]
+    weights: Sequence[Constant] = ()  # of a layer, in the order of the file
+
+    def __call__(self, name: str, default: Any = None) -> Any:
+        """An option, or its default; None counts as left out."""
+        found = self.options.get(name)
+        return default if found is None else found
+
+
+Rule = Callable[..., Any]  # of a call and its operands
+
+
+def rule(meaning: Callable[..., Any], **options: Any) -> Rule:
+    """``meaning(builder, *operands)``, each option by its name there and its default: ``low=("min", None)``."""
+    return lambda call, *operands: meaning(
+        call.builder, *operands, **{parameter: call(*written) for parameter, written in options.items()}
+    )
+
+
+def elementwise(kind: str, **options: float) -> Rule:
+    """An activation by its name in the graph; its parameters are options with these defaults."""
+    return lambda call, x: call.builder.activation(x, kind, *(float(call(*each)) for each in options.items()))
+
+
+def same(call: Call, x: Any, *_: Any) -> Any:
+    """Nothing happens."""
+    return x
 
 
 def number(value: Any, what: str) -> float:
@@ -25,20 +62,15 @@ def number(value: Any, what: str) -> float:
     return float(numbers(value).reshape(()))
 
 
-def elementwise(kind: str, *parameters: float) -> Callable[[Builder, Value], Value]:
-    """An activation by its name in the graph."""
-    return lambda builder, x: builder.activation(x, kind, *parameters)
-
-
 def clip(builder: Builder, x: Value, low: Any = None, high: Any = None) -> Value:
     """``x`` between two numbers; None is no limit."""
     ends = -math.inf if low is None else number(low, "a limit"), math.inf if high is None else number(high, "a limit")
     return builder.activation(x, "clip", *ends)
 
 
-def gelu(builder: Builder, x: Value, approximate: str = "none") -> Value:
+def gelu(builder: Builder, x: Value, approximate: str | bytes = "none") -> Value:
     """``x Phi(x)``, or its tanh form."""
-    return builder.activation(x, "gelu_tanh" if approximate == "tanh" else "gelu")
+    return builder.activation(x, "gelu_tanh" if approximate in ("tanh", b"tanh") else "gelu")
 
 
 def selu(
@@ -62,6 +94,20 @@ def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = m
 def prelu(builder: Builder, x: Value, slopes: Any) -> Value:
     """A leaky ReLU with slopes that are broadcast to the tensor."""
     return builder.activation(x, "prelu", *builder.row(x, slopes).tolist())
+
+
+def softmax(builder: Builder, x: Value, axis: Any = -1, kind: str = "softmax", *, flattened: bool = False) -> Value:
+    """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
+    axes = (builder.batch, *x.shape)
+    axis = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
+    first = axis + len(axes) if axis < 0 else axis
+    over = axes[first:] if flattened else axes[first : first + 1]
+    if first < 1 or not over or int(np.prod(over)) != x.width:
+        raise UnsupportedOperationError("a softmax is supported only over all features of an individual.")
+    return builder.unfinished(x, kind)
+
+
+log_softmax = partial(softmax, kind="log_softmax")
 
 
 def power(builder: Builder, x: Operand, exponent: Any) -> Value:

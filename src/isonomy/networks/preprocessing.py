@@ -1,6 +1,13 @@
-"""What preprocessing does to columns of raw cells, once for all formats: scale, impute, encode, look up, rotate.
+"""A table of raw rows, column by column, as functions of the fair coordinates, and what preprocessing does to it:
+scale, impute, encode, look up, rotate. ``[model.inputs]``, scikit-learn and the operators of model files translate to
+these.
 
-``[model.inputs]``, scikit-learn and the operators of model files translate to these.
+Pipelines read raw cells: numbers, texts, gaps. A :class:`Number` is a cell that holds a number, as an exact affine
+function of the coordinates, possibly with a flag that says it is missing; a :class:`Choice` is a cell that holds one of
+finitely many values. Whatever turns a choice into numbers (one-hot, codes, an embedding) is a lookup, and a lookup is
+affine: on a one-hot block always, on the rank of an ordinal feature when the values grow in equal steps.
+
+The coordinate ``c`` of a number stands for the raw value ``c * unit + origin``.
 
 **Soundness.** All of it is exact: columns are rational affine functions of the coordinates, rounded once at the end. A
 category that the model does not know is refused, unless the format says what it becomes.
@@ -8,19 +15,205 @@ category that the model does not know is refused, unless the format says what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.networks.affine import ZERO, ExactAffine, exact, weighted
 from isonomy.networks.builder import Constant, numbers
-from isonomy.networks.columns import Cell, Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
-from isonomy.networks.exact_affine import ExactAffine, exact, weighted
+from isonomy.population.encoding import text_of
+from isonomy.population.feature import Feature
+from isonomy.population.schema import Schema
+
+Cell = str | None  # the text of a cell; None is a missing one
+_LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
+_T = TypeVar("_T")
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``whole``: its range."""
+
+    name: str
+    value: ExactAffine
+    flag: ExactAffine | None = None
+    filled: Fraction = ZERO
+    whole: tuple[int, int] | None = None
+
+    def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
+        """``(value + shift) * factor + offset``; a missing cell stays missing."""
+        if factor == 1 and not shift and not offset:
+            return self
+        value = self.value.plus(shift).times(factor).plus(offset)
+        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, whole=None)
+
+    def imputed(self, fill: Fraction) -> Number:
+        """A missing cell reads ``fill``: exact, since the value is ``filled`` where the flag is 1."""
+        if self.flag is None:
+            return self
+        change = fill - self.filled
+        return Number(self.name, self.value.plus(self.flag.times(change)) if change else self.value)
+
+    def settled(self) -> ExactAffine:
+        """The value, once no cell can be missing."""
+        if self.flag is not None:
+            raise NetworkError(
+                f"column '{self.name}' may be missing, but nothing in the model fills it: give the pipeline an "
+                "imputer, or [model.inputs] a 'missing' value."
+            )
+        return self.value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of finitely many values; ``spellings[i]`` are the cells that mean value ``i``.
+
+    Either ``marks`` holds the 0/1 indicator of each value, or ``rank`` is the position of the value; then the last
+    value may be the missing one, marked by ``flag``, where the rank reads ``filled``.
+    """
+
+    name: str
+    spellings: tuple[tuple[Cell, ...], ...]
+    marks: tuple[ExactAffine, ...] = ()
+    rank: ExactAffine | None = None
+    flag: ExactAffine | None = None
+    filled: Fraction = ZERO
+
+    def lookup(self, values: Sequence[Fraction]) -> ExactAffine:
+        """The function that is ``values[i]`` at value ``i``."""
+        if self.rank is None:
+            return weighted(self.marks, values)
+        ranked = values[: len(values) - (self.flag is not None)]
+        step = ranked[1] - ranked[0] if len(ranked) > 1 else ZERO
+        if any(value != ranked[0] + step * i for i, value in enumerate(ranked)):
+            raise NetworkError(
+                f"column '{self.name}' is one coordinate in the schema, but the model gives each of its "
+                f'{len(ranked)} values a number of its own: declare it as kind = "categorical".'
+            )
+        result = self.rank.times(step).plus(ranked[0]) if step else ExactAffine.of(ranked[0])
+        if self.flag is not None:
+            result = result.plus(self.flag.times(values[-1] - (ranked[0] + step * self.filled)))
+        return result
+
+    def numbers(self, values: Sequence[Fraction | None]) -> Number:
+        """The number that is ``values[i]`` at value ``i``, missing where that is None."""
+        number = Number(self.name, self.lookup([value or ZERO for value in values]))
+        if None not in values:
+            return number
+        return replace(number, flag=self.lookup([Fraction(value is None) for value in values]))
+
+    def found(self, known: Mapping[Cell, _T], otherwise: Callable[[tuple[Cell, ...]], _T]) -> list[_T]:
+        """What a model that knows some cells makes of each value; ``otherwise`` of one that it does not know.
+
+        Several spellings of the missing value (an empty cell, "?") count as far as the model knows them, and must then
+        mean the same to it.
+        """
+        results = []
+        for spellings in self.spellings:
+            hits = [known[cell] for cell in spellings if cell in known]
+            if any(hit != hits[0] for hit in hits[1:]):
+                listed = ", ".join(map(shown, (cell for cell in spellings if cell in known)))
+                raise NetworkError(f"column '{self.name}': the model tells apart {listed}, one value in the schema.")
+            results.append(hits[0] if hits else otherwise(spellings))
+        return results
+
+
+Column = Number | Choice
+
+
+def schema_columns(schema: Schema) -> dict[str, Column]:
+    """Every column of a raw table that fits the schema, as a function of the coordinates."""
+    return {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
+
+
+def coordinate_columns(schema: Schema, *, seen: bool = False) -> list[Number]:
+    """The coordinates themselves, all of them or those that the model reads."""
+    kept = schema.seen_coordinates | (not seen)
+    names = schema.coordinate_names
+    return [Number(names[i], ExactAffine.coordinate(i)) for i in range(schema.width) if kept[i]]
+
+
+def as_number(column: Column) -> Number:
+    """A column read as a number: categories only where their names are numbers."""
+    if isinstance(column, Number):
+        return column
+    values: list[Fraction | None] = []
+    for spellings in column.spellings:
+        try:
+            found = None if None in spellings else exact(spellings[0], "")
+        except NetworkError:
+            raise NetworkError(
+                f"column '{column.name}' holds categories such as {spellings[0]!r}, but the model reads a number."
+            ) from None
+        values.append(found)
+    return column.numbers(values)
+
+
+def as_choice(column: Column) -> Choice:
+    """A column read as one of finitely many values: numbers only where they are whole and few."""
+    if isinstance(column, Choice):
+        return column
+    if column.whole is None:
+        raise NetworkError(
+            f"column '{column.name}' is a number, but the model treats each of its values apart: declare it as "
+            'kind = "categorical" in the schema.'
+        )
+    low, high = column.whole
+    spellings: list[tuple[Cell, ...]] = [(str(k),) for k in range(low, high + 1)]
+    spellings += [(None,)] * (column.flag is not None)
+    return Choice(
+        column.name,
+        tuple(spellings),
+        rank=column.value.plus(Fraction(-low)),
+        flag=column.flag,
+        filled=column.filled - low,
+    )
+
+
+def settled(columns: Iterable[Column]) -> list[ExactAffine]:
+    """The functions of columns that are numbers by now."""
+    return [as_number(column).settled() for column in columns]
+
+
+def cell_of(value: Any) -> Cell:
+    """The text by which a cell is known; None for a gap."""
+    return None if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)) else text_of(value)
+
+
+def shown(cell: Cell) -> str:
+    """A cell in an error message."""
+    return "a missing value" if cell is None else repr(cell)
+
+
+def _column(feature: Feature, start: int) -> Column:
+    """One column of the raw table; its coordinates begin at ``start``."""
+    gap: tuple[Cell, ...] = (feature.missing_label, *feature.missing_values, None)
+    if feature.kind == "categorical":
+        open_ = feature.missing == "category"
+        spellings = tuple(gap if open_ and level == feature.missing_label else (level,) for level in feature.levels)
+        marks = tuple(ExactAffine.coordinate(start + i) for i in range(feature.width))
+        return Choice(feature.name, spellings, marks)
+    unit, origin = Fraction(feature.unit), Fraction(feature.origin)
+    # A run computes the raw value from the coordinate (two roundings) and reads it in its own precision (one).
+    raw = ExactAffine.coordinate(start).times(unit).plus(origin)
+    raw = raw.rounded(3 - raw.roundings)
+    flag = ExactAffine.coordinate(start + 1) if feature.flagged else None
+    filled = Fraction(feature.coordinate(feature.fill_value)) * unit + origin if feature.flagged else ZERO
+    if feature.kind == "ordinal":
+        levels: tuple[tuple[Cell, ...], ...] = tuple((level,) for level in feature.levels)
+        return Choice(feature.name, (*levels, gap) if flag else levels, rank=raw, flag=flag, filled=filled)
+    few = feature.kind == "integer" and feature.high - feature.low < _LARGEST_RANGE
+    return Number(feature.name, raw, flag, filled, (int(feature.low), int(feature.high)) if few else None)
+
+
+# -- what preprocessing does to columns
 
 
 def scaled(
@@ -49,7 +242,8 @@ def imputed(columns: Sequence[Column], fills: Sequence[Any], gap: Cell = None) -
     for i, column in enumerate(columns):
         fill = fills[i % len(fills)]
         if isinstance(fill, str) and isinstance(column, Choice):
-            made.append(column.respelled(gap, fill))
+            spellings = (tuple(fill if cell == gap else cell for cell in cells) for cells in column.spellings)
+            made.append(replace(column, spellings=tuple(spellings)))
         elif gap is None:
             made.append(as_number(column).imputed(exact(fill, f"the fill of '{column.name}'")))
         else:

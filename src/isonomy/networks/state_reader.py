@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -25,16 +25,15 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
 from isonomy.networks.builder import Builder
-from isonomy.networks.graph import Head, Read
-from isonomy.networks.limits import check_archive, take
-from isonomy.networks.reading import member
+from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.limits import member, opened_archive, take
 from isonomy.population.toml import TEXT
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
-def read_state(path: Path, activation: str | None, head: Head | Literal["auto"]) -> Read:
+def read_state(path: Path, activation: str | None, head: HeadChoice) -> Read:
     """The graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
@@ -56,10 +55,9 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
         raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
     if not zipfile.is_zipfile(path):
         raise FileError(f"'{path}' is damaged, or a pickle, which is a program and never opened; {_ADVICE}.")
-    with zipfile.ZipFile(path) as archive:
+    with opened_archive(path) as archive:
         if any(name.endswith("constants.pkl") for name in archive.namelist()):
             raise FileError(f"'{path}' holds more than parameters, a TorchScript program; {_ADVICE}.")
-        check_archive(archive)
         for name in archive.namelist():
             if name.endswith(".pkl") and b"bytearray" in member(archive, name, TEXT):  # of any length, for nothing
                 raise FileError(f"'{path}' holds more than parameters, an array of bytes; {_ADVICE}.")
@@ -102,7 +100,9 @@ def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
         )
     if not found:
         raise NetworkError("it holds no dense layer.")
-    named = sorted(found, key=lambda layer: [int(part) if part.isdigit() else part for part in _parts(layer[0])])
+    # Numbers count as numbers, ``layer2`` before ``layer10``: texts and numbers alternate.
+    parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in found}
+    named = sorted(found, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
     same = _same(found)
     readings: dict[tuple[int, ...], list[_Layer]] = {}
     for kept in _choices(same):
@@ -150,11 +150,6 @@ def _chained(layers: Sequence[_Layer]) -> bool:
     return all(first[1].shape[0] == second[1].shape[1] for first, second in pairwise(layers)) and all(
         bias is None or bias.shape == weight.shape[:1] for _, weight, bias in layers
     )
-
-
-def _parts(name: str) -> list[str]:
-    """Numbers count as numbers: ``layer2`` comes before ``layer10``. Texts and numbers alternate."""
-    return re.split(r"(\d+)", name)
 
 
 def _named(activation: str) -> list[str]:

@@ -1,16 +1,25 @@
-"""Read a ``torch.nn.Module``: a copy in evaluation mode is exported on a small table of individuals.
+"""Read a ``torch.nn.Module``, or a ``torch.export`` archive (``.pt2``) without torch's own loader: both are programs of
+ATen operations.
 
-**Soundness.** What depends on individuals is read by the rules of :mod:`isonomy.networks.aten`, what depends on
-parameters alone is computed by torch itself, and in the end the graph is compared with a run of the module: a
-disagreement is an error.
+A live module is copied in evaluation mode and exported on a small table of individuals. ``torch.export.load`` would
+unpickle parts of an archive, which can run a program hidden there; its graph, however, is stored as JSON and plain
+parameters as raw bytes. Only these are read, and an archive that needs a pickle is refused.
+
+**Soundness.** Only operations in the tables below are accepted, by their name in ATen, each exactly the function that
+torch computes. A tensor that was changed in place through another name is not read any more. What depends on the
+parameters of a live module alone is computed by torch itself, and in the end the graph is compared with a run of the
+module: a disagreement is an error.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import operator
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -18,14 +27,20 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from isonomy.errors import NetworkError, ParameterError, template
-from isonomy.networks.aten import ADVICE, Program
-from isonomy.networks.builder import BATCH, Builder, Value
-from isonomy.networks.graph import Graph, Head, Read
-from isonomy.networks.reading import one_line, reading
+from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, template
+from isonomy.networks import operations
+from isonomy.networks.builder import BATCH, Builder, Value, numbers
+from isonomy.networks.graph import Graph, HeadChoice, Read
+from isonomy.networks.limits import MATRIX, member, one_line, opened_archive, reading
+from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.population.toml import read_json
+
+_ADVICE = "export the model to ONNX instead"
+_LARGEST = 2**30  # bytes of one member of an archive
+_KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 4: torch.int32, 13: torch.bfloat16}
 
 
-def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Literal["auto"] = "auto") -> Read:
+def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto") -> Read:
     """The graph of a module up to its raw outputs, and its head."""
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
@@ -34,7 +49,7 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Lite
     label = type(module).__name__
     for name, part in module.named_modules():
         if part._forward_hooks or part._forward_pre_hooks:
-            raise NetworkError(f"Module '{name or label}' has a hook, which can make other numbers; {ADVICE}.")
+            raise NetworkError(f"Module '{name or label}' has a hook, which can make other numbers; {_ADVICE}.")
     with torch.no_grad(), reading(label):
         frozen = copy.deepcopy(module).cpu().eval()
         columns = _seen_width(frozen) if width is None else width
@@ -44,13 +59,12 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Lite
         except Exception as error:  # exporting runs the user's code, which can fail in any way
             reason = one_line(f"{type(error).__name__}: {error}")[:300]
             raise NetworkError(f"it cannot be exported, as its forward must not branch on data ({reason}).") from error
-        program = Program(Builder((columns,)))
+        program = _Program(Builder((columns,)))
         stored = {**exported.state_dict, **exported.constants}
         for spec in exported.graph_signature.input_specs:
             if isinstance(spec.arg, TensorArgument):
-                program.known[spec.arg.name] = (
-                    program.builder.input if spec.kind == InputKind.USER_INPUT else stored[str(spec.target)]
-                )
+                own = spec.kind != InputKind.USER_INPUT
+                program.known[spec.arg.name] = stored[str(spec.target)] if own else program.builder.input
         for node in exported.graph.nodes:
             if node.op == "call_function":
                 _live_step(program, node)
@@ -60,23 +74,253 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: Head | Lite
     return read
 
 
-def _live_step(program: Program, node: fx.Node) -> None:
+def read_pt2(path: Path, head: HeadChoice = "auto") -> Read:
+    """The graph of an exported program up to its raw outputs, and its head."""
+    with opened_archive(path) as archive:
+        members = {name.partition("/")[2]: name for name in archive.namelist()}
+        if "models/model.json" not in members:
+            raise FileError(f"'{path}' is not an archive of a recent torch.export with one model; {_ADVICE}.")
+
+        def content(name: str) -> bytes:
+            return member(archive, members.get(name, name), _LARGEST)
+
+        stored = read_json(content("models/model.json"), "Its graph")["graph_module"]
+        tensors: dict[str, Tensor] = {}
+        for part in ("weights", "constants"):
+            if f"data/{part}/model_{part}_config.json" in members:
+                listed = read_json(content(f"data/{part}/model_{part}_config.json"), f"Its list of {part}")["config"]
+                tensors |= {name: _tensor(name, entry, content, part) for name, entry in listed.items()}
+    graph = stored["graph"]
+    inputs: list[str] = []
+    known: dict[str, Any] = {}
+    for spec in stored["signature"]["input_specs"]:
+        ((kind, entry),) = spec.items()
+        name = entry["arg"].get("as_tensor", entry["arg"])["name"]
+        if kind == "user_input":
+            inputs.append(name)
+        else:
+            source = entry.get("parameter_name") or entry.get("buffer_name") or entry.get("tensor_constant_name")
+            if source not in tensors:
+                raise NetworkError(f"its parameter '{source}' is not stored.")
+            known[name] = tensors[source]
+    if len(inputs) != 1:
+        raise NetworkError(f"one input, a table of individuals, is expected; there are {len(inputs)}.")
+    sizes = [_size(each) for each in graph["tensor_values"][inputs[0]]["sizes"]]
+    if len(sizes) < 2 or min(sizes[1:]) < 1:
+        raise NetworkError("its input must have two axes, individuals and features.")
+    program = _Program(Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0]), trusted=False)
+    program.known = known | {inputs[0]: program.builder.input}
+    for node in graph["nodes"]:
+        operands: list[str] = []
+        arguments = {each["name"]: _argument(each["arg"], program, operands) for each in node["inputs"]}
+        stack = str(node.get("metadata", {}).get("nn_module_stack", "")).split(";")[-1].split(",")
+        layer = (stack[1], stack[2]) if len(stack) == 3 else ("", "")
+        program.step(str(node["target"]), arguments, _names(node["outputs"]), operands, layer)
+    return program.finish([_argument(each, program, []) for each in graph["outputs"]], head)
+
+
+class _Program:
+    """The tensors known so far by name; each is a :class:`Value` or a constant.
+
+    ``storage`` tells which names may share memory. After an operation in place (``relu_``) only its result may be read.
+    """
+
+    def __init__(self, builder: Builder, *, trusted: bool = True) -> None:
+        self.builder, self.trusted = builder, trusted
+        self.known: dict[str, Any] = {}
+        self.storage: dict[str, str] = {}
+        self.stale: set[str] = set()
+
+    def get(self, name: str) -> Any:
+        """What a name stands for."""
+        if name in self.stale:
+            raise NetworkError(f"'{name}' is read after a part of it was changed in place; {_ADVICE}.")
+        return self.known[name]
+
+    def storage_of(self, name: str) -> str:
+        """The name of the memory that a tensor is kept in."""
+        return self.storage.setdefault(name, name)
+
+    def step(
+        self,
+        target: str,
+        arguments: dict[str, Any],
+        outputs: Sequence[str],
+        operands: Sequence[str],
+        layer: tuple[str, str],
+    ) -> None:
+        """One operation, of a layer ``(path, class)``; ``operands`` are the names of what it reads."""
+        written, _, overload = target.removeprefix("torch.ops.aten.").partition(".")
+        in_place = written.endswith("_") and not written.startswith("_")
+        name = written.rstrip("_") if in_place else written
+        self.builder.at = next(iter(outputs), written)
+        label = written
+        if layer[0] and layer[1].startswith("torch.nn.modules."):
+            self.builder.at, label = layer[0], layer[1].rpartition(".")[2]
+        where, move = f"node '{self.builder.at}' ({label})", name in _LAYOUTS
+        if not target.startswith("torch.ops.aten.") or not (name in _RULES or move):
+            listed = ", ".join(sorted({*_RULES, *_LAYOUTS}))
+            raise UnsupportedOperationError(
+                f"{where} is not supported; supported are: Linear, BatchNorm1d, Dropout, Flatten, Softmax at the end, "
+                f"activations, and of the operations of ATen {listed}."
+            )
+        with reading(where):
+            result = self._moved(name, overload, arguments) if move else self._computed(name, arguments)
+        results = result if isinstance(result, tuple) else (result,)
+        self.known |= dict(zip(outputs, results if len(outputs) > 1 else [result], strict=False))
+        if operands and (in_place or move or name in _SAME):
+            shared = self.storage_of(operands[0])
+            if in_place:
+                self.stale |= {each for each in self.known if self.storage_of(each) == shared} - set(outputs)
+            self.storage |= dict.fromkeys(outputs, shared)
+
+    def _computed(self, name: str, arguments: dict[str, Any]) -> Any:
+        operands = [arguments[each] for each in _OPERANDS if each in arguments]
+        if name not in _ANYTHING and not any(isinstance(each, Value) for each in pytree.tree_leaves(operands)):
+            raise UnsupportedOperationError("an operation on constants alone is not supported.")
+        return _RULES[name](Call(self.builder, arguments), *operands)
+
+    def _moved(self, name: str, overload: str, arguments: dict[str, Any]) -> Any:
+        """Let torch itself move an array of positions."""
+        value = arguments["self"]
+        others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
+        if not isinstance(value, Value | Tensor) or any(isinstance(each, Value) for each in others):
+            raise NetworkError("only its data may depend on the individual.")
+        packet = getattr(torch.ops.aten, name)
+        if overload not in packet.overloads():
+            raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
+        call = getattr(packet, overload)
+        moved = torch.from_numpy(self.builder.positions(value)) if isinstance(value, Value) else value
+        arguments = arguments | {"self": moved}
+        if not self.trusted:  # a damaged file may ask for anything
+            plan = call(**pytree.tree_map_only(Tensor, lambda each: each.to("meta"), arguments))
+            if any(each.numel() > MATRIX for each in pytree.tree_leaves(plan)):
+                raise NetworkError("the tensor that it asks for is larger than the supported size.")
+        result = call(**arguments)
+        if not isinstance(value, Value):
+            return result
+        if isinstance(result, Tensor):
+            return self.builder.placed(value, result.numpy())
+        return tuple(self.builder.placed(value, each.numpy()) for each in result)
+
+    def finish(self, outputs: Sequence[Any], head: HeadChoice) -> Read:
+        """The graph up to the raw outputs, and its head."""
+        if len(outputs) != 1 or not isinstance(outputs[0], Value):
+            raise NetworkError("one output that depends on the input is expected.")
+        return self.builder.finish(outputs[0], head)
+
+
+def _linear(call: Call, x: Value) -> Value:
+    weight, bias = call("weight"), call("bias")
+    if not isinstance(x, Value) or isinstance(weight, Value) or isinstance(bias, Value):
+        raise UnsupportedOperationError("a layer whose weights depend on the individual is not supported.")
+    return call.builder.matmul(x, numbers(weight).T, None if bias is None else numbers(bias))
+
+
+def _divide(call: Call, x: Any, y: Any) -> Value:
+    if call("rounding_mode") is not None:
+        raise UnsupportedOperationError("a division that rounds is not supported.")
+    return call.builder.divide(x, y)
+
+
+def _batch_norm(call: Call, x: Value) -> Value:
+    mean, variance = call("running_mean"), call("running_var")
+    if call("training") or mean is None or variance is None:
+        raise NetworkError("the normalisation has no stored statistics, so individuals influence each other.")
+    return call.builder.normalise(x, mean, variance, call("weight"), call("bias"), epsilon=call("eps", 1e-5))
+
+
+def _prelu(call: Call, x: Value) -> Value:
+    slopes = numbers(call("weight"))  # one, or one for each channel
+    return operations.prelu(call.builder, x, slopes.reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
+
+
+def _converted(call: Call, x: Value, other: Any = None) -> Value:
+    wanted = call("dtype", other.dtype if isinstance(other, Tensor) else None)
+    if wanted not in (None, torch.float32, torch.float64):
+        raise UnsupportedOperationError(f"a conversion to {wanted} is not supported.")
+    return x
+
+
+def _dropout(call: Call, x: Value) -> Value:
+    return operations.dropout(x, call("train") and call("p") > 0)
+
+
+# The arguments that are operands; all others are options.
+_OPERANDS = ("self", "input", "tensors", "mat1", "mat2", "other", "exponent")
+
+# Operations whose result is their first operand, and may share its memory.
+_SAME: dict[str, Rule] = {
+    **dict.fromkeys(("contiguous", "alias", "detach", "lift_fresh_copy"), same),
+    **dict.fromkeys(("to", "_to_copy", "type_as"), _converted),
+    **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
+}
+_ANYTHING = {*_SAME, "clone", "_assert_tensor_metadata", "cat", "concat", "stack"}  # also of constants alone
+
+_RULES: dict[str, Rule] = _SAME | {
+    "clone": same,
+    "_assert_tensor_metadata": lambda call, *_: None,
+    "linear": _linear,
+    **dict.fromkeys(("matmul", "mm"), rule(operations.matmul)),
+    "addmm": lambda call, bias, x, weight: operations.gemm(
+        call.builder, x, weight, bias, call("alpha", 1), call("beta", 1)
+    ),
+    "add": lambda call, x, y: call.builder.add_scaled(x, y, call("alpha", 1)),
+    "sub": lambda call, x, y: call.builder.add_scaled(x, y, -call("alpha", 1)),
+    "rsub": lambda call, x, y: call.builder.add_scaled(call.builder.scaled(x, -call("alpha", 1)), y, 1.0),
+    "mul": rule(Builder.multiply),
+    **dict.fromkeys(("div", "true_divide"), _divide),
+    "reciprocal": lambda call, x: call.builder.divide(1.0, x),
+    "neg": lambda call, x: call.builder.scaled(x, -1.0),
+    "pow": rule(operations.power),
+    "square": lambda call, x: operations.power(call.builder, x, 2),
+    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "erf", "silu", "hardswish")},
+    **{"special_expit": elementwise("sigmoid"), "special_erf": elementwise("erf")},
+    "gelu": rule(operations.gelu, approximate=("approximate", "none")),
+    "selu": rule(operations.selu),
+    "softplus": rule(operations.softplus, beta=("beta", 1.0), threshold=("threshold", 20.0)),
+    "leaky_relu": elementwise("leaky_relu", negative_slope=0.01),
+    "elu": elementwise("elu", alpha=1.0),
+    "prelu": _prelu,
+    **dict.fromkeys(("clamp", "clip"), rule(operations.clip, low=("min",), high=("max",))),
+    "clamp_min": rule(operations.clip, low=("min",)),
+    "clamp_max": rule(operations.clip, high=("max",)),
+    "hardtanh": rule(operations.clip, low=("min_val", -1), high=("max_val", 1)),
+    "relu6": elementwise("clip", low=0.0, high=6.0),
+    **dict.fromkeys(("softmax", "_softmax"), rule(operations.softmax, axis=("dim",))),
+    **dict.fromkeys(("log_softmax", "_log_softmax"), rule(operations.log_softmax, axis=("dim",))),
+    "batch_norm": _batch_norm,
+    **dict.fromkeys(("cat", "concat"), rule(Builder.concat, axis=("dim", 0))),
+    "stack": rule(operations.stack, axis=("dim", 0)),
+    "sym_size": lambda call, x: (call.builder.batch, *x.shape)[call("dim")],
+}
+
+# Run by torch itself on an array of positions; they only move or repeat entries.
+_LAYOUTS = (
+    *("view", "reshape", "flatten", "unflatten", "transpose", "permute", "t", "swapaxes", "movedim", "squeeze"),
+    *("unsqueeze", "expand", "slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind", "flip"),
+    *("index", "index_select"),
+)
+
+
+# -- live modules
+
+
+def _live_step(program: _Program, node: fx.Node) -> None:
     """One node of an exported module, with its arguments by name."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: program.get(each.name))
     constant = not any(isinstance(each, Value) for each in pytree.tree_leaves((args, kwargs)))
+    operands = [each.name for each in node.all_input_nodes]
     if node.target is operator.getitem or constant:  # by torch itself
         with reading(f"node '{node.name}'"):
             program.known[node.name] = node.target(*args, **kwargs)  # type: ignore[operator]
-        program.storage[node.name] = program.storage_of(next(map(str, node.all_input_nodes), node.name))
+        program.storage[node.name] = program.storage_of((*operands, node.name)[0])
         return
     schema = getattr(node.target, "_schema", None)
     names = [each.name for each in schema.arguments] if schema else [str(i) for i in range(len(args))]
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    layer = stack[-1] if stack else ("", "")
-    operands = [each.name for each in node.all_input_nodes]
-    program.step(
-        f"torch.ops.{node.target}", dict(zip(names, args, strict=False)) | kwargs, [node.name], operands, layer
-    )
+    layer = (("", ""), *(node.meta.get("nn_module_stack") or {}).values())[-1]
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    program.step(f"torch.ops.{node.target}", arguments, [node.name], operands, layer)
 
 
 def _table(module: nn.Module, width: int, rows: int = BATCH) -> Tensor:
@@ -117,11 +361,9 @@ def _seen_width(module: nn.Module) -> int:
     sizes = [getattr(part, name, None) for part in module.modules() for name in ("in_features", "num_features")]
     fitting = []
     for size in dict.fromkeys(size for size in sizes if isinstance(size, int)):
-        try:
+        with suppress(NetworkError):
             _run(module, _table(module, size))
             fitting.append(size)
-        except NetworkError:
-            pass
     if len(fitting) != 1:
         raise NetworkError("the number of features cannot be seen from its layers: say width=...")
     return fitting[0]
@@ -147,5 +389,62 @@ def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]
     if own.shape != ours.shape or not float((own - ours).abs().max()) <= tolerance:
         raise NetworkError(
             "it gives other numbers than its trace: its forward is random, or depends on the data in a way that cannot "
-            f"be seen; {ADVICE}."
+            f"be seen; {_ADVICE}."
         )
+
+
+# -- archives
+
+
+def _argument(entry: Any, program: _Program, operands: list[str]) -> Any:
+    """The value of an argument, written as ``{"as_int": 3}`` and the like; names of tensors join ``operands``."""
+    if "name" in entry:
+        entry = {"as_name": entry["name"]}
+    ((kind, value),) = entry.items()
+    match kind:
+        case "as_none":
+            return None
+        case "as_name":
+            operands.append(str(value))
+            return program.get(str(value))
+        case "as_tensor" | "as_optional_tensor" | "as_sym_int" | "as_sym_bool":
+            return _argument(value, program, operands)
+        case "as_tensors" | "as_optional_tensors" | "as_sym_ints":
+            return [_argument(each, program, operands) for each in value]
+        case "as_float" | "as_floats":
+            return [float(each) for each in value] if isinstance(value, list) else float(value)
+        case "as_scalar_type":
+            return _KINDS.get(value, f"type {value}")
+    return value  # plain numbers and texts; and layouts and devices, which no rule reads
+
+
+def _names(outputs: Any) -> list[str]:
+    found = []
+    for entry in outputs:
+        (value,) = entry.values()
+        parts = value if isinstance(value, list) else [value]
+        found += [str(each.get("name", each.get("as_name"))) for each in parts if isinstance(each, Mapping)]
+    return found
+
+
+def _size(entry: Mapping[str, Any]) -> int:
+    return int(entry["as_int"]) if "as_int" in entry else 0
+
+
+def _tensor(name: str, entry: Mapping[str, Any], content: Callable[[str], bytes], part: str) -> Tensor:
+    """A tensor from its raw bytes."""
+    meta = entry.get("tensor_meta")
+    if entry.get("use_pickle", True) or not meta or meta["dtype"] not in _KINDS:
+        raise FileError(
+            f"Its parameter '{name}' is stored as a pickle or in an unknown type, which is not read; {_ADVICE}."
+        )
+    data = bytearray(content(f"data/{part}/{entry['path_name']}"))
+    shape, strides = ([_size(each) for each in meta[key]] for key in ("sizes", "strides"))
+    offset, kind = _size(meta["storage_offset"]), _KINDS[meta["dtype"]]
+    flat = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if shape else offset
+    if math.prod(shape) > MATRIX:
+        raise NetworkError(f"its parameter '{name}' is larger than the supported size.")
+    if min([*shape, *strides, offset], default=0) < 0 or (all(shape) and last >= len(flat)):
+        raise FileError(f"Its parameter '{name}' is cut short.")
+    return torch.as_strided(flat, shape, strides, offset)

@@ -1,11 +1,11 @@
-"""TOML texts: read within limits, and written so that floats come back bit for bit and tables stay readable."""
+"""TOML and JSON read within limits; TOML written so that floats come back bit for bit and tables stay readable."""
 
 from __future__ import annotations
 
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from isonomy.errors import FileError
@@ -16,10 +16,19 @@ TEXT = 2**22
 
 def read_toml(text: str, where: str, most: int = TEXT) -> dict[str, Any]:
     """What a text says, if it is of a reasonable size and depth; ``tomllib.TOMLDecodeError`` where it is no TOML."""
+    return _bounded(tomllib.loads, text, where, most)  # type: ignore[no-any-return]
+
+
+def read_json(text: bytes | str, where: str) -> Any:
+    """The same for JSON; ``ValueError`` where it is none."""
+    return _bounded(json.loads, text, where, TEXT)
+
+
+def _bounded(parse: Callable[[Any], Any], text: bytes | str, where: str, most: int) -> Any:
     if len(text) > most:
         raise FileError(f"{where} is longer than {most >> 20} MiB.")
     try:
-        return tomllib.loads(text)
+        return parse(text)
     except RecursionError:
         raise FileError(f"{where} is nested too deeply.") from None
 
