@@ -6,7 +6,8 @@ derived for everybody or, in a large table, for individuals drawn *after* all fi
 proportional to what it could hide, ``w_i (G − c_i)``, ``G`` the largest violation. Let ``T`` be the mean of
 ``G − c_i``. If the true mean exceeded the claimed one by more than ``θ T``, false ``c_i`` would have more than ``θ`` of
 that probability, and ``k`` draws would miss them all with probability at most ``(1 − θ)^k``. This says nothing of how
-many claims are false.
+many claims are false. Everybody's own bound and decision are claims of their own (:meth:`_Check.alone`), of which
+more are drawn: for their mean in the same way, for how many they are each with the same probability.
 
 **Soundness.** ``derived <= claim`` is compared without tolerance. Statuses: *proved again*; *recomputed* from what is
 proved; *trusted*, which no file can show; *not checked*; *rejected*. Whatever is wrong with a file is an error.
@@ -18,17 +19,15 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import (
     Array,
     exact_sum,
@@ -40,13 +39,15 @@ from isonomy_verify.arithmetic import (
     rounded_down,
     up,
 )
-from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated, inward, outward, verdict
-from isonomy_verify.domain import Domain
+from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
+from isonomy_verify.decisions import certain
 from isonomy_verify.dual import heights, plain, price, together
+from isonomy_verify.evidence import domain_of, individuals_of, need, nodes_of, number, profiles_of, scalars
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, witnessed
 from isonomy_verify.local import LocalBounds
-from isonomy_verify.network import Node, normal_form
+from isonomy_verify.network import normal_form
 from isonomy_verify.preparations import Preparations
 from isonomy_verify.reach import WIDE, Reach
 from isonomy_verify.record import EVIDENCE, BadInput, Record, signers
@@ -64,9 +65,6 @@ ROWS = 1024
 
 MULTIPLIERS = 32
 """Of the statement about the population: a fixed grid, in steps of the square root of 2."""
-
-WIDEST, PIECES = 2**24, 2**12
-"""Numbers that all nodes of a network hold together, and sums that one of them may be: a few nodes can ask for more."""
 
 TRUSTED = ("network", "people", "metric", "ground", "domain", "selection", "remarks", "output range")
 """What may be trusted in a certificate that is accepted."""
@@ -115,6 +113,7 @@ def verify(
             check.signatures(signer)
             check.upper(everybody, seed)
             check.lower()
+            check.alone()
             check.rest()
             return check.found
     except BadInput:
@@ -131,30 +130,34 @@ class _Check:
     def __init__(self, record: Record) -> None:
         self.record, asked = record, record.predicate["question"]
         self.claims = record.predicate["claims"]
-        self.delta, self.gamma, self.order = (_number(asked[name]) for name in ("delta", "gamma", "order"))
+        self.delta, self.gamma, self.order = (number(asked[name]) for name in ("delta", "gamma", "order"))
         self.epsilon, self.tier = asked["epsilon"], str(asked["tier"])
-        _need(0 <= self.delta < math.inf and self.gamma >= 0 and self.order >= 1, "the question is no question")
-        _need(self.epsilon is None or 0 <= _number(self.epsilon) < math.inf, "epsilon")
-        _need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
-        _need(self.claims["population"] is None or 0 < _number(asked["confidence"]) < 1, "confidence")
+        need(0 <= self.delta < math.inf and self.gamma >= 0 and self.order >= 1, "the question is no question")
+        need(self.epsilon is None or 0 <= number(self.epsilon) < math.inf, "epsilon")
+        need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
+        need(self.claims["population"] is None or 0 < number(asked["confidence"]) < 1, "confidence")
         self.weights = record.array("people.weights")
         n, usable = len(self.weights), np.isfinite(self.weights) & (self.weights >= 0) & (self.weights <= 2.0**500)
-        _need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
-        self.profiles = _profiles(record)
-        _need(len(self.profiles) == n, "profiles of other individuals")
+        need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
+        self.profiles = profiles_of(record)
+        need(len(self.profiles) == n, "profiles of other individuals")
         self.multiplier = _multiplier(self.claims)
-        self.found = Verification(self._words(n), _number(self.claims["upper"]), individuals=n)
+        self.found = Verification(self._words(n), number(self.claims["upper"]), individuals=n)
         self.float32 = asked["arithmetic"] == "float32"
-        nodes, outputs, width = _nodes(record)
+        nodes, outputs, width = nodes_of(record)
         self.head = Head(asked["head"], outputs, None, self.float32)
         self.network = Preparations(normal_form(nodes, self.head.rows))
-        self.domain = _domain(record, str(asked["domain"]), width)
-        metric, self.ground = (Form.of(_scalars(record.group(name))) for name in ("metric", "ground"))
-        _need(metric.width == self.ground.width == width, "a metric of other coordinates")
+        self.domain = domain_of(record, str(asked["domain"]), width)
+        metric, self.ground = (Form.of(scalars(record.group(name))) for name in ("metric", "ground"))
+        need(metric.width == self.ground.width == width, "a metric of other coordinates")
         branches = asked["max_branches"]
-        _need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
+        need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
         self.similarity = Similarity(metric, self.delta, self.domain, branches, keep=True)
         self.reach = Reach(self.network, self.head, self.similarity, self.ground, self.float32)
+        self.bounds = LocalBounds(self.network, self.head, self.similarity, self.tier, self.float32)  # type: ignore[arg-type]
+        self.individuals = individuals_of(record, n, self.profiles.largest)
+        # What was derived of everybody alone: nan where nothing was.
+        self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
 
     def _words(self, n: int) -> str:
         asked, remarks = self.record.predicate["question"], self.record.predicate["remarks"]
@@ -181,23 +184,24 @@ class _Check:
         """The claims about individuals, and what they imply."""
         found, asked = self.found, (self.order, self.gamma)
         implied, hidden = claimed_upper(self.profiles, self.weights, *asked, self.multiplier)
-        holds = implied <= found.claimed_upper and hidden <= _number(self.claims["hidden"])
+        holds = implied <= found.claimed_upper and hidden <= number(self.claims["hidden"])
         told = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {found.claimed_upper}"
         found.say("mean", holds, told)
         if not self.record.has("people.x"):
             return found.say("individuals", None, "their rows are withheld: give --data, the folder that has them")
         self.x = self.record.array("people.x")
-        _need(self.x.shape == (found.individuals, self.domain.width), "individuals of another shape")
+        need(self.x.shape == (found.individuals, self.domain.width), "individuals of another shape")
         for start in range(0, len(self.x), 2**16):
-            _need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
+            need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
         self.anybody, within = self.reach.everywhere(np.asarray(self.x))
         largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
         claimed, declared = float(inflated(self.profiles.largest)), self.record.predicate["question"]["output_range"]
         if declared is not None:
-            low, high = map(_number, declared)
-            _need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
+            low, high = map(number, declared)
+            need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
             largest = min(largest, float(up(high - low)))
             found.say("output range", None, f"that outputs keep to {low:g} to {high:g} is declared, not proved")
+        self.largest = largest
         detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
         found.say("anybody", largest <= claimed, detail, "proved again")
         rows = self._drawn(everybody, seed, claimed, hidden)
@@ -239,19 +243,25 @@ class _Check:
 
     def _drawn(self, everybody: bool, seed: int | None, largest: float, hidden: float) -> NDArray[np.intp]:
         n = self.found.individuals
-        counted = np.flatnonzero(self.weights > 0)
         # A statement about the population bets on everybody's claim, of which a mean says nothing.
         if everybody or n <= EVERYBODY or hidden == 0 or self.claims["population"] is not None:
             return np.arange(n)
         self.found.seed = secrets.randbits(63) if seed is None else int(seed)
+        self.secret, self.draws = seed is None, np.random.default_rng(self.found.seed)
+        return self._draw(
+            lambda some: largest - claimed_heights(self.profiles, some, self.order, self.gamma, self.multiplier)
+        )
+
+    def _draw(self, could_hide: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
+        """Individuals drawn with replacement, each with a probability proportional to weight times what it could
+        hide: enough to miss a share of θ with probability α at most."""
+        counted = np.flatnonzero(self.weights > 0)
         room = np.empty(len(counted))
         for start in range(0, len(counted), 2**14):
             some = counted[start : start + 2**14]
-            claims = claimed_heights(self.profiles, some, self.order, self.gamma, self.multiplier)
-            room[start : start + 2**14] = self.weights[some] * np.maximum(0.0, largest - claims)
-        draws = math.ceil(math.log(ALPHA) / math.log1p(-THETA))
+            room[start : start + 2**14] = self.weights[some] * np.maximum(0.0, could_hide(some))
         ends = np.cumsum(room)
-        at = np.random.default_rng(self.found.seed).random(draws) * ends[-1]
+        at = self.draws.random(_draws()) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
 
     def _derived(self, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
@@ -263,8 +273,8 @@ class _Check:
         x, value = np.ascontiguousarray(self.x[rows]), np.full(len(places), math.inf)
         alone = radius == 0
         if self.reach.separates:
-            bounds = LocalBounds(self.network, self.head, self.similarity, self.tier, self.float32)  # type: ignore[arg-type]
-            value[alone] = bounds.chunk(x).upper[owner[alone]]
+            self._look(rows, x)
+            value[alone] = self.own[rows][owner[alone]]
         else:
             value[alone] = self.reach.bound(x, [0.0], tight)[:, 0][owner[alone]]
         wide = ~alone & (source == WIDE) & (radius == WIDE)
@@ -282,29 +292,35 @@ class _Check:
         within[owner, place] = value
         return np.minimum.accumulate(within[:, ::-1], axis=1)[:, ::-1][owner, place], owner
 
+    def _look(self, rows: NDArray[np.intp], x: Array) -> None:
+        """Derive what is true of individuals alone."""
+        known = self.bounds.chunk(x)
+        said = self.individuals.decision[rows] == CERTIFIED
+        self.own[rows], self.kept[rows] = known.upper, certain(self.bounds, x, known, said)
+
     @property
     def source(self) -> Array:
         """The radius of the pass behind every bound of a profile: a hint."""
         source = self.record.array("profiles.source")
-        _need(source.shape == self.profiles.radius.shape, "passes")
+        need(source.shape == self.profiles.radius.shape, "passes")
         return source
 
     def lower(self) -> None:
         """The population that the witnesses describe: possible people, similar pairs, within the budget."""
-        found, record, claimed = self.found, self.record, _number(self.claims["lower"])
+        found, record, claimed = self.found, self.record, number(self.claims["lower"])
         if claimed == 0:
             return found.say("lower", True, "nothing is claimed")
         if not record.has("points.person") or not record.has("people.x"):
             return found.say("lower", None, "the witnesses are withheld: give --data, the folder that has them")
         count, mass = record.array("points.count"), record.array("points.mass")
         cost, n = record.array("points.cost"), found.individuals
-        _need(count.shape == (n,) and ((count >= 0) & (count <= len(mass))).all(), "witnesses")
-        _need(mass.shape == cost.shape == (int(count.sum()),), "witnesses")
-        _need((mass >= 0).all() and (mass < math.inf).all() and (cost >= 0).all(), "masses and costs")
+        need(count.shape == (n,) and ((count >= 0) & (count <= len(mass))).all(), "witnesses")
+        need(mass.shape == cost.shape == (int(count.sum()),), "witnesses")
+        need((mass >= 0).all() and (mass < math.inf).all() and (cost >= 0).all(), "masses and costs")
         owner, used = np.repeat(np.arange(n), count), np.flatnonzero(mass > 0)
         value, good = np.zeros(len(used)), True
         person, other = record.array("points.person"), record.array("points.counterpart")
-        _need(person.shape == other.shape == (len(mass), self.domain.width), "witnesses of another shape")
+        need(person.shape == other.shape == (len(mass), self.domain.width), "witnesses of another shape")
         alone = self.network.single(float32_run=False)
         head = Head(self.head.kind, self.head.outputs)
         for start in range(0, len(used), ROWS):
@@ -327,10 +343,63 @@ class _Check:
         detail = f"{len(used):,} atoms reach {inward(found.proved_lower, 9)}, claimed {claimed}"
         return found.say("lower", good and within and claimed <= found.proved_lower, detail, "proved again")
 
+    def alone(self) -> None:
+        """What is claimed of everybody alone: the means of their bounds, whose violation is above or below ε, whose
+        decision nobody similar has otherwise.
+
+        Witnesses are all evaluated; bounds are derived of everybody or of those who are drawn. Of individuals drawn
+        each with the same probability, ``k`` draws miss false claims of more than ``θ n`` of ``n`` with probability at
+        most ``(1 − θ)^k``.
+        """
+        found, said, n = self.found, self.claims["local"], self.found.individuals
+        implied = self.individuals.claims(self.weights, self.epsilon)
+        told = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
+        holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True)
+        found.say("alone", holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {told}")
+        if not self.record.has("people.x") or not self._witnesses():
+            return found.say("own bounds", None, "rows are withheld: give --data, the folder that has them")
+        rows, largest, some = np.arange(n), float(inflated(self.profiles.largest)), found.seed is not None
+        if some:
+            likely = self._draw(lambda drawn: largest - self.individuals.highs(drawn))
+            rows = np.union1d(likely, self.draws.integers(0, n, _draws()))
+        unseen = rows[np.isnan(self.own[rows])]
+        for start in range(0, len(unseen), ROWS):
+            block = unseen[start : start + ROWS]
+            self._look(block, np.ascontiguousarray(self.x[block]))
+        high = np.minimum(self.own[rows], self.largest) > self.individuals.highs(rows)
+        turns = (self.individuals.decision[rows] == CERTIFIED) & ~self.kept[rows]
+        bounds = f"{len(rows):,} derived, {int(high.sum()):,} above their claim"
+        decisions = f"{len(rows):,} looked at, {int(turns.sum()):,} of those said to be certified are not"
+        if some and self.secret:
+            most = float(up(number(implied["upper"]) + up(THETA * number(implied["hidden"]))))
+            chance = f"accepted with probability at most {ALPHA:g}"
+            bounds += f": a mean above {outward(most)} is {chance}, and so are counts of epsilon"
+            bounds += f" too large by more than {THETA:g} of everybody"
+            decisions += f": a count too large by more than {math.ceil(THETA * n):,} is {chance}"
+        found.say("own bounds", not high.any(), bounds, "proved again")
+        return found.say("decisions", not turns.any(), decisions, "proved again")
+
+    def _witnesses(self) -> bool:
+        """Are they there? Then it is noted whether all do what is said of them."""
+        record, said, good, told = self.record, self.individuals, True, []
+        for name, of in (("counterpart", said.lower > 0), ("flip_counterpart", said.decision == FLIPPABLE)):
+            if not record.has(f"local.{name}"):
+                return False
+            owner, other = np.flatnonzero(of), record.array(f"local.{name}")
+            need(other.shape == (len(owner), self.domain.width), f"witnesses of another shape: {name}")
+            for start in range(0, len(owner), ROWS):
+                some = owner[start : start + ROWS]
+                x, y = (np.ascontiguousarray(rows) for rows in (self.x[some], other[start : start + ROWS]))
+                good &= bool(witnessed(self.bounds, said, some, x, y, name == "flip_counterpart").all())
+            told.append(len(owner))
+        detail = f"{told[0]:,} violations and {told[1]:,} other decisions, each at a pair, evaluated"
+        self.found.say("witnesses", good, detail, "proved again")
+        return True
+
     def rest(self) -> None:
         """Verdict, population, and what nothing here can tell."""
         found, claims, record = self.found, self.claims, self.record
-        right = verdict(_number(claims["lower"]), found.claimed_upper, self.epsilon)
+        right = verdict(number(claims["lower"]), found.claimed_upper, self.epsilon)
         detail = "no epsilon was named" if right is None else f"{right} at {self.epsilon}"
         found.say("verdict", claims["verdict"] == right, detail)
         if claims["population"] is not None:
@@ -343,13 +412,13 @@ class _Check:
         self._selection(record.predicate["remarks"].get("selection"))
         beside = sorted(set(record.hashes) - {f"{EVIDENCE}/{name}.bin" for name in record.seen})
         found.claims.append(("files", "not checked", f"{', '.join(map(ascii, beside))}: the issuer's word"))
-        found.say("remarks", None, "names, dates, sources, decisions and means beside the claims: the issuer's word")
+        found.say("remarks", None, "names, dates, sources, and what stands beside the claims: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
         """The statement about the population behind the sample, by Hoeffding or by bets fixed in advance."""
-        upper, confidence = _number(said["upper"]), self.record.predicate["question"]["confidence"]
+        upper, confidence = number(said["upper"]), self.record.predicate["question"]["confidence"]
         slope = _multiplier(said)
-        _need(set(said) == {"upper", "multiplier"}, "the statement about the population")
+        need(set(said) == {"upper", "multiplier"}, "the statement about the population")
         largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
         most = float(inflated(largest))
         trivial = upper >= most  # true of anybody, and so of every population
@@ -362,7 +431,7 @@ class _Check:
             tries, paid = 1 if still else MULTIPLIERS, price(self.order, self.gamma, slope)
             every = np.arange(self.found.individuals)
             high = claimed_heights(self.profiles, every, self.order, self.gamma, slope)
-            holds = _confident(upper, paid, high, most, (1 - _number(confidence)) / tries)
+            holds = _confident(upper, paid, high, most, (1 - number(confidence)) / tries)
         self.found.say("population", holds, f"at most {outward(upper)}, if these are independent draws")
 
     def _selection(self, who: Any) -> None:
@@ -387,76 +456,9 @@ def _within(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:
     return alone and all(total <= Fraction(float(weights[i])) for i, total in held.items())
 
 
-def _profiles(record: Record) -> Profiles:
-    parts = {name: record.array(f"profiles.{name}") for name in ("count", "radius", "value", "largest")}
-    count, shape = parts["count"], parts["radius"].shape
-    _need(count.ndim == 1 and parts["largest"].shape == (1,) and parts["value"].shape == shape, "profiles")
-    _need(len(shape) == 1 and ((count > 0) & (count <= shape[0])).all(), "profiles")
-    start = np.append(0, np.cumsum(parts["count"]))
-    profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]))
-    profiles.check()
-    return profiles
-
-
-def _nodes(record: Record) -> tuple[list[Node], int, int]:
-    """The network's operations, how many outputs it has, and how many inputs."""
-    arrays, nodes, widths, pieces = record.group("network"), list[Node](), list[int](), list[int]()
-    for i, kind in enumerate(record.predicate["network"]["kinds"]):
-        inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
-        _need(all(0 <= j < i for j in inputs) and (len(inputs) > 0) == (i > 0), f"the inputs of node {i}")
-        if kind == "input":
-            widths.append(int(arrays[f"{i}.width"]))
-            nodes.append(Node("input", width=widths[-1]))
-        elif kind == "affine":
-            weight, bias = arrays[f"{i}.weight"], arrays[f"{i}.bias"]
-            sizes = [
-                None if of is None or np.array_equal(of, np.abs(by)) else of
-                for of, by in ((arrays.get(f"{i}.magnitude"), weight), (arrays.get(f"{i}.magnitude_bias"), bias))
-            ]
-            nodes.append(
-                Node(
-                    "affine", inputs, weight=weight, bias=bias, weight_error=arrays[f"{i}.weight_slack"],
-                    bias_error=arrays[f"{i}.bias_slack"], size=sizes[0], bias_size=sizes[1],
-                    roundings=int(arrays[f"{i}.roundings"]),
-                )
-            )  # fmt: skip
-            widths.append(len(bias))
-        elif kind in ("add", "concat"):
-            nodes.append(Node(kind, inputs))
-            widths.append(widths[inputs[0]] if kind == "add" else sum(widths[j] for j in inputs))
-        elif kind == "select":
-            nodes.append(Node("select", inputs, columns=tuple(int(j) for j in arrays[f"{i}.index"])))
-            widths.append(len(arrays[f"{i}.index"]))
-        else:
-            parameters = tuple(float(p) for p in arrays[f"{i}.parameters"])
-            nodes.append(Node("activation", inputs, activation=Activation(str(kind), parameters)))
-            widths.append(widths[inputs[0]])
-        pieces.append(sum(pieces[j] for j in inputs) if kind in ("add", "concat", "affine", "select") else 1)
-        _need(widths[-1] <= WIDEST and pieces[-1] <= PIECES, f"node {i} would be too large")
-    _need(len(nodes) > 0 and nodes[0].kind == "input", "a network without an input")
-    _need(sum(widths) <= WIDEST, "a network that is too wide")
-    return nodes, widths[-1], widths[0]
-
-
-def _domain(record: Record, kind: str, width: int) -> Domain:
-    arrays = record.group("domain")
-    _need(kind in ("unbounded", "relaxed", "realizable"), "a domain of another kind")
-    parts = {name: arrays[name] for name in ("low", "high", "integer", "origin", "unit", "immutable")}
-    _need(all(part.shape == (width,) for part in parts.values()), "a domain of other coordinates")
-    _need(np.isfinite(parts["origin"]).all() and (parts["unit"] > 0).all() and (parts["low"] <= parts["high"]).all(),
-          "ranges")  # fmt: skip
-    blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
-    _need((arrays["fills"][:, :2] % 1 == 0).all(), "fills")
-    fills = tuple((int(flag), int(place), float(fill)) for flag, place, fill in arrays["fills"])
-    ordered = all(one[1] <= other[0] for one, other in pairwise(blocks))
-    _need(ordered and all(0 <= start < stop <= width for start, stop in blocks), "blocks")
-    _need(all(0 <= flag < width and 0 <= place < width for flag, place, _ in fills), "fills")
-    names = tuple(str(i) for i in range(width))
-    return Domain(kind=kind, blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
-
-
-def _scalars(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    return {name: array[()] if array.ndim == 0 else np.asarray(array) for name, array in arrays.items()}
+def _draws() -> int:
+    """So many draws miss a share of θ with probability at most α."""
+    return math.ceil(math.log(ALPHA) / math.log1p(-THETA))
 
 
 def _confident(upper: float, price: float, high: Array, largest: float, alpha: float) -> bool:
@@ -476,17 +478,4 @@ def _confident(upper: float, price: float, high: Array, largest: float, alpha: f
 
 
 def _multiplier(said: Mapping[str, Any]) -> float | None:
-    return None if said["multiplier"] is None else _number(said["multiplier"])
-
-
-def _number(value: Any) -> float:
-    """A number, or "inf", which JSON has no word for."""
-    if value == "inf":
-        return math.inf
-    _need(type(value) in (int, float), f"{value!r} is no number")
-    return float(value)
-
-
-def _need(holds: Any, what: str) -> None:
-    if not holds:
-        raise BadInput(f"The certificate is damaged: {what}.")
+    return None if said["multiplier"] is None else number(said["multiplier"])

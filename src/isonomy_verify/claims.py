@@ -123,7 +123,12 @@ def outward(value: float, places: int = 6) -> float:
 
 def inward(value: float, places: int = 6) -> float:
     """The largest number of so many decimals that is at most the value less the margin, not below 0."""
-    return max(0.0, _decimal(value * (1 - POINTS) - POINTS, places, ROUND_FLOOR))
+    return downward(value * (1 - POINTS) - POINTS, places)
+
+
+def downward(value: float, places: int = 6) -> float:
+    """The largest number of so many decimals that is at most the value, not below 0."""
+    return max(0.0, _decimal(value, places, ROUND_FLOOR))
 
 
 def _decimal(value: float, places: int, rounding: str) -> float:

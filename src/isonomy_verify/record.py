@@ -48,7 +48,7 @@ DEPTH = 32
 _KEYS = {
     "predicate": "question claims beside network remarks arrays withheld",
     "question": "delta gamma order epsilon confidence tier arithmetic domain head output_range max_branches",
-    "claims": "upper lower multiplier hidden verdict population",
+    "claims": "upper lower multiplier hidden verdict population local",
     "network": "kinds names",
 }
 """What a certificate says: a claim that nobody looks at has no place in it."""

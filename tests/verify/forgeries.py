@@ -1,7 +1,8 @@
 """Forgeries by kind: what is edited, of which certificates. Each makes some claim false, or the files no certificate.
 
-``SHIFT`` is a small audit with a shift, ``STILL`` one without, ``LARGE`` a table of which some are drawn. All hashes
-and shapes are made to fit after each edit; ``follows`` besides claims what the forged profiles and weights give.
+``SHIFT`` is a small audit with a shift, ``STILL`` one without, ``LARGE`` a table of which some are drawn, ``DECIDED``
+one with decisions of every kind. All hashes, shapes and counts are made to fit after each edit; ``follows`` besides
+claims what the forged profiles and weights give.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from isonomy.records.writing import _signed
+from isonomy_verify.individuals import DECISIONS, FLIPPABLE
 
 from .conftest import Forger
 
-SHIFT, STILL, LARGE = "audit", "still", "large"
+SHIFT, STILL, LARGE, DECIDED = "audit", "still", "large", "decided"
 ALL, SMALL, MOVED = (SHIFT, STILL, LARGE), (SHIFT, STILL), (SHIFT, LARGE)
 
 Edit = Callable[[Forger], None]
@@ -337,6 +339,44 @@ def kinds(old: str, new: str) -> Edit:
     return edit
 
 
+def decisions(of: str, to: str, one: bool = False) -> Edit:
+    """Decisions of one kind are said to be of another, with somebody for a witness: they themselves."""
+
+    def edit(forger: Forger) -> None:
+        said, flips = forger.array("local.decision"), FLIPPABLE
+        some = np.flatnonzero(said == DECISIONS.index(of))
+        assert len(some)
+        rows = np.zeros((len(said), forger.array("people.x").shape[1]))
+        rows[said == flips] = forger.array("local.flip_counterpart")
+        some = some[:1] if one else some
+        rows[some], said[some] = forger.array("people.x")[some], DECISIONS.index(to)
+        forger.put("local.decision", said)
+        forger.put("local.flip_counterpart", rows[said == flips])
+
+    return edit
+
+
+def local(**more: Any) -> Edit:
+    """Other means and counts than the arrays give."""
+
+    def edit(forger: Forger) -> None:
+        for name, change in more.items():
+            part, _, key = name.partition("_")
+            if key:
+                forger.claims["local"][part][key] = change(forger.claims["local"][part].get(key, 0))
+            else:
+                forger.claims["local"][part] = change(forger.claims["local"][part])
+
+    return edit
+
+
+def exchanged_witnesses(name: str) -> Edit:
+    """Everybody has somebody else's witness."""
+    return array(f"local.{name}", lambda rows: np.roll(rows, 1, axis=0))
+
+
+ALONE = ("counterpart", "flip_counterpart")
+
 NUMBERS = ["nan", "1", True, None, [1], {}, -1.0, "-inf"]
 
 KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
@@ -379,6 +419,62 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "population surer": ((STILL,), [ask("confidence", c) for c in (0.95, 0.9999, 1.0, 0.0, 2.0, None, "0.8")]),
     "population of other weights": ((STILL,), [array("people.weights", at(0, 1.5))]),
     "population says more": (SMALL, [population(upper=1.0, everywhere=True)]),
+    # everybody alone
+    "undecided, said to be certified": ((DECIDED,), [decisions("undecided", "certified")]),
+    "flippable, said to be certified": ((DECIDED,), [decisions("flippable", "certified")]),
+    "one of them said to be certified": ((DECIDED,), [decisions("flippable", "certified", True)]),
+    "flippable without a witness": (
+        (DECIDED,),
+        [decisions("undecided", "flippable"), decisions("certified", "flippable", True)],
+    ),
+    "counts of decisions": (
+        (*SMALL, DECIDED),
+        [
+            local(decisions_certified=lambda n: n + 1),
+            local(decisions_flippable=lambda n: n + 1),
+            local(decisions_certified=lambda n: n - 1),
+            local(decisions=lambda of: {}),
+            local(decisions=lambda of: None),
+        ],
+    ),
+    "counts of epsilon": (
+        (*SMALL, DECIDED),
+        [
+            local(verdicts_certified=lambda n: n + 1),
+            local(verdicts_violated=lambda n: n + 1),
+            local(verdicts=lambda of: None),
+        ],
+    ),
+    "means of everybody alone": (
+        ALL,
+        [local(upper=lambda v: v * 0.9), local(lower=lambda v: v + 1e-6), local(hidden=lambda v: 0.0)],
+    ),
+    "own upper bounds lowered": (
+        (*ALL, DECIDED),
+        [array("local.upper", times(f)) for f in (0.0, 0.5, 0.99)],
+    ),
+    "one upper bound lowered": ((*SMALL, DECIDED), [array("local.upper", at(0, lambda v: v * 0.99))]),
+    "own lower bounds raised": (
+        (*SMALL, DECIDED),
+        [array("local.lower", times(1.01)), array("local.lower", at(-1, lambda v: v + 1e-6))],
+    ),
+    "lower bounds without witnesses": ((LARGE,), [array("local.lower", plus(1e-6)), array("local.lower", at(0, 0.1))]),
+    "exchanged witnesses": ((DECIDED,), [exchanged_witnesses(name) for name in ALONE]),
+    "own witnesses too far": (
+        (DECIDED,),
+        [array(f"local.{name}", lambda rows: 1.0 - rows) for name in ALONE]
+        + [array(f"local.{name}", at((0, 0), 9.0)) for name in ALONE],
+    ),
+    "witnesses left out": ((*SMALL, DECIDED), [array("local.counterpart", lambda rows: rows[1:])]),
+    "decisions hostile": (
+        (*SMALL, DECIDED),
+        [
+            array("local.decision", at(0, 7)),
+            array("local.decision", lambda of: of[1:]),
+            array("local.decision", lambda of: of[:, None]),
+        ],
+    ),
+    "own bounds hostile": ((*SMALL, DECIDED), [*bad("local.upper"), *bad("local.lower")]),
     # the question
     "delta raised": (ALL, [ask("delta", value) for value in (2.0, 5.0, 50.0)]),
     "delta is no number": (ALL, [ask("delta", value) for value in ("1", -1.0, "inf", None, True)]),

@@ -76,6 +76,8 @@ def network(rng: np.random.Generator, kind: str, width: int, outputs: int, head:
         nodes = [Node(Input(width)), Node(affine(h, width), (0,)), Node(Activation("relu"), (1,))]
         nodes += [Node(affine(h, width), (0,)), Node(Activation("tanh"), (3,)), Node(Concat(), (2, 4, 0))]
         return Network(Graph((*nodes, Node(affine(outputs, 2 * h + width), (5,)))), head, kind)
+    if kind == "wide":
+        kind, h = "relu", 32
     op = Activation(kind, (0.1,) if kind == "leaky_relu" else ())
     nodes, inner = [Node(Input(width))], width
     for _ in range(int(rng.integers(1, 4))):

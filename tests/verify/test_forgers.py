@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from isonomy_verify import verify
+from isonomy_verify import decisions, verify
 
 from .conftest import Forger, drawing, refused, statuses
 from .forgeries import KINDS, LATER, Forgery, forgeries
@@ -72,7 +73,9 @@ WEAKER = {
     "other weights, and claims of them": other_weights,
     "names": lambda f: f.predicate["network"].update(names=["x"] * 6),
     "means beside the claims": lambda f: f.predicate["beside"].update(upper=0.0),
-    "local bounds beside the claims": lambda f: f.change("local.upper", lambda upper: 0 * upper),
+    "own bounds raised": lambda f: f.change("local.upper", lambda upper: 1.1 * upper),
+    "own lower bounds lowered": lambda f: f.change("local.lower", lambda lower: 0.9 * lower),
+    "a decision left open": lambda f: f.change("local.decision", lambda said: np.where(said == 1, 3, said)),
     "said to be withheld, and there": lambda f: f.predicate.update(withheld=["people.x"]),
     "sizes and roundings": lighter_sizes,
 }
@@ -123,3 +126,17 @@ def test_a_folder_of_other_names_is_not_looked_into(forger: Forger, tmp_path: Pa
     forger.file("people.x").rename(tmp_path / "people.x.bin")
     monkeypatch.chdir(tmp_path)
     assert refused(path) and refused(path, data=tmp_path)  # it is not said to be withheld
+
+
+def test_decisions_that_only_parts_settle_are_derived(decided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of those that are claimed are settled by no tier: without parts they would be refused."""
+    found = verify(decided)
+    assert found.accepted and statuses(found)["decisions"] == "proved again", found.claims
+    monkeypatch.setattr(decisions, "_settled", lambda bounds, x, parts: np.zeros(len(x), dtype=bool))
+    assert statuses(verify(decided))["decisions"] == "rejected"
+
+
+def test_decisions_are_claimed_as_they_are_known(decided: Path) -> None:
+    predicate = json.loads((decided / "certificate.json").read_text())["predicate"]
+    assert predicate["claims"]["local"]["decisions"] == predicate["beside"]["decisions"]
+    assert set(predicate["beside"]["decisions"]) == {"certified", "flippable", "undecided"}

@@ -182,3 +182,25 @@ def test_the_forger_is_caught_by_the_whole_check(large: Any, tmp_path: Any, monk
         caught = [not check.verify(path, seed=seed).accepted for seed in range(12)]
         assert check.verify(large, seed=1).accepted
     assert sum(caught) >= 11
+
+
+@pytest.mark.parametrize("share", [THETA, 3 * THETA])
+def test_false_counts_are_missed_as_seldom_as_alpha(share: float, large: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions of more than θ of everybody are said to be certain, and are not: the whole check, but for derivations,
+    which know who is lying. Weights say nothing of that: those who lie have none."""
+    n = 150
+    lies = np.arange(n) < math.floor(share * n) + 1
+
+    def looked_at(self: Any, rows: Any, x: Any) -> None:
+        self.own[rows], self.kept[rows] = 0.0, ~lies[rows]
+
+    def derived(self: Any, rows: Any) -> Any:
+        return 0 * self.profiles.value[self.profiles.places(rows)], np.repeat(
+            np.arange(len(rows)), np.diff(self.profiles.start)[rows]
+        )
+
+    monkeypatch.setattr(_Check, "_look", looked_at)
+    monkeypatch.setattr(_Check, "_derived", derived)
+    with drawing(theta=THETA):
+        missed = [check.verify(large, seed=seed).accepted for seed in range(150)]
+    assert np.mean(missed) <= THETA + 3 * math.sqrt(THETA / 150)

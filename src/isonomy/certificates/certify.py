@@ -24,7 +24,7 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Effort, checked_effort
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.chunks import DECISIONS, Finished, Job, Work, finish, joined, kept
+from isonomy.certificates.chunks import Finished, Job, Work, finish, joined, kept
 from isonomy.certificates.consistency import evidence_folder, told
 from isonomy.certificates.dual import check_radius
 from isonomy.certificates.finite_sample import Clusters
@@ -49,6 +49,7 @@ from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
 from isonomy_verify.dual import HUGE
+from isonomy_verify.individuals import DECISIONS
 
 DistributionalTier = Literal["interval", "tight"]
 

@@ -39,12 +39,10 @@ from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import up
 from isonomy_verify.heads import Head
+from isonomy_verify.individuals import DECISIONS
 
 LAYOUT = 2
 """The version of the columns; part of every key."""
-
-DECISIONS = ("none", "certified", "flippable", "undecided")
-"""What is known of a decision, as numbers in a column; none: a regression without a cut-off."""
 
 PILOT = 16
 """Individuals on whom the schedule is made, evenly spread over the table."""

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
 from isonomy_verify.branching import Leaves
+from isonomy_verify.decisions import Goals, contested
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.sets import Regions, region_of
 from isonomy_verify.similar import filled
@@ -45,28 +46,6 @@ NUMBERS = 4096
 otherwise: parts of wide networks cost more."""
 
 Index = NDArray[np.int64]
-
-
-class Goals(NamedTuple):
-    """Rows of regions, with a goal each: an output, a sign, and what is known of it."""
-
-    row: Index
-    output: Index
-    sign: FloatArray
-    bound: FloatArray
-
-    def of(self, some: Index | slice) -> Goals:
-        """Some of them."""
-        return Goals(self.row[some], self.output[some], self.sign[some], self.bound[some])
-
-    @classmethod
-    def joined(cls, several: list[Goals]) -> Goals:
-        """Several as one."""
-        none = np.zeros(0, dtype=np.int64)
-        parts: list[Any] = [
-            np.concatenate(each) for each in zip((none, none, none * 1.0, none * 1.0), *several, strict=True)
-        ]
-        return cls(*parts)
 
 
 class Settling(ABC):
@@ -191,18 +170,7 @@ class Decisions(Settling):
 
     def wanted(self, piece: Regions, over: Enclosure) -> Goals:
         """Contests that may be lost."""
-        found = []
-        for margin in np.unique(self.contests.margin):
-            place = np.full(len(self.rows), -1)
-            mine = np.flatnonzero(self.contests.margin == margin)
-            place[self.contests.row[mine]] = mine
-            which = place[piece.owner]
-            row = np.flatnonzero(which >= 0)
-            sign = self.contests.sign[which[row]]
-            bound = np.where(sign > 0, over.high[row, margin], -over.low[row, margin])
-            goals = Goals(row, np.full(len(row), margin), sign, bound)
-            found.append(goals.of(np.flatnonzero(~self.head.excluded(sign, bound))))
-        return Goals.joined(found)
+        return contested(self.head, self.contests, len(self.rows), piece, over)
 
     def target(self, goals: Goals, owner: Index) -> FloatArray:
         """What excludes a contest; nothing more is asked of those who were seen to lose one."""

@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -23,14 +24,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isonomy.bounds.kernel import preparations
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.chunks import DECISIONS
 from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_arrays
+from isonomy.certificates.local import Bounds
 from isonomy.errors import DataError, FileError, needed
 from isonomy.files import file_hash
 from isonomy.similarity.files import metric_to_text
 from isonomy_verify.claims import claimed_upper, inflated, inward, outward, verdict
+from isonomy_verify.decisions import PARTS, certain
+from isonomy_verify.heads import Head
+from isonomy_verify.individuals import DECISIONS, Individuals
 from isonomy_verify.record import DOCUMENT, ENVELOPE, EVIDENCE, PAYLOAD, PREDICATE, STATEMENT, dtype_of, encoded
+from isonomy_verify.tiers import enclose_at
 
 WITHHELD = (
     "people.x",
@@ -44,6 +50,9 @@ WITHHELD = (
 
 BLOCK = 2**20
 """Numbers written at a time."""
+
+ROWS = 1024
+"""Individuals looked at at a time."""
 
 _UNRECORDED = (
     "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
@@ -75,8 +84,8 @@ def write(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         fresh.mkdir()
-        hashes, shapes = {}, {}
-        for name, array in _arrays(certificate).items():
+        hashes, shapes, alone = {}, {}, individuals(certificate)
+        for name, array in _arrays(certificate, alone).items():
             shapes[name] = list(array.shape)
             hashes[f"{EVIDENCE}/{name}.bin"] = _put(fresh / f"{name}.bin", array, dtype_of(name))
             if redact and name in WITHHELD:
@@ -90,7 +99,7 @@ def write(
             (fresh / name).write_text(text, encoding="utf-8")
             hashes[f"{EVIDENCE}/{name}"] = file_hash(fresh / name)
         hashes |= {name: file_hash(directory / name) for name in beside}
-        predicate = _predicate(certificate, dict(sources), created) | {
+        predicate = _predicate(certificate, alone, dict(sources), created) | {
             "arrays": shapes,
             "withheld": [name for name in shapes if redact and name in WITHHELD],
         }
@@ -108,7 +117,7 @@ def write(
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _predicate(certificate: Certificate, sources: dict[str, str], created: str) -> dict[str, Any]:
+def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, str], created: str) -> dict[str, Any]:
     question, people, local = certificate.question, certificate.people, certificate.local
     assert people is not None
     network = question.model
@@ -127,7 +136,7 @@ def _predicate(certificate: Certificate, sources: dict[str, str], created: str) 
             "output_range": None if certificate.output_range is None else list(certificate.output_range),
             "max_branches": question.max_branches,
         },
-        "claims": _claims(certificate),
+        "claims": _claims(certificate) | {"local": alone.claims(question.weights, certificate.epsilon)},
         "beside": {
             "upper": certificate.upper,
             "lower": certificate.lower,
@@ -176,7 +185,48 @@ def _population(certificate: Certificate) -> dict[str, Any] | None:
     return {"upper": outward(bound.upper + 1e-6 + 4 * room), "multiplier": bound.multiplier}
 
 
-def _arrays(certificate: Certificate) -> Arrays:
+def individuals(certificate: Certificate) -> Individuals:
+    """What can be claimed of everybody alone, by the lines with which it will be checked.
+
+    Another machine's numbers differ in the last bits: a decision is claimed where it stands by more than that, and
+    where half the parts that a checker would spend on it are enough. Others are undecided here, and known beside.
+    """
+    question, local, largest = certificate.question, certificate.local, certificate.profiles.largest
+    float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
+    bounds = Bounds(question, certificate.tier, None, float32)  # type: ignore[arg-type]
+    bounds.head = careful = _Careful(bounds.head.kind, bounds.head.outputs, None, float32)
+    exact, clear = Head(careful.kind, careful.outputs), _Careful(careful.kind, careful.outputs)
+    said = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
+    certified, flippable, undecided = (DECISIONS.index(kind) for kind in ("certified", "flippable", "undecided"))
+    lower = np.array(local.lower)
+    for some in (np.arange(start, min(start + ROWS, len(local))) for start in rows):
+        x, at = (own := np.ascontiguousarray(question.x[some])), enclose_at(bounds.alone, own)
+        other, turned = (
+            enclose_at(preparations(question.network).single(), np.ascontiguousarray(y[some]))
+            for y in (local.witnesses.counterpart, local.witnesses.flip_counterpart)
+        )
+        lower[some] = np.minimum(lower[some], exact.attained(at, other))
+        mine, theirs = clear.decision(at), clear.decision(turned)
+        flips = (said[some] == flippable) & (mine >= 0) & (theirs >= 0) & (mine != theirs)
+        stands = (said[some] == certified) & bounds.keeps(x, inflated(local.upper[some]))
+        open_ = np.flatnonzero((said[some] == certified) & ~stands)
+        if len(open_):
+            known = bounds.chunk(x[open_])
+            stands[open_] = certain(bounds, x[open_], known, np.ones(len(open_), dtype=bool), PARTS // 2)
+        said[some[(said[some] > 0) & ~flips & ~stands]] = undecided
+    return Individuals(np.array(local.upper), lower, said, largest)
+
+
+@dataclass(frozen=True)
+class _Careful(Head):
+    """Decisions that stand by more than machines differ."""
+
+    @property
+    def accuracy(self) -> float:
+        return super().accuracy + 1e-7
+
+
+def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
     """All arrays by name; those that are mapped from files stay there."""
     question, people, local = certificate.question, certificate.people, certificate.local
     profiles, points = certificate.profiles, certificate.points
@@ -188,11 +238,11 @@ def _arrays(certificate: Certificate) -> Arrays:
         "people": {"x": question.x, "weights": question.weights, "rows": people.rows}
         | ({} if people.y is None else {"y": people.y}),
         "local": {
-            "upper": local.upper,
-            "lower": local.lower,
-            "decision": np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1),
-            "counterpart": local.witnesses.counterpart,
-            "flip_counterpart": local.witnesses.flip_counterpart[local.decision == "flippable"],
+            "upper": alone.upper,
+            "lower": alone.lower,
+            "decision": alone.decision,
+            "counterpart": local.witnesses.counterpart[alone.lower > 0],
+            "flip_counterpart": local.witnesses.flip_counterpart[alone.decision == DECISIONS.index("flippable")],
         },
         "profiles": {
             "count": np.diff(profiles.start),

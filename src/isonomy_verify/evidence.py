@@ -1,0 +1,121 @@
+"""The objects that a certificate is about, made from its files: network, domain, metrics, and what is said of people.
+
+**Soundness.** Every shape and index is looked at before it is used, and sizes are limited: what is wrong is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy_verify.activations import Activation
+from isonomy_verify.claims import Profiles
+from isonomy_verify.domain import Domain
+from isonomy_verify.individuals import DECISIONS, Individuals
+from isonomy_verify.network import Node
+from isonomy_verify.record import BadInput, Record
+
+WIDEST, PIECES = 2**24, 2**12
+"""Numbers that all nodes of a network hold together, and sums that one of them may be: a few nodes can ask for more."""
+
+
+def nodes_of(record: Record) -> tuple[list[Node], int, int]:
+    """The network's operations, how many outputs it has, and how many inputs."""
+    arrays, nodes, widths, pieces = record.group("network"), list[Node](), list[int](), list[int]()
+    for i, kind in enumerate(record.predicate["network"]["kinds"]):
+        inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
+        need(all(0 <= j < i for j in inputs) and (len(inputs) > 0) == (i > 0), f"the inputs of node {i}")
+        if kind == "input":
+            widths.append(int(arrays[f"{i}.width"]))
+            nodes.append(Node("input", width=widths[-1]))
+        elif kind == "affine":
+            weight, bias = arrays[f"{i}.weight"], arrays[f"{i}.bias"]
+            sizes = [
+                None if of is None or np.array_equal(of, np.abs(by)) else of
+                for of, by in ((arrays.get(f"{i}.magnitude"), weight), (arrays.get(f"{i}.magnitude_bias"), bias))
+            ]
+            nodes.append(
+                Node(
+                    "affine", inputs, weight=weight, bias=bias, weight_error=arrays[f"{i}.weight_slack"],
+                    bias_error=arrays[f"{i}.bias_slack"], size=sizes[0], bias_size=sizes[1],
+                    roundings=int(arrays[f"{i}.roundings"]),
+                )
+            )  # fmt: skip
+            widths.append(len(bias))
+        elif kind in ("add", "concat"):
+            nodes.append(Node(kind, inputs))
+            widths.append(widths[inputs[0]] if kind == "add" else sum(widths[j] for j in inputs))
+        elif kind == "select":
+            nodes.append(Node("select", inputs, columns=tuple(int(j) for j in arrays[f"{i}.index"])))
+            widths.append(len(arrays[f"{i}.index"]))
+        else:
+            parameters = tuple(float(p) for p in arrays[f"{i}.parameters"])
+            nodes.append(Node("activation", inputs, activation=Activation(str(kind), parameters)))
+            widths.append(widths[inputs[0]])
+        pieces.append(sum(pieces[j] for j in inputs) if kind in ("add", "concat", "affine", "select") else 1)
+        need(widths[-1] <= WIDEST and pieces[-1] <= PIECES, f"node {i} would be too large")
+    need(len(nodes) > 0 and nodes[0].kind == "input", "a network without an input")
+    need(sum(widths) <= WIDEST, "a network that is too wide")
+    return nodes, widths[-1], widths[0]
+
+
+def domain_of(record: Record, kind: str, width: int) -> Domain:
+    """The possible individuals."""
+    arrays = record.group("domain")
+    need(kind in ("unbounded", "relaxed", "realizable"), "a domain of another kind")
+    parts = {name: arrays[name] for name in ("low", "high", "integer", "origin", "unit", "immutable")}
+    need(all(part.shape == (width,) for part in parts.values()), "a domain of other coordinates")
+    need(np.isfinite(parts["origin"]).all() and (parts["unit"] > 0).all() and (parts["low"] <= parts["high"]).all(),
+          "ranges")  # fmt: skip
+    blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
+    need((arrays["fills"][:, :2] % 1 == 0).all(), "fills")
+    fills = tuple((int(flag), int(place), float(fill)) for flag, place, fill in arrays["fills"])
+    ordered = all(one[1] <= other[0] for one, other in pairwise(blocks))
+    need(ordered and all(0 <= start < stop <= width for start, stop in blocks), "blocks")
+    need(all(0 <= flag < width and 0 <= place < width for flag, place, _ in fills), "fills")
+    names = tuple(str(i) for i in range(width))
+    return Domain(kind=kind, blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
+
+
+def scalars(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Arrays without axes as numbers."""
+    return {name: array[()] if array.ndim == 0 else np.asarray(array) for name, array in arrays.items()}
+
+
+def profiles_of(record: Record) -> Profiles:
+    """Everybody's profile."""
+    parts = {name: record.array(f"profiles.{name}") for name in ("count", "radius", "value", "largest")}
+    count, shape = parts["count"], parts["radius"].shape
+    need(count.ndim == 1 and parts["largest"].shape == (1,) and parts["value"].shape == shape, "profiles")
+    need(len(shape) == 1 and ((count > 0) & (count <= shape[0])).all(), "profiles")
+    start = np.append(0, np.cumsum(parts["count"]))
+    profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]))
+    profiles.check()
+    return profiles
+
+
+def individuals_of(record: Record, n: int, largest: float) -> Individuals:
+    """What is said of everybody alone."""
+    upper, lower, decision = (record.array(f"local.{name}") for name in ("upper", "lower", "decision"))
+    need(upper.shape == lower.shape == decision.shape == (n,), "bounds of other individuals")
+    need((upper >= 0).all() and (lower >= 0).all() and (lower < math.inf).all(), "bounds of individuals")
+    need((decision < len(DECISIONS)).all(), "decisions")
+    return Individuals(upper, lower, decision, largest)
+
+
+def number(value: Any) -> float:
+    """A number, or "inf", which JSON has no word for."""
+    if value == "inf":
+        return math.inf
+    need(type(value) in (int, float), f"{value!r} is no number")
+    return float(value)
+
+
+def need(holds: Any, what: str) -> None:
+    """Refuse what does not hold, in one sentence."""
+    if not holds:
+        raise BadInput(f"The certificate is damaged: {what}.")
