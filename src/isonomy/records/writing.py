@@ -202,7 +202,7 @@ def individuals(certificate: Certificate) -> Individuals:
     for some in (np.arange(start, min(start + ROWS, len(local))) for start in rows):
         x, at = (own := np.ascontiguousarray(question.x[some])), enclose_at(bounds.alone, own)
         other, turned = (
-            enclose_at(preparations(question.network).single(), np.ascontiguousarray(y[some]))
+            enclose_at(preparations(question.model).single(), np.ascontiguousarray(y[some]))
             for y in (local.witnesses.counterpart, local.witnesses.flip_counterpart)
         )
         lower[some] = np.minimum(lower[some], exact.attained(at, other))
