@@ -14,7 +14,7 @@ _WHERE = {
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
     "Domain": "isonomy.population",
-    "Effort": "isonomy.attacks",
+    "AttackBudget": "isonomy.attacks",
     "Explore": "isonomy.similarity",
     "FairClassifier": "isonomy.training",
     "FairRegressor": "isonomy.training",
@@ -29,6 +29,7 @@ _WHERE = {
     "Schema": "isonomy.population",
     "SensitiveSubspace": "isonomy.similarity",
     "SoundnessError": "isonomy.errors",
+    "Transport": "isonomy.certificates",
     "WeightedLp": "isonomy.similarity",
     "certify": "isonomy.certificates",
     "certify_everywhere": "isonomy.certificates",
@@ -45,16 +46,16 @@ _WHERE = {
     "wasserstein": "isonomy.shift",
 }
 
-_OLD = {"DistributionalCertificate": "Certificate", "LargeCertificate": "Certificate"}
+_OLD = {"DistributionalCertificate": "Certificate", "Effort": "AttackBudget", "LargeCertificate": "Certificate"}
 """Names of version 0.1, until 0.3."""
 
 __all__ = [
     "AssumedHeadWarning",
+    "AttackBudget",
     "Certificate",
     "Counterparts",
     "Distance",
     "Domain",
-    "Effort",
     "Explore",
     "FairClassifier",
     "FairRegressor",
@@ -69,6 +70,7 @@ __all__ = [
     "Schema",
     "SensitiveSubspace",
     "SoundnessError",
+    "Transport",
     "WeightedLp",
     "__version__",
     "certify",
@@ -87,11 +89,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from isonomy.attacks import Effort
+    from isonomy.attacks import AttackBudget
     from isonomy.certificates import (
         Certificate,
         GlobalCertificate,
         LocalCertificate,
+        Transport,
         certify,
         certify_everywhere,
         certify_local,

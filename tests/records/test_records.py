@@ -59,7 +59,7 @@ def test_what_is_written_is_read(made: Made, tmp_path: Path) -> None:
         claimed = (record.upper, record.lower, record.verdict)
         assert claimed == (round(record.upper, 6), inward(certificate.lower), certificate.verdict)
         assert certificate.upper < record.upper <= 1.0005 * certificate.upper + 2e-6
-        assert record.network.hash() == certificate.question.model.hash() and record.network.name == network.name
+        assert record.network.hash() == certificate.question.network.hash() and record.network.name == network.name
         assert record.schema == people.schema
         assert record.people is not None and record.people.split == "test" and record.signer == ""
         assert np.array_equal(record.people.x, people.x) and np.array_equal(record.people.rows, people.rows)

@@ -69,7 +69,7 @@ AROUND, SHRINK = 1.0, 0.6
 
 
 @dataclass(frozen=True)
-class Effort:
+class AttackBudget:
     """How hard to search whoever is still open after the first round: steps of each climb, climbs beside those from
     the anchor, branches per individual."""
 
@@ -83,10 +83,11 @@ class Effort:
             whole(name, getattr(self, name), least)
 
 
-def checked_effort(effort: Effort | None) -> Effort:
-    """The effort that a caller gave, or the usual one."""
-    instance("effort", effort, Effort | None, "None or an isonomy.Effort, such as Effort(steps=20)")
-    return effort or Effort()
+def attack_budget(attack: bool | AttackBudget) -> AttackBudget | None:
+    """What a caller wants to be spent: True is the usual budget, False none."""
+    right = "True, False or an isonomy.AttackBudget, such as AttackBudget(steps=20)"
+    instance("attack", attack, bool | np.bool_ | AttackBudget, right)
+    return attack if isinstance(attack, AttackBudget) else AttackBudget() if attack else None
 
 
 @np.errstate(all="ignore")  # what overflows is no find
@@ -95,7 +96,7 @@ def attack(
     head: Head,
     similarity: Similarity,
     x: FloatArray,
-    effort: Effort,
+    effort: AttackBudget,
     known: Known | None = None,
 ) -> Finds:
     """Search the similar sets of the rows of ``x`` (n, m), which lie in the domain.
@@ -168,7 +169,7 @@ def _turns(domain: Domain, categories: bool) -> list[_Turned]:
     return found
 
 
-def _go(judge: Judge, regions: Regions, effort: Effort, known: Known) -> None:
+def _go(judge: Judge, regions: Regions, effort: AttackBudget, known: Known) -> None:
     for piece in regions.pieces(ROWS):
         search = _Search.of(judge, piece, effort, known)
         if search is not None:
@@ -249,7 +250,7 @@ class _Search:
     """The search of a batch of regions."""
 
     def __init__(
-        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: Effort, known: Known
+        self, judge: Judge, regions: Regions, sets: BallBox, anchors: FloatArray, effort: AttackBudget, known: Known
     ) -> None:
         self.judge, self.field, self.effort, self.known = judge, judge.field, effort, known
         self.regions, self.sets, self.anchors = regions, sets, anchors
@@ -261,7 +262,7 @@ class _Search:
         self.extent = np.broadcast_to(extent, self.centre.shape)
 
     @classmethod
-    def of(cls, judge: Judge, regions: Regions, effort: Effort, known: Known) -> _Search | None:
+    def of(cls, judge: Judge, regions: Regions, effort: AttackBudget, known: Known) -> _Search | None:
         """Made ready, unless there is nothing to search."""
         sets = region_of(regions.sets)
         anchors, inside = find_anchors(sets, len(regions))

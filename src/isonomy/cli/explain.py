@@ -84,7 +84,7 @@ def explain(
 
 
 def _facts(found: LocalCertificate, person: Population, row: int) -> dict[str, Any]:
-    network, schema = found.question.model, person.schema
+    network, schema = found.question.network, person.schema
     pair = found.witnesses.frame(0)
     other = found.witnesses.counterpart
     mine, theirs = network(person.x)[0].tolist(), network(other)[0].tolist()

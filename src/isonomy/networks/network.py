@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ class Network:
     them independent probabilities; ``"regression"`` leaves them as numbers.
     """
 
+    kind: ClassVar[str] = "network"
     graph: Graph
     head: Head
     name: str = "network"

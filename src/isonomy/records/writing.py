@@ -111,7 +111,7 @@ def write(
 def _predicate(certificate: Certificate, sources: dict[str, str], created: str) -> dict[str, Any]:
     question, people, local = certificate.question, certificate.people, certificate.local
     assert people is not None
-    network = question.model
+    network = question.network
     kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
     decisions = {kind: int((local.decision == kind).sum()) for kind in DECISIONS}
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
@@ -212,7 +212,7 @@ def _arrays(certificate: Certificate) -> Arrays:
         "metric": metric_arrays(question.metric),
         "ground": metric_arrays(certificate.ground),
         "domain": domain_arrays(question.domain),
-        "network": network_arrays(question.model),
+        "network": network_arrays(question.network),
     }
     found = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
     return {name: array for name, array in found.items() if array.dtype.kind != "U"}

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from isonomy.report.numbers import Numbers, parameter
 from isonomy.report.people import DECISIONS, Bin, Group, nice
 from isonomy.report.privacy import SMALLEST
-from isonomy.report.shifted import Place, Shift
+from isonomy.report.shifted import MeasuredShift, Place
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 52, 76
@@ -31,7 +31,7 @@ def tag(name: str, content: object = "", **attributes: object) -> Markup:
 
 
 def curve(
-    places: Sequence[Place], shifts: Sequence[Shift], gamma: float, epsilon: float | None, numbers: Numbers
+    places: Sequence[Place], shifts: Sequence[MeasuredShift], gamma: float, epsilon: float | None, numbers: Numbers
 ) -> Markup:
     """Upper and lower over γ, the certificate's own γ and ε, and a lane below for every observed shift."""
     end, top = places[-1].gamma, nice(max(place.upper for place in places))
@@ -140,7 +140,7 @@ def told(count: int, redacted: bool) -> str:
     return f"1 to {SMALLEST - 1}" if redacted and 0 < count < SMALLEST else f"{count:,}"
 
 
-def _lane(shift: Shift, across: Callable[[float], float], end: float, y: float) -> Markup:
+def _lane(shift: MeasuredShift, across: Callable[[float], float], end: float, y: float) -> Markup:
     distance = shift.distance
     low, high = across(min(distance.lower, end)), across(min(distance.estimate, end))
     name = shift.name if len(shift.name) <= 32 else f"{shift.name[:31]}…"

@@ -148,7 +148,7 @@ def most_unfair(findings: Findings, count: int = 10) -> list[Pair]:
         return []
     pair = local.witnesses.individual[worst], local.witnesses.counterpart[worst]
     raw = [schema.decode(people, words=True) for people in pair]
-    gets = [question.model(people) for people in pair]
+    gets = [question.network(people) for people in pair]
     paired = findings.network.head == "softmax" or findings.network.classes == 1
     found = []
     for place, row in enumerate(worst.tolist()):

@@ -42,6 +42,7 @@ class Counterparts(Metric):
     """
 
     kind: ClassVar[str] = "counterparts"
+    own_delta: ClassVar[float] = 1.0  # the tolerances as written
     tolerance: FloatArray
     ignored: BoolArray
     relative: FloatArray
