@@ -15,6 +15,7 @@ _WHERE = {
     "Distance": "isonomy.shift",
     "Domain": "isonomy.population",
     "AttackBudget": "isonomy.attacks",
+    "Audit": "isonomy.auditing",
     "Explore": "isonomy.similarity",
     "FairClassifier": "isonomy.training",
     "FairRegressor": "isonomy.training",
@@ -31,6 +32,7 @@ _WHERE = {
     "SoundnessError": "isonomy.errors",
     "Transport": "isonomy.certificates",
     "WeightedLp": "isonomy.similarity",
+    "audit": "isonomy.auditing",
     "certify": "isonomy.certificates",
     "certify_everywhere": "isonomy.certificates",
     "certify_local": "isonomy.certificates",
@@ -52,6 +54,7 @@ _OLD = {"DistributionalCertificate": "Certificate", "Effort": "AttackBudget", "L
 __all__ = [
     "AssumedHeadWarning",
     "AttackBudget",
+    "Audit",
     "Certificate",
     "Counterparts",
     "Distance",
@@ -73,6 +76,7 @@ __all__ = [
     "Transport",
     "WeightedLp",
     "__version__",
+    "audit",
     "certify",
     "certify_everywhere",
     "certify_local",
@@ -90,6 +94,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget
+    from isonomy.auditing import Audit, audit
     from isonomy.certificates import (
         Certificate,
         GlobalCertificate,

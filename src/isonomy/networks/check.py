@@ -35,11 +35,11 @@ def check_predictions(
     schema: Schema | None = None,
     tolerance: float = 1e-6,
 ) -> Agreement:
-    """Compare a network with reference predictions, row by row; the first row that differs is an error.
+    """Compare ``model`` with reference predictions, row by row; the first row that differs is an error.
 
     ``individuals`` is a population, a raw table beside its ``schema``, or an array of coordinates. ``reference``
     holds the probabilities of all classes ``(n, k)``, of class 1 alone ``(n,)``, the numbers of a regression, or
-    class names.
+    class names. Numbers may be apart by ``tolerance``, those of a regression by as much of their size.
     """
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < np.inf):
         raise ParameterError(template("tolerance", "a finite number >= 0", tolerance))
