@@ -37,7 +37,7 @@ from isonomy.similarity.regions import Similarity  # noqa: E402
 from isonomy_verify.sets import ConvexSets  # noqa: E402
 
 NETWORK = Path(__file__).parent / "networks" / "adult_2x256.onnx"
-STRONG = isonomy.Effort(steps=120, restarts=7)
+STRONG = isonomy.AttackBudget(steps=120, restarts=7)
 LINES: list[str] = []
 
 
@@ -153,7 +153,7 @@ def fixed_centre(network: isonomy.Network, people: isonomy.Population, metric: i
                     cells.append("")
                     continue
                 found = isonomy.certify_local(
-                    network, some, metric, delta, domain=domain, tier=tier, attack=tier == "tight", effort=STRONG
+                    network, some, metric, delta, domain=domain, tier=tier, attack=tier == "tight" and STRONG
                 )
                 cells.append(f"{found.mean_upper:.4f} ({np.quantile(found.upper, 0.9):.4f})")
                 if tier == "tight":
@@ -188,7 +188,7 @@ def exact(network: isonomy.Network, people: isonomy.Population, metric: isonomy.
     say("|---|---|---|---|---|")
     x = people.test.x[:n]
     for delta in (0.02, 0.05):
-        lower = isonomy.certify_local(network, x, metric, delta, effort=STRONG, progress=None).mean_lower
+        lower = isonomy.certify_local(network, x, metric, delta, attack=STRONG, progress=None).mean_lower
 
         def tight(delta: float = delta) -> isonomy.LocalCertificate:
             return isonomy.certify_local(network, x, metric, delta, attack=False, progress=None)

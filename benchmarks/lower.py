@@ -176,8 +176,8 @@ def enumerated(case: Case) -> np.ndarray:
 def truth(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """What is attained for sure, and what nothing exceeds."""
     found = isonomy.certify_local(
-        case.network, case.x, case.metric, case.delta, domain=case.domain, tier="exact", attack=True, time_limit=6.0,
-        gap=1e-5, progress=None, effort=isonomy.Effort(steps=60, restarts=5, branches=100, seed=9),
+        case.network, case.x, case.metric, case.delta, domain=case.domain, tier="exact", time_limit=6.0,
+        gap=1e-5, progress=None, attack=isonomy.AttackBudget(steps=60, restarts=5, branches=100, seed=9),
     )  # fmt: skip
     best = np.maximum(found.lower, evolved(case))
     if case.group.startswith("whole"):

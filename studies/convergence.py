@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
 from isonomy_verify.dual import gains, heights
@@ -133,7 +133,7 @@ def compared(case: Case, way: Way, seed: int, grid: Grid) -> dict[str, Any]:
 
     ours = certify(
         network, case.some, case.metric, DELTA, GAMMA, ground=case.metric, domain="unbounded", progress=None,
-        effort=Effort() if grid == Grid() else Effort(steps=5, restarts=0),
+        attack=AttackBudget() if grid == Grid() else AttackBudget(steps=5, restarts=0),
     )  # fmt: skip
     return answers(box, grid) | {"our_upper": ours.upper, "our_lower": ours.lower}
 

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
-from isonomy.certificates.worst_case import Points, search
+from isonomy.certificates.worst_case import Points, search, still
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
 from isonomy.similarity import Metric
@@ -143,18 +143,18 @@ def run(
 def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii: int) -> dict[str, Any]:
     """Both bounds of one network, and the paper's box bound in the paper's own sense."""
     network, metric = case.network(way, seed).network, case.metric
-    effort = Effort() if radii > 20 else Effort(steps=5, restarts=0)
+    effort = AttackBudget() if radii > 20 else AttackBudget(steps=5, restarts=0)
     gammas = GAMMAS if delta == DELTA else (GAMMA,)
     found = certify(
         network, case.some, metric, delta, max(gammas), domain=sense.domain,
-        ground=metric if sense.fair_ground else "l2", rounds=1, effort=effort, progress=None,
+        ground=metric if sense.fair_ground else "l2", rounds=1, attack=effort, progress=None,
     )  # fmt: skip
     dual, points = refined(found, radii), searched(found, min(gammas), effort)
     boxes = box_dual(network, case.some, metric, delta, 4 * radii) if sense.fair_ground else None
     rows = []
     for gamma in gammas:
         row = {"gamma": gamma, "upper": dual.bound(gamma).upper, "box": boxes and boxes.bound(gamma).upper}
-        rows.append(row | {"lower": points.worst(found.question, gamma, found.order).value})
+        rows.append(row | {"lower": points.worst(found.question, found.transport.resized(gamma)).value})
     return {"brackets": rows, "grid_error": dual.grid_error(max(gammas))}
 
 
@@ -176,11 +176,12 @@ def refined(found: Certificate, radii: int) -> Dual:
     return Dual.of(cells, found.order)
 
 
-def searched(found: Certificate, gamma: float, effort: Effort) -> Points:
+def searched(found: Certificate, gamma: float, effort: AttackBudget) -> Points:
     """The points of a certificate and those of a search at smaller radii, down to half of this gamma."""
     moving = Moving(found.question, found.ground)
     radii = [found.gamma / 2.0**k for k in range(2, 2 + math.ceil(math.log2(found.gamma / gamma)))]
-    more = search(moving, found.local.lower, found.local.witnesses.counterpart, radii, effort)
+    known = still(found.question.x, found.local.lower, found.local.witnesses.counterpart)
+    more = search(moving, known, radii, effort)
     parts = ("owner", "person", "counterpart", "cost", "value")
     return Points(*(np.concatenate([getattr(some, part) for some in (found.points, more)]) for part in parts))
 

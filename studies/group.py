@@ -96,7 +96,7 @@ def gaps(case: Case, way: Way, seed: int) -> dict[str, Any]:
     for name in GAPS:
         row = whole.loc[f"{name}_difference"]
         found |= {name: row["value"], f"{name}_from": row["low"], f"{name}_to": row["high"]}
-    local = certify_local(network, case.some, case.metric, dataset.delta, effort=EFFORT, predict=False, progress=None)
+    local = certify_local(network, case.some, case.metric, dataset.delta, attack=EFFORT, predict=False, progress=None)
     parity = group_fairness(network, case.some, certificate=local, **asked).summary.set_index("metric").loc["if_parity"]
     return found | {"if_parity_low": parity["bound_low"], "if_parity_high": parity["bound_high"]}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import certify, certify_local
 from isonomy.networks import Network
 from isonomy.population import Population
@@ -22,7 +22,7 @@ from studies.models import Case
 from studies.paper import Trained, printed
 from studies.steps import Found, Step, taken
 
-EFFORT = Effort(steps=20, restarts=0)
+EFFORT = AttackBudget(steps=20, restarts=0)
 """The search for a worst population: half of the default, which finds nearly as much."""
 MEASURES = ("accuracy", "balanced_accuracy", "lfc", "lfc_lower", "lfc_by_box", "e_dfc", "a_dfc_upper", "a_dfc_lower")
 SPREAD = ("accuracy", "a_dfc_upper")
@@ -76,7 +76,7 @@ def certificates(case: Case, way: Way, seed: int) -> dict[str, Any]:
     trained = case.network(way, seed)
     started = time.process_time()
     judged = trained.network, case.some, case.metric, case.dataset.delta
-    found = certify(*judged, case.dataset.gamma, effort=EFFORT, progress=None)
+    found = certify(*judged, case.dataset.gamma, attack=EFFORT, progress=None)
     upper, lower = found.upper, found.lower
     seconds = time.process_time() - started
     box = certify_local(*judged, tier="paper", attack=False, predict=False, progress=None)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import certify, certify_everywhere, certify_local
 from isonomy.certificates.worst_case import WorstCase
 from isonomy.datasets import make_moons
@@ -141,10 +141,10 @@ def notions(method: str, scale: Scale) -> dict[str, Any]:
 
 def shifted(network: Network, seen: Population, scale: Scale) -> tuple[float, WorstCase]:
     """A distributional upper bound with many radii, and a worst population with many places to go."""
-    effort = Effort() if scale.radii > 20 else Effort(steps=5, restarts=0)
-    found = certify(network, seen, METRIC, DELTA, GAMMA, effort=effort, progress=None)
+    effort = AttackBudget() if scale.radii > 20 else AttackBudget(steps=5, restarts=0)
+    found = certify(network, seen, METRIC, DELTA, GAMMA, attack=effort, progress=None)
     points = searched(found, GAMMA / 8, effort)
-    return refined(found, scale.radii).bound(GAMMA).upper, points.worst(found.question, GAMMA, found.order)
+    return refined(found, scale.radii).bound(GAMMA).upper, points.worst(found.question, found.shift)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

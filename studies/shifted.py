@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import certify, certify_local
 from isonomy.population import Population
 from isonomy.shift import wasserstein
@@ -31,7 +31,7 @@ from studies.steps import Line, Step, known, taken
 from studies.tables import Dataset
 
 WAYS = (Way("sgd"), Way("f-ibp"), Way("l-dif"), Way("u-dif"))
-EFFORT = Effort(steps=15, restarts=0)
+EFFORT = AttackBudget(steps=15, restarts=0)
 RISK = 0.05
 """Of any of a table's "at least" being wrong."""
 BUILT = 5
@@ -189,12 +189,12 @@ def judged(case: Case, way: Way, seed: int, draw: Draw, apart: Mapping[str, Any]
     """One network: its certificate, what is observed elsewhere, and constructed shifts."""
     network, metric, some = case.network(way, seed).network, case.metric, case.some
     delta, gamma = case.dataset.delta, gamma_of(case.dataset)
-    found = certify(network, some, metric, delta, gamma, effort=EFFORT, progress=None)
+    found = certify(network, some, metric, delta, gamma, attack=EFFORT, progress=None)
     curve = found.curve([gamma, *(each["distance"] for each in apart["places"])])
     others, rows, built = draw(), [], []
     chosen = {round(k) for k in np.linspace(0, len(others) - 1, min(BUILT, len(others)))}
     for k, ((place, people), each) in enumerate(zip(others, apart["places"], strict=True)):
-        local = certify_local(network, people, metric, delta, effort=EFFORT, predict=False, progress=None)
+        local = certify_local(network, people, metric, delta, attack=EFFORT, predict=False, progress=None)
         bound = curve.iloc[k + 1]
         rows.append(each | {
             "observed": mean_down(local.lower), "lfc": mean_up(local.upper),

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isonomy import attacks
-from isonomy.attacks import Effort, attack
+from isonomy.attacks import AttackBudget, attack
 from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Schema
@@ -30,7 +30,7 @@ SCHEMA = Schema(
     ),
 )
 WIDTH = SCHEMA.width
-USUAL = Effort()
+USUAL = AttackBudget()
 
 
 def somebody(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -44,7 +44,7 @@ def network(rng: np.random.Generator, width: int, head: str = "softmax", outputs
     return Network.from_layers(weights, [rng.normal(size=5), rng.normal(size=outputs)], head=head)
 
 
-def searched(net: Network, similarity: Similarity, x: np.ndarray, effort: Effort = USUAL) -> attacks.Finds:
+def searched(net: Network, similarity: Similarity, x: np.ndarray, effort: AttackBudget = USUAL) -> attacks.Finds:
     return attack(net, head_of(net), similarity, x, effort)
 
 
@@ -60,7 +60,7 @@ def test_finds_are_similar_members_and_their_values_are_attained(seed: int, kind
     ][which]
     x, net = somebody(rng, 5), network(rng, WIDTH, outputs=3)
     domain = SCHEMA.domain(kind)
-    finds = searched(net, Similarity(metric, 1.0, domain), x, Effort(steps=5))
+    finds = searched(net, Similarity(metric, 1.0, domain), x, AttackBudget(steps=5))
     assert domain.allows(x, finds.counterpart).all() and domain.allows(x, finds.flip_counterpart).all()
     assert (metric.distance_upper(x, finds.counterpart) <= 1.0).all()
     assert (metric.distance_upper(x, finds.flip_counterpart) <= 1.0).all()
@@ -84,7 +84,7 @@ def test_a_treacherous_search_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert domain.allows(x, far).all() and (similarity.metric.distance(x, far) > 0.5).all()
     monkeypatch.setattr(attacks.search, "as_individuals", treacherous)
-    finds = searched(net, similarity, x, Effort(steps=1))
+    finds = searched(net, similarity, x, AttackBudget(steps=1))
     assert domain.allows(x, finds.counterpart).all()
     assert (similarity.metric.distance_upper(x, finds.counterpart) <= 0.5).all()
 
@@ -127,10 +127,10 @@ def test_searches_are_repeatable_and_harder_ones_no_worse() -> None:
     x, net = rng.normal(size=(10, 4)), network(rng, 4)
     similarity = Similarity(WeightedLp(np.ones(4), math.inf), 0.3, Domain.unbounded(4))
     state = torch.random.get_rng_state()
-    one, two = (searched(net, similarity, x, Effort(steps=5, seed=7)) for _ in range(2))
+    one, two = (searched(net, similarity, x, AttackBudget(steps=5, seed=7)) for _ in range(2))
     assert (one.lower == two.lower).all() and (one.counterpart == two.counterpart).all()
     assert (torch.random.get_rng_state() == state).all()
-    harder = searched(net, similarity, x, Effort(steps=5, restarts=5, seed=7))
+    harder = searched(net, similarity, x, AttackBudget(steps=5, restarts=5, seed=7))
     assert (harder.lower >= one.lower - 1e-12).all()
 
 
@@ -139,7 +139,7 @@ def test_a_box_is_searched_to_its_corner() -> None:
     w = rng.normal(size=(1, 4))
     net = Network.from_layers([w], [[0.0]], head="regression")
     metric = WeightedLp(np.ones(4), math.inf)
-    finds = searched(net, Similarity(metric, 0.3, Domain.unbounded(4)), rng.normal(size=(3, 4)), Effort(steps=40))
+    finds = searched(net, Similarity(metric, 0.3, Domain.unbounded(4)), rng.normal(size=(3, 4)), AttackBudget(steps=40))
     assert finds.lower == pytest.approx(np.full(3, 0.3 * np.abs(w).sum()), rel=0.02)
     for row in range(3):
         assert Fraction(float(finds.lower[row])) <= Fraction(0.3) * sum(
@@ -172,7 +172,7 @@ def test_a_saturated_output_is_climbed() -> None:
     w = np.array([[9.0, -7.0, 5.0, -3.0]])
     net = Network.from_layers([w], [[24.0 * 50]], head="sigmoid")
     similarity = Similarity(WeightedLp(np.ones(4), math.inf), 50.0, Domain.unbounded(4))
-    found = searched(net, similarity, np.zeros((1, 4)), Effort(steps=4, restarts=0))
+    found = searched(net, similarity, np.zeros((1, 4)), AttackBudget(steps=4, restarts=0))
     assert found.lower == pytest.approx([0.5], abs=1e-5)
 
 
@@ -187,7 +187,7 @@ def test_a_ball_that_the_box_holds_back(order: int) -> None:
     net = Network.from_layers([w[None]], [[0.0]], head="regression")
     domain = schema.domain("relaxed")
     similarity = Similarity(WeightedLp(np.ones(4), order), delta, domain)
-    finds = searched(net, similarity, x, Effort(steps=2, restarts=0))
+    finds = searched(net, similarity, x, AttackBudget(steps=2, restarts=0))
     best = np.zeros(n)
     for rises in (w > 0, w < 0):
         room = np.where(rises, domain.high - x, x - domain.low)

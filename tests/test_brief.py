@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import isonomy
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.brief import LINES, brief
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity import Counterparts
 
-QUICK = Effort(steps=2, restarts=0, branches=2)
+QUICK = AttackBudget(steps=2, restarts=0, branches=2)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def certificate() -> isonomy.Certificate:
     rng = np.random.default_rng(0)
     network = Network.from_layers([rng.normal(size=(2, german.schema.width))], [np.zeros(2)])
     metric = Counterparts.of(german.schema)
-    return isonomy.certify(network, german, metric, 1.0, 0.1, tier="interval", rounds=1, effort=QUICK, progress=None)
+    return isonomy.certify(network, german, metric, 1.0, 0.1, tier="interval", rounds=1, attack=QUICK, progress=None)
 
 
 def test_certificates_and_their_parts_are_short(certificate: isonomy.Certificate) -> None:
@@ -43,4 +43,4 @@ def test_certificates_and_their_parts_are_short(certificate: isonomy.Certificate
 
 
 def test_short_things_are_shown_whole() -> None:
-    assert brief(QUICK) == "Effort(steps=2, restarts=0, branches=2, seed=0)"
+    assert brief(QUICK) == "AttackBudget(steps=2, restarts=0, branches=2, seed=0)"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import isonomy
-from isonomy import Domain, Effort, FairClassifier, Mahalanobis, Network, Population, Schema, WeightedLp
+from isonomy import AttackBudget, Domain, FairClassifier, Mahalanobis, Network, Population, Schema, WeightedLp
 from isonomy.errors import IsonomyError, MetricError
 from isonomy.population import Feature
 from isonomy.population.feature import Label
@@ -39,7 +39,7 @@ SCHEMA = Schema(
 )
 FRAME = pd.DataFrame({"a": np.linspace(0, 1, 60), "b": np.linspace(1, 0, 60), "good": np.arange(60) % 2})
 PEOPLE = Population.from_frame(FRAME, SCHEMA)
-QUICK = Effort(steps=1, restarts=0, branches=1)
+QUICK = AttackBudget(steps=1, restarts=0, branches=1)
 
 
 def trained(kind: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def trained(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 
 ASKED: dict[str, Any] = {"model": NETWORK, "people": X, "metric": METRIC, "delta": 0.1}
-HOW: dict[str, Any] = {"effort": QUICK, "progress": None, "tier": "interval"}
+HOW: dict[str, Any] = {"attack": QUICK, "progress": None, "tier": "interval"}
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "certify_local": (isonomy.certify_local, ASKED | HOW),
     "certify": (isonomy.certify, ASKED | HOW | {"gamma": 0.1, "rounds": 0}),
@@ -76,7 +76,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "from_layers": (Network.from_layers, {"weights": WEIGHTS, "biases": BIASES}),
     "WeightedLp": (WeightedLp, {"weights": np.ones(2)}),
     "Mahalanobis": (Mahalanobis, {"precision": np.eye(2)}),
-    "Effort": (Effort, {}),
+    "AttackBudget": (AttackBudget, {}),
 }
 
 NO_NUMBER: list[Any] = ["0.1", None, True, [0.1], math.nan, -0.1, 1j, np.eye(2)]
@@ -105,7 +105,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "certify_local": {
         "model": NO_NETWORK, "people": NO_TABLE, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308],
         "domain": [*NO_DOMAIN, "realizable"], "tier": ["fast", 5, None], "threshold": ["0.5", 2.0, math.nan, 1j],
-        "arithmetic": ["float16", None], "effort": [5, "high", {"steps": 1}], "max_branches": NO_COUNT,
+        "arithmetic": ["float16", None], "attack": [5, "high", {"steps": 1}, None], "max_branches": NO_COUNT,
         "progress": [5, "never", True], "time_limit": NO_TIME, "gap": [*NO_NUMBER, math.inf],
         "epsilon": ["0.1", -1, math.nan, math.inf, True, 1j],
     },
@@ -114,7 +114,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf, 1e308], "gamma": NO_TIME,
         "order": [0, 0.5, math.nan, "1", None, True, 1j], "ground": ["l3", 5, None, np.eye(2), WeightedLp(np.ones(3))],
         "epsilon": ["0.1", -1, math.nan, math.inf, True], "confidence": SHARES, "domain": [*NO_DOMAIN, "realizable"],
-        "tier": ["exact", "fast", 5], "arithmetic": ["float16"], "rounds": NO_COUNT, "effort": [5, "high"],
+        "tier": ["exact", "fast", 5], "arithmetic": ["float16"], "rounds": NO_COUNT, "attack": [5, "high"],
         "output_range": [5, (1.0,), (1.0, 0.0), (0.0, math.inf), ("0", "1")], "max_branches": NO_COUNT,
         "seed": NO_COUNT, "progress": [5, "never"], "engine": ["spark"],
         "chunk": [*NO_COUNT, 0], "work": [5], "unknown": ["drop"], "split": ["half"], "scheduler": ["tcp://a:1"],
@@ -129,7 +129,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "schema": [None, "schema.toml", 5], "model": NO_NETWORK, "metric": NO_METRIC, "delta": [*NO_NUMBER, math.inf],
         "gamma": NO_TIME, "order": [0, math.nan, "1", True], "epsilon": ["0.1", -1, math.nan, math.inf],
         "tier": ["exact", 5], "chunk": [*NO_COUNT, 0], "engine": ["spark"], "unknown": ["drop"], "split": ["half"],
-        "rounds": NO_COUNT, "arithmetic": ["float16"], "output_range": [5, (1.0, 0.0)], "effort": [5],
+        "rounds": NO_COUNT, "arithmetic": ["float16"], "output_range": [5, (1.0, 0.0)], "attack": [5],
         "max_branches": NO_COUNT, "people": [5, None], "work": [5],
     },
     "wasserstein": {
@@ -183,7 +183,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "precision": [5, None, "m", [], np.eye(2) * 1j, [[1.0], [1.0, 2.0]], np.ones((2, 3)), -np.eye(2), [[math.nan]],
                       [[1.0, 2.0], [0.0, 1.0]]],
     },
-    "Effort": {"steps": NO_COUNT, "restarts": NO_COUNT, "branches": [*NO_COUNT, 0], "seed": NO_COUNT},
+    "AttackBudget": {"steps": NO_COUNT, "restarts": NO_COUNT, "branches": [*NO_COUNT, 0], "seed": NO_COUNT},
 }  # fmt: skip
 
 CASES = [
@@ -265,8 +265,8 @@ KINDS = list(clothes(X))
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_people_in_other_clothes(kind: str) -> None:
-    expected = isonomy.certify_local(NETWORK, X, METRIC, 0.1, effort=QUICK, progress=None)
-    found = isonomy.certify_local(NETWORK, clothes(X)[kind], METRIC, 0.1, effort=QUICK, progress=None)
+    expected = isonomy.certify_local(NETWORK, X, METRIC, 0.1, attack=QUICK, progress=None)
+    found = isonomy.certify_local(NETWORK, clothes(X)[kind], METRIC, 0.1, attack=QUICK, progress=None)
     np.testing.assert_array_equal(found.upper, expected.upper)
     np.testing.assert_array_equal(found.lower, expected.lower)
     np.testing.assert_array_equal(NETWORK(clothes(X)[kind]), NETWORK(X))
@@ -276,7 +276,7 @@ def test_people_in_other_clothes(kind: str) -> None:
 @pytest.mark.some(2)
 @pytest.mark.parametrize("kind", ["rows backwards", "columns first", "other bytes", "frame of extension types"])
 def test_people_of_a_distribution_in_other_clothes(kind: str) -> None:
-    options: dict[str, Any] = {"effort": QUICK, "progress": None, "tier": "interval", "rounds": 0}
+    options: dict[str, Any] = {"attack": QUICK, "progress": None, "tier": "interval", "rounds": 0}
     expected = isonomy.certify(NETWORK, X, METRIC, 0.1, 0.1, **options)
     found = isonomy.certify(NETWORK, clothes(X)[kind], METRIC, 0.1, 0.1, **options)
     assert (found.lower, found.upper) == (expected.lower, expected.upper)

@@ -4,6 +4,7 @@ studies; and ``import isonomy`` alone stays light."""
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -121,6 +122,19 @@ def test_every_public_name_exists() -> None:
     assert all(getattr(isonomy, name) is not None for name in isonomy.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = isonomy.nothing
+
+
+FUNCTIONS = [name for name in isonomy.__all__ if inspect.isfunction(getattr(isonomy, name))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_of_a_public_function_is_explained(name: str) -> None:
+    """By its own name, in code; and nothing is taken that has no name."""
+    function = getattr(isonomy, name)
+    words = set(re.findall(r"\w+", " ".join(re.findall(r"``(.+?)``", inspect.getdoc(function) or "", re.DOTALL))))
+    for parameter in inspect.signature(function).parameters.values():
+        assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), parameter
+        assert parameter.name in words, f"isonomy.{name}: {parameter.name!r} is not explained"
 
 
 @pytest.mark.parametrize("path", [*MODULES, *STUDIES], ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -14,7 +14,8 @@ _WHERE = {
     "Counterparts": "isonomy.similarity",
     "Distance": "isonomy.shift",
     "Domain": "isonomy.population",
-    "Effort": "isonomy.attacks",
+    "AttackBudget": "isonomy.attacks",
+    "Audit": "isonomy.auditing",
     "Explore": "isonomy.similarity",
     "FairClassifier": "isonomy.training",
     "FairRegressor": "isonomy.training",
@@ -29,7 +30,9 @@ _WHERE = {
     "Schema": "isonomy.population",
     "SensitiveSubspace": "isonomy.similarity",
     "SoundnessError": "isonomy.errors",
+    "Transport": "isonomy.certificates",
     "WeightedLp": "isonomy.similarity",
+    "audit": "isonomy.auditing",
     "certify": "isonomy.certificates",
     "certify_everywhere": "isonomy.certificates",
     "certify_local": "isonomy.certificates",
@@ -45,16 +48,17 @@ _WHERE = {
     "wasserstein": "isonomy.shift",
 }
 
-_OLD = {"DistributionalCertificate": "Certificate", "LargeCertificate": "Certificate"}
+_OLD = {"DistributionalCertificate": "Certificate", "Effort": "AttackBudget", "LargeCertificate": "Certificate"}
 """Names of version 0.1, until 0.3."""
 
 __all__ = [
     "AssumedHeadWarning",
+    "AttackBudget",
+    "Audit",
     "Certificate",
     "Counterparts",
     "Distance",
     "Domain",
-    "Effort",
     "Explore",
     "FairClassifier",
     "FairRegressor",
@@ -69,8 +73,10 @@ __all__ = [
     "Schema",
     "SensitiveSubspace",
     "SoundnessError",
+    "Transport",
     "WeightedLp",
     "__version__",
+    "audit",
     "certify",
     "certify_everywhere",
     "certify_local",
@@ -87,11 +93,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from isonomy.attacks import Effort
+    from isonomy.attacks import AttackBudget
+    from isonomy.auditing import Audit, audit
     from isonomy.certificates import (
         Certificate,
         GlobalCertificate,
         LocalCertificate,
+        Transport,
         certify,
         certify_everywhere,
         certify_local,

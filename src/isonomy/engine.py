@@ -79,10 +79,10 @@ class DaskEngine:
         held = self.client.submit(_same, shared, pure=False)
         futures = [self.client.submit(_alone, work, held, item, pure=False) for item in items]
         try:
-            for batch in dask.as_completed(futures, with_results=True).batches():
-                for future, result in batch:
-                    yield result
-                    future.release()
+            # One by one: a batch would have what a task raised among its results, and raise nothing.
+            for future, result in dask.as_completed(futures, with_results=True):
+                yield result
+                future.release()
         except dask.KilledWorker as error:
             raise IsonomyError(
                 f"A chunk has ended several Dask workers, most likely for lack of memory ({error}): give workers more "

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +118,38 @@ def read_arrays(path: Path, about: str) -> Arrays | None:
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     return arrays
+
+
+class Store(Protocol):
+    """Keeps finished parts by name. A part that is damaged, or was put about something else, is no part."""
+
+    def get(self, name: str, about: str) -> Arrays | None:
+        """The arrays, bit for bit as they were put about the same, or None."""
+
+    def put(self, name: str, arrays: Arrays, about: str) -> None:
+        """Keep arrays: whole or not at all, in place of what had the name."""
+
+
+class FolderStore:
+    """Parts as files of a folder, about an ``identity``: all that decides their bits, of whichever part."""
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        self.folder, self.identity = folder, identity
+
+    def path(self, name: str) -> Path:
+        """Where a part is."""
+        return self.folder / f"{name}.arrays"
+
+    def get(self, name: str, about: str) -> Arrays | None:
+        """From its file."""
+        return read_arrays(self.path(name), self._whole(about))
+
+    def put(self, name: str, arrays: Arrays, about: str) -> None:
+        """Into a file of its own."""
+        write_arrays(self.path(name), arrays, self._whole(about))
+
+    def _whole(self, about: str) -> str:
+        return hashlib.sha256(f"{self.identity} {about}".encode()).hexdigest()
 
 
 def _digest(about: str, shapes: list[Any]) -> Any:

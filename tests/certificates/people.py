@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, certify
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Schema, Split
@@ -33,7 +33,7 @@ SCHEMA = Schema(
 )
 METRIC = WeightedLp([1.0, 2.0, 1.0, 1.0], 2)
 CHUNK = 40
-QUICK = Effort(steps=2, restarts=0, branches=2)
+QUICK = AttackBudget(steps=2, restarts=0, branches=2)
 
 
 def table(n: int, seed: int = 0) -> pd.DataFrame:
@@ -60,8 +60,10 @@ def network(seed: int = 0) -> Network:
 def ask(people: Any, work: Path | None, **options: Any) -> Certificate:
     """The certificate of somebody's table; options replace the usual ones."""
     what = {"schema": SCHEMA, "model": network(), "metric": METRIC, "delta": 0.1, "gamma": 0.1}
-    how = {"domain": "unbounded", "tier": "interval", "rounds": 1, "attack": False, "effort": QUICK}
-    return certify(people=people, work=work, **{**what, **how, "chunk": CHUNK, "progress": None, **options})
+    how = {"domain": "unbounded", "tier": "interval", "rounds": 1, "attack": False}
+    asked = {**what, **how, "chunk": CHUNK, "progress": None, **options}
+    asked["attack"] = QUICK if asked["attack"] is True else asked["attack"]
+    return certify(people=people, work=work, **asked)
 
 
 def numbers(found: Certificate) -> dict[str, Any]:

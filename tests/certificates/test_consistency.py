@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import isonomy
-from isonomy import Counterparts, Effort, SoundnessError, certify_everywhere, certify_local
+from isonomy import AttackBudget, Counterparts, SoundnessError, certify_everywhere, certify_local
 from isonomy.attacks import Known
 from isonomy.certificates import consistency
 from isonomy.certificates.certify import certify
@@ -31,7 +31,7 @@ from isonomy.search.pairs import Pairs
 
 from .judge import SCHEMA, WIDTH, people, perceptron
 
-QUICK = Effort(steps=4, restarts=0, branches=2)
+QUICK = AttackBudget(steps=4, restarts=0, branches=2)
 METRIC = Counterparts.of(SCHEMA)
 Patch = pytest.MonkeyPatch
 
@@ -47,11 +47,11 @@ def network(seed: int = 0) -> Network:
 
 
 def ask(**options: Any) -> Any:
-    return certify_local(network(), people(8), METRIC, 1.0, **{"effort": QUICK, "progress": None, **options})
+    return certify_local(network(), people(8), METRIC, 1.0, **{"attack": QUICK, "progress": None, **options})
 
 
 def shift(**options: Any) -> Any:
-    some = {"effort": QUICK, "progress": None, "tier": "interval", "rounds": 1}
+    some = {"attack": QUICK, "progress": None, "tier": "interval", "rounds": 1}
     return certify(network(), people(5), METRIC, 1.0, 0.2, **some, **options)
 
 
@@ -80,7 +80,7 @@ def refused(run: Callable[[], Any], words: str) -> tuple[SoundnessError, dict[st
 @pytest.mark.parametrize("arithmetic", ["float64", "float32"])
 def test_local_bounds(monkeypatch: Patch, tier: str, arithmetic: str) -> None:
     metric = isonomy.WeightedLp(np.ones(WIDTH), 2) if tier == "paper" else METRIC
-    run = partial(certify_local, network(), people(4), metric, 0.5, effort=QUICK, progress=None, tier=tier,
+    run = partial(certify_local, network(), people(4), metric, 0.5, attack=QUICK, progress=None, tier=tier,
                   arithmetic=arithmetic, time_limit=None, max_nodes=50)  # fmt: skip
     honest = run()
     assert (honest.lower <= honest.upper).all() and honest.lower.max() > 0
@@ -190,7 +190,7 @@ def test_a_declared_range_that_is_not_kept_is_the_callers() -> None:
     rng = np.random.default_rng(0)
     numbers = perceptron(rng, WIDTH, 1, head="regression")
     with pytest.raises(ParameterError, match=r"'output_range' must be a range that outputs keep within, and one was"):
-        certify(numbers, people(8), METRIC, 1.0, 0.1, effort=QUICK, progress=None, output_range=(0.0, 1e-3))
+        certify(numbers, people(8), METRIC, 1.0, 0.1, attack=QUICK, progress=None, output_range=(0.0, 1e-3))
 
 
 # -- the file -------------------------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
     assert stat.S_IMODE(error.file.stat().st_mode) == 0o600 and error.file.name.startswith("isonomy-soundness-")
     assert [path.name for path in here.iterdir()] == [error.file.name]
     document, again, metric, domain = load(error.file)
-    assert again.hash() == honest.question.model.hash()
+    assert again.hash() == honest.question.network.hash()
     x, y = (np.array([document[side]]) for side in ("individual", "counterpart"))
-    found = certify_local(again, x, metric, document["delta"], domain=domain, effort=QUICK, progress=None)
+    found = certify_local(again, x, metric, document["delta"], domain=domain, attack=QUICK, progress=None)
     row = document["row"]
     assert found.upper[0] == honest.upper[row] and found.lower[0] == honest.lower[row]
     assert domain.allows(x, y).all() and (metric.distance_upper(x, y) <= document["delta"]).all()

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from isonomy import Effort, Mahalanobis, Network, WeightedLp, certify_local
+from isonomy import AttackBudget, Mahalanobis, Network, WeightedLp, certify_local
 from isonomy.certificates.local import LocalCertificate
 from isonomy.errors import ParameterError
 from isonomy.parallel import set_workers
@@ -16,7 +16,7 @@ from isonomy.population import Domain
 
 from .judge import WIDTH, is_similar, is_somebody, metrics, people, perceptron
 
-WEAK = Effort(steps=0, restarts=0, branches=1)
+WEAK = AttackBudget(steps=0, restarts=0, branches=1)
 
 
 def lattice(kind: str = "realizable") -> Domain:
@@ -74,13 +74,13 @@ def test_what_is_found_is_there_and_what_is_certified_is_not(which: int, domain:
     rng = np.random.default_rng(which)
     judged, population = perceptron(rng, WIDTH, 2), people(12, 3, domain)
     metric = Mahalanobis(np.eye(WIDTH)) if domain == "unbounded" else metrics(rng)[which]
-    options = {"effort": WEAK, "progress": None}
+    options = {"attack": WEAK, "progress": None}
     plain = certify_local(judged, population, metric, 0.8, **options)
     found = certify_local(judged, population, metric, 0.8, decide=True, **options)
     assert (found.upper == plain.upper).all() and (found.lower >= plain.lower).all()
     assert (found.decision != "undecided").all()
     assert (found.decision[plain.decision != "undecided"] == plain.decision[plain.decision != "undecided"]).all()
-    strong = certify_local(judged, population, metric, 0.8, effort=Effort(steps=60, restarts=4), progress=None)
+    strong = certify_local(judged, population, metric, 0.8, attack=AttackBudget(steps=60, restarts=4), progress=None)
     assert not (strong.witnesses.flips & (found.decision == "certified")).any()
     witnesses = found.witnesses
     for row in np.flatnonzero(witnesses.flips):
@@ -92,7 +92,7 @@ def test_what_is_found_is_there_and_what_is_certified_is_not(which: int, domain:
 
 def ask(x: np.ndarray, **options: object) -> LocalCertificate:
     judged = network(7, (6, 24, 24, 2), gain=2.5)
-    return certify_local(judged, x, WeightedLp(np.ones(6), 2), 0.5, effort=WEAK, progress=None, **options)
+    return certify_local(judged, x, WeightedLp(np.ones(6), 2), 0.5, attack=WEAK, progress=None, **options)
 
 
 def test_the_same_question_has_the_same_answer() -> None:
@@ -116,7 +116,7 @@ def test_nobody_is_decided_where_nothing_decides() -> None:
     found = certify_local(numbers, x, WeightedLp(np.ones(6)), 0.5, decide=True, progress=None)
     assert (found.decision == "none").all()
     several = network(1, (6, 8, 3), "sigmoid")
-    options = {"effort": WEAK, "progress": None}
+    options = {"attack": WEAK, "progress": None}
     plain = certify_local(several, x, WeightedLp(np.ones(6)), 0.5, **options)
     assert (
         certify_local(several, x, WeightedLp(np.ones(6)), 0.5, decide=True, **options).decision == plain.decision
@@ -130,7 +130,7 @@ def test_thresholds_and_float32_runs(threshold: float, arithmetic: str) -> None:
     judged = network(3, (6, 16, 16, 1), "sigmoid", gain=2.5)
     found = certify_local(
         judged, x, WeightedLp(np.ones(6), 2), 0.4, threshold=threshold, arithmetic=arithmetic, decide=True,
-        effort=WEAK, progress=None,
+        attack=WEAK, progress=None,
     )  # fmt: skip
     assert (found.decision != "undecided").mean() > 0.95
     rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from flint import arb, ctx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy import Effort, LocalCertificate, Mahalanobis, Metric, SoundnessError, WeightedLp, certify_local
+from isonomy import AttackBudget, LocalCertificate, Mahalanobis, Metric, SoundnessError, WeightedLp, certify_local
 from isonomy.certificates.consistency import told
 from isonomy.networks.graph import Activation, Head
 from isonomy.networks.network import Network
@@ -48,7 +48,7 @@ FIRST = ("relu", "prelu", "clip", "tanh", "gelu")
 EACH_KIND = [kind if kind[0] in FIRST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 CASES: list[tuple[Head, int]] = [("softmax", 2), ("softmax", 3), ("sigmoid", 1), ("regression", 1)]
 LARGE = [1e6, 1e12, 1e300]
-QUICK = Effort(steps=4, restarts=0, branches=4)
+QUICK = AttackBudget(steps=4, restarts=0, branches=4)
 steady = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)
 tiers = st.sampled_from(["interval", "tight"])
@@ -56,7 +56,7 @@ tiers = st.sampled_from(["interval", "tight"])
 
 def certified(network: Network, x: Any, metric: Metric, delta: float, tier: Any, **options: Any) -> LocalCertificate:
     """A certificate that is at least a sensible number for everybody."""
-    found = certify_local(network, x, metric, delta, tier=tier, effort=QUICK, progress=None, **options)
+    found = certify_local(network, x, metric, delta, tier=tier, **({"attack": QUICK, "progress": None} | options))
     assert not np.isnan(found.upper).any() and not np.isnan(found.lower).any()
     assert (found.lower >= 0).all() and (found.lower <= found.upper).all()
     if network.head != "regression":

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from tests.datasets.data_folder import FOLDER, needs_data
 
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
 from isonomy.errors import DataError, IsonomyError, ParameterError
@@ -33,12 +33,12 @@ from .neighbours import mlp, neighbours, possible, slope, worst_pair
 steady = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)
 orders = st.sampled_from([1.0, 1.5, 2.0, math.inf])
-QUICK = Effort(steps=8, restarts=0, branches=4)
+QUICK = AttackBudget(steps=8, restarts=0, branches=4)
 COUNTERPARTS = Counterparts.of(SCHEMA)
 
 
 def quietly(*arguments: object, **options: object) -> Certificate:
-    return certify(*arguments, **{"progress": None, "effort": QUICK, **options})
+    return certify(*arguments, **{"progress": None, "attack": QUICK, **options})
 
 
 def plainly(*arguments: object, **options: object) -> Certificate:
@@ -240,12 +240,12 @@ def explicit_transport(found: Certificate, rng: np.random.Generator, count: int 
     for i, x in enumerate(question.x):
         radii = [gamma] if math.isinf(order) else [gamma / 2, gamma, 3 * gamma, 10 * gamma + 1]
         for radius in [0.0, *radii]:
-            near = neighbours(rng, free, found.ground, radius, x, count, slope(question.model, x))
+            near = neighbours(rng, free, found.ground, radius, x, count, slope(question.network, x))
             for z in near[rng.permutation(len(near))[: count // 2]]:
                 owner.append(i)
                 cost.append(float(found.ground.distance_upper(x, z)))
                 value.append(
-                    worst_pair(rng, question.model, question.domain, question.metric, question.delta, z[None], 15)[0]
+                    worst_pair(rng, question.network, question.domain, question.metric, question.delta, z[None], 15)[0]
                 )
     who, masses = np.array(owner), question.weights / question.weights.sum()
     if math.isinf(order):

@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy import Effort, Mahalanobis, WeightedLp, certify_local
+from isonomy import AttackBudget, Mahalanobis, WeightedLp, certify_local
 from isonomy.bounds.kernel import head_of
 from isonomy.errors import ParameterError
 from isonomy.networks.network import Network
@@ -24,7 +24,7 @@ from .judge import WIDTH, is_similar, is_somebody, metrics, people, perceptron
 
 steady = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)
-QUICK = Effort(steps=4, restarts=0, branches=2)
+QUICK = AttackBudget(steps=4, restarts=0, branches=2)
 ROUNDING = 1e-12
 
 
@@ -60,7 +60,7 @@ def test_bounds_come_in_order_and_hold_for_anybody(
     relaxed = Domain("relaxed", low, high, (), nothing, np.zeros(width), np.ones(width), nothing, names)
     domain = relaxed if rng.random() < 0.5 else Domain.unbounded(width)
     x = rng.uniform(-1.5, 1.5, size=(3, width))
-    options = {"domain": domain, "effort": QUICK, "progress": None}
+    options = {"domain": domain, "attack": QUICK, "progress": None}
     tight = certify_local(network, x, metric, delta, **options)
     exact = certify_local(network, x, metric, delta, tier="exact", time_limit=None, max_nodes=nodes, **options)
     assert (tight.lower <= exact.lower).all()
@@ -83,9 +83,9 @@ def test_mixed_people_in_every_domain(seed: int, which: int, domain: str) -> Non
     network, population = perceptron(rng, WIDTH, 2), people(3, seed % 1000, domain)
     metric = metrics(rng)[which]
     delta = float(rng.choice([0.3, 1.0]))
-    tight = certify_local(network, population, metric, delta, effort=QUICK, progress=None)
+    tight = certify_local(network, population, metric, delta, attack=QUICK, progress=None)
     limits = {"tier": "exact", "time_limit": None, "max_nodes": 500}
-    exact = certify_local(network, population, metric, delta, **limits, effort=QUICK, progress=None)
+    exact = certify_local(network, population, metric, delta, **limits, attack=QUICK, progress=None)
     assert (tight.lower <= exact.lower).all()
     assert (exact.lower <= exact.upper + ROUNDING).all()
     assert (exact.upper <= tight.upper).all()
@@ -118,7 +118,7 @@ def test_whole_numbers_and_flips_meet_enumeration() -> None:
         WeightedLp([1.0, 1.0, 0.0], math.inf),
     ):
         found = certify_local(
-            network, x, metric, 0.61, domain=domain, tier="exact", time_limit=None, effort=QUICK, progress=None
+            network, x, metric, 0.61, domain=domain, tier="exact", time_limit=None, attack=QUICK, progress=None
         )
         for row in range(len(x)):
             here = np.broadcast_to(x[row], everybody.shape)
@@ -304,7 +304,7 @@ def test_decisions_follow_from_the_bounds(head: str, outputs: int, threshold: fl
     rng = np.random.default_rng(outputs)
     network = perceptron(rng, WIDTH, outputs, hidden=4, head=head)
     population, metric = people(14), metrics(rng)[0]
-    options = {"threshold": threshold, "progress": None, "effort": QUICK}
+    options = {"threshold": threshold, "progress": None, "attack": QUICK}
     tight = certify_local(network, population, metric, 1.0, **options)
     found = certify_local(network, population, metric, 1.0, tier="exact", time_limit=3.0, gap=1e-3, **options)
     p = found.prediction
@@ -323,7 +323,7 @@ def test_decisions_follow_from_the_bounds(head: str, outputs: int, threshold: fl
 def test_the_search_settles_decisions_that_the_tight_tier_leaves() -> None:
     rng = np.random.default_rng(6)
     network, x = perceptron(rng, 5, 2, hidden=12), rng.normal(size=(20, 5))[10:]
-    options = {"gap": 1e-3, "time_limit": 60.0, "progress": None, "effort": QUICK}
+    options = {"gap": 1e-3, "time_limit": 60.0, "progress": None, "attack": QUICK}
     tight, found = (
         certify_local(network, x, WeightedLp(np.ones(5), 2), 0.5, tier=tier, **options) for tier in ("tight", "exact")
     )

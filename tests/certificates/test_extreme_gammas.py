@@ -8,13 +8,13 @@ import warnings
 import numpy as np
 import pytest
 
-from isonomy import Effort, Network, WeightedLp, certify
+from isonomy import AttackBudget, Network, WeightedLp, certify
 from isonomy.certificates.profiles import FURTHEST, NEAREST, subradii
 from isonomy_verify.arithmetic import power_down, power_up
 
 from .judge import WIDTH, people, perceptron
 
-QUICK = Effort(steps=2, restarts=0, branches=2)
+QUICK = AttackBudget(steps=2, restarts=0, branches=2)
 GAMMAS = [5e-324, 1e-310, 1e-200, 1e200, 1.7e308, math.inf]
 
 
@@ -27,7 +27,7 @@ def test_any_gamma_has_a_bound(gamma: float, order: float) -> None:
     x, metric = rng.normal(size=(2, 2)), WeightedLp(np.ones(2))
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        options = {"order": order, "effort": QUICK, "progress": None, "tier": "interval"}
+        options = {"order": order, "attack": QUICK, "progress": None, "tier": "interval"}
         found = certify(network, x, metric, 0.2, gamma, **options)
         still = found.curve([0.0])
         assert found.local.mean_lower <= found.lower + 1e-12
@@ -40,8 +40,8 @@ def test_any_gamma_has_a_bound(gamma: float, order: float) -> None:
 def test_any_population_of_a_bounded_domain() -> None:
     """Infinity: no possible individual, similar to whoever, is treated more unequally; some are as unequally."""
     network, population = perceptron(np.random.default_rng(1), WIDTH, 2), people(4)
-    found = certify(network, population, WeightedLp(np.ones(WIDTH)), 0.3, math.inf, effort=QUICK, progress=None)
-    wide = certify(network, population, WeightedLp(np.ones(WIDTH)), 0.3, 1e6, effort=QUICK, progress=None)
+    found = certify(network, population, WeightedLp(np.ones(WIDTH)), 0.3, math.inf, attack=QUICK, progress=None)
+    wide = certify(network, population, WeightedLp(np.ones(WIDTH)), 0.3, 1e6, attack=QUICK, progress=None)
     assert found.lower <= found.upper == pytest.approx(wide.upper)
     assert found.lower >= found.local.mean_lower
 

@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy import Effort, certify_local
+from isonomy import AttackBudget, certify_local
 from isonomy.certificates.local import Tier
 from isonomy.networks.graph import Activation, Affine, Graph, Input, Node
 from isonomy.networks.network import Network
@@ -25,7 +25,7 @@ from .judge import SCHEMA, WIDTH, is_similar, is_somebody, metrics, people, perc
 steady = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)
 TIERS = [tier for tier in ("interval", "tight") if tier in get_args(Tier)]
-QUICK = Effort(steps=6, restarts=1, branches=4)
+QUICK = AttackBudget(steps=6, restarts=1, branches=4)
 
 
 def sigma(t: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_affine_models_meet_their_closed_form(seed: int, kind: str, head: str, d
     network = Network.from_layers([weight], [bias], head=head)
     x = rng.normal(size=(3, width))
     metric, support = ball(rng, kind, width, delta)
-    found = certify_local(network, x, metric, delta, effort=QUICK)
+    found = certify_local(network, x, metric, delta, attack=QUICK)
     w = weight[1] - weight[0] if head == "softmax" else weight[0]
     t = x @ w + (bias[1] - bias[0] if head == "softmax" else bias[0])
     h = support(w)
@@ -89,7 +89,7 @@ def test_one_neuron_meets_its_closed_form(seed: int, kind: str, activation: str)
     network = Network.from_layers([w, out], [b, np.zeros(2)], between)
     metric, support = ball(rng, kind, width, delta)
     x = rng.normal(size=(3, width))
-    found = certify_local(network, x, metric, delta, effort=QUICK)
+    found = certify_local(network, x, metric, delta, attack=QUICK)
     t, h = x @ w[0] + b[0], support(w[0])
     slope = float(out[1, 0] - out[0, 0])
     at, up, down = (sigma(slope * between(v)) for v in (t, t + h, t - h))
@@ -104,7 +104,7 @@ def test_realizable_counterparts_of_an_affine_model_meet_brute_force() -> None:
     population = people(15)
     w, b = rng.normal(size=WIDTH), 0.1
     network = Network.from_layers([w[None]], [[b]], head="regression")
-    found = certify_local(network, population, Counterparts.of(SCHEMA), 1.0, effort=QUICK)
+    found = certify_local(network, population, Counterparts.of(SCHEMA), 1.0, attack=QUICK)
     for row, x in enumerate(population.x):
         reach = np.zeros(2)
         for feature in SCHEMA.features:
@@ -147,7 +147,7 @@ def test_bounds_and_witnesses_on_domains(kind: str, which: int) -> None:
         delta = float(rng.choice([0.3, 1.0]))
         population = people(12, seed, kind)
         network = perceptron(rng, WIDTH, outputs, head=head)
-        found = certify_local(network, population, metric, delta, effort=QUICK, tier=TIERS[seed % len(TIERS)])
+        found = certify_local(network, population, metric, delta, attack=QUICK, tier=TIERS[seed % len(TIERS)])
         x = population.x
         assert (found.lower <= found.upper).all()
         assert (found.lower >= 0).all() and (found.upper <= 1).all()
@@ -231,7 +231,7 @@ def test_the_unbounded_domain(seed: int, kind: str, threshold: float | None, ari
     x = rng.normal(size=(4, 4)) * float(rng.choice([1.0, 1e4]))
     tier = TIERS[seed % len(TIERS)]
     found = certify_local(
-        network, x, metric, delta, tier=tier, threshold=threshold, arithmetic=arithmetic, effort=QUICK
+        network, x, metric, delta, tier=tier, threshold=threshold, arithmetic=arithmetic, attack=QUICK
     )
     assert (found.lower <= found.upper).all()
     here = predicted(network, x)
@@ -269,7 +269,7 @@ def test_branches_that_overflow_fall_back_to_larger_bounds() -> None:
     rng = np.random.default_rng(0)
     network = perceptron(rng, WIDTH, 2)
     for metric in (Counterparts.of(SCHEMA), Mahalanobis.from_root(rng.normal(size=(WIDTH, WIDTH)) / 8)):
-        full = certify_local(network, population, metric, 1.0, effort=QUICK)
+        full = certify_local(network, population, metric, 1.0, attack=QUICK)
         for cap in (0, 1, 2, 5):
             few = certify_local(network, population, metric, 1.0, max_branches=cap, attack=False)
             assert (few.upper >= full.lower).all()
@@ -284,7 +284,7 @@ def test_bounds_and_witnesses_on_many_domains(seed: int, kind: str, which: int) 
     metric, delta = metrics(rng)[which], float(rng.choice([0.1, 0.5, 1.0, 2.0]))
     population = people(6, seed % 1000, kind)
     network = perceptron(rng, WIDTH, int(rng.integers(2, 4)))
-    found = certify_local(network, population, metric, delta, effort=QUICK, tier=TIERS[seed % len(TIERS)])
+    found = certify_local(network, population, metric, delta, attack=QUICK, tier=TIERS[seed % len(TIERS)])
     assert (found.lower <= found.upper).all()
     judge(network, metric, delta, kind, found, population.x)
     sample(network, metric, delta, population.domain, found, population.x, rng)
@@ -458,7 +458,7 @@ def test_mean_bounds_hold_for_rational_means(seed: int) -> None:
     rng = np.random.default_rng(seed)
     population = people(20, seed)
     population = replace(population, weights=rng.uniform(0.1, 3, len(population)))
-    local = certify_local(perceptron(rng, WIDTH, 2), population, metrics(rng)[0], 1.0, effort=QUICK, tier="interval")
+    local = certify_local(perceptron(rng, WIDTH, 2), population, metrics(rng)[0], 1.0, attack=QUICK, tier="interval")
     weights = local.question.weights
     exact = [sum(Fraction(v) * Fraction(w) for v, w in zip(side, weights, strict=True)) / sum(map(Fraction, weights))
              for side in (local.lower, local.upper)]  # fmt: skip

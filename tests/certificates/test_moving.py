@@ -64,10 +64,10 @@ def nobody_exceeds(
     share = 0.0
     for i, x in enumerate(question.x):
         for k, radius in enumerate(radii):
-            near = neighbours(rng, free, what.ground, radius, x, count, slope(question.model, x))
+            near = neighbours(rng, free, what.ground, radius, x, count, slope(question.network, x))
             # The last proposals stand still: keep some from everywhere.
             near = near[rng.permutation(len(near))[:count]]
-            value, z, y = worst_pair(rng, question.model, domain, question.metric, question.delta, near, others)
+            value, z, y = worst_pair(rng, question.network, domain, question.metric, question.delta, near, others)
             assert value <= bound[i, k] + ROUNDING, (i, radius, value, bound[i], z, y)
             share = max(share, value / max(bound[i, k], 1e-12))
     return share

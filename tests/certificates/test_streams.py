@@ -106,7 +106,7 @@ def test_many_chunks_are_as_tight_as_one(source: Path, tmp_path: Path, tier: str
     """Not the same pilot group, and so not the same radii, but nearly the same bounds; and never contradicting."""
     found = ask(source, tmp_path / "work", tier=tier, order=order, gamma=gamma, epsilon=0.5, attack=True, rounds=2)
     people = Population.from_file(source, SCHEMA)
-    options = {"order": order, "tier": tier, "domain": "unbounded", "rounds": 2, "effort": QUICK, "progress": None}
+    options = {"order": order, "tier": tier, "domain": "unbounded", "rounds": 2, "attack": QUICK, "progress": None}
     whole = certify(network(), people, METRIC, 0.1, gamma, **options)
     assert found.computed == 4 and whole.computed == 1
     assert found.upper == pytest.approx(whole.upper, rel=0.1) and found.lower == pytest.approx(whole.lower, rel=0.05)
@@ -294,7 +294,7 @@ def test_a_certificate_does_not_change_with_the_folder(source: Path, tmp_path: P
         {"tier": "tight"},
         {"rounds": 2},
         {"attack": True},
-        {"effort": replace(QUICK, seed=1)},
+        {"attack": replace(QUICK, seed=1)},
         {"chunk": 1},
         {"decide": True},
         {"output_range": (0.0, 1.0)},

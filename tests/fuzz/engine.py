@@ -36,7 +36,7 @@ from .regions import Region
 TIERS = ("interval", "quick", "tight", "rows")
 """``rows`` is the tight tier with a backward pass of its own for every open neuron."""
 
-EFFORT = isonomy.Effort(restarts=0, steps=4)
+EFFORT = isonomy.AttackBudget(restarts=0, steps=4)
 """Finds of the engine's own search matter little here."""
 
 
@@ -154,8 +154,7 @@ def certify_local(net: Net, people: People, tier: str, *, float32: bool, thresho
             tier=tier,  # type: ignore[arg-type]
             arithmetic="float32" if float32 else "float64",
             threshold=threshold,
-            attack=tier != "paper",
-            effort=EFFORT,
+            attack=tier != "paper" and EFFORT,
             gap=1e-3,
             time_limit=60.0,
             progress=None,
@@ -175,8 +174,7 @@ def certify(net: Net, people: People, gamma: float, order: float, ground: str, *
             order=order,
             ground=ground,  # type: ignore[arg-type]
             domain=_domain(people),
-            attack=attack,
-            effort=EFFORT,
+            attack=attack and EFFORT,
             rounds=1,
             progress=None,
         )

@@ -40,7 +40,7 @@ AUDITS: dict[str, Audit] = {}
 FAST: set[str] = set()
 """Those that are run with the fast tests."""
 
-QUICK = isonomy.Effort(steps=8, restarts=0)
+QUICK = isonomy.AttackBudget(steps=8, restarts=0)
 """Where the search for a worst case would take most of the time."""
 
 
@@ -239,7 +239,7 @@ def grades_exact() -> Results:
 @golden
 def grades_order_1() -> Results:
     people = table("grades").test[:20].with_domain("unbounded")
-    network, options = perceptron("grades", (10, 6)), {"ground": "l1", "epsilon": 0.15, "effort": QUICK}
+    network, options = perceptron("grades", (10, 6)), {"ground": "l1", "epsilon": 0.15, "attack": QUICK}
     return distributional(network, people, mahalanobis("grades", 0.5), 0.1, 0.1, **options)
 
 
@@ -348,7 +348,7 @@ def dataset(engine: str) -> Results:
         frame.iloc[people.rows].to_parquet(folder / "people.parquet", row_group_size=12)
         found = isonomy.certify(
             network, folder / "people.parquet", metric, delta, gamma, schema=schema, work=folder / "work", chunk=12,
-            engine=engine, epsilon=epsilon, tier="interval", effort=QUICK, progress=None,
+            engine=engine, epsilon=epsilon, tier="interval", attack=QUICK, progress=None,
         )  # fmt: skip
         curve = found.curve(_gammas(gamma))
         reach = _reaches(found, epsilon, gamma)

@@ -59,7 +59,7 @@ def test_what_is_written_is_read(made: Made, tmp_path: Path) -> None:
         claimed = (record.upper, record.lower, record.verdict)
         assert claimed == (round(record.upper, 6), inward(certificate.lower), certificate.verdict)
         assert certificate.upper < record.upper <= 1.0005 * certificate.upper + 2e-6
-        assert record.network.hash() == certificate.question.model.hash() and record.network.name == network.name
+        assert record.network.hash() == certificate.question.network.hash() and record.network.name == network.name
         assert record.schema == people.schema
         assert record.people is not None and record.people.split == "test" and record.signer == ""
         assert np.array_equal(record.people.x, people.x) and np.array_equal(record.people.rows, people.rows)
@@ -120,7 +120,8 @@ def test_the_document_keeps_to_the_shipped_schema(made: Made, tmp_path: Path) ->
     for options in ({}, {"redact": True}, {"key": key}):
         document = json.loads(records.write(tmp_path / "out", made[0], **options).read_text())
         jsonschema.validate(document, schema)
-    widest = replace(made[0], gamma=math.inf, order=math.inf, epsilon=None, confidence=None, refusal="x")
+    shift = replace(made[0].transport, gamma=math.inf, order=math.inf)
+    widest = replace(made[0], shift=shift, epsilon=None, confidence=None, refusal="x")
     widest = replace(widest, output_range=(0.0, 2.0))
     jsonschema.validate(json.loads(records.write(tmp_path / "wide", widest).read_text()), schema)
     for section in ("question", "claims", "beside", "network", "remarks"):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import isonomy
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.fairness import group_fairness
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
@@ -93,7 +93,7 @@ def _audit(head: str, nasty: bool, **changes: Any) -> Findings:
     crowd = people(head, nasty)
     model = network(head, crowd.schema.width)
     options: dict[str, Any] = {"metric": Counterparts.of(crowd.schema), "delta": 1.0, "gamma": 0.1, "epsilon": 0.2}
-    options |= {"tier": "interval", "rounds": 1, "effort": Effort(steps=3, restarts=0, branches=4)} | changes
+    options |= {"tier": "interval", "rounds": 1, "attack": AttackBudget(steps=3, restarts=0, branches=4)} | changes
     named = [options.pop(name) for name in ("metric", "delta", "gamma")]
     certificate = isonomy.certify(model, crowd, *named, progress=None, **options)
     group = None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isonomy import Counterparts, Effort, Mahalanobis, SensitiveSubspace, WeightedLp
+from isonomy import AttackBudget, Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp
 from isonomy.attacks import attack
 from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
@@ -90,7 +90,7 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     pairs = Pairs(similarity, network, reading(graph))
     x = townspeople(rng, 6, kind)
     # An attack goes to the edge of the similar set, where a pair is lost first.
-    y = attack(network, head_of(network), similarity, x, Effort(steps=6, restarts=0, branches=4)).counterpart
+    y = attack(network, head_of(network), similarity, x, AttackBudget(steps=6, restarts=0, branches=4)).counterpart
     met, changes = [], []
     for one, other in [*zip(x, y, strict=True), *zip(y, x, strict=True)]:
         if similarity.metric.distance_upper(one[None], other[None])[0] > similarity.delta:

@@ -189,7 +189,7 @@ def test_a_certificate_from_its_files_is_the_same(tmp_path: Path, redact: bool) 
     people = population(rows(12))
     certificate = isonomy.certify(
         network(), people, isonomy.Counterparts.of(SCHEMA), delta=1.0, gamma=0.3, epsilon=0.25, rounds=1,
-        effort=isonomy.Effort(steps=2, restarts=0), progress=None,
+        attack=isonomy.AttackBudget(steps=2, restarts=0), progress=None,
     )  # fmt: skip
     path = write(tmp_path / "audit", certificate, redact=redact)
     here, there = Served.of_certificate(certificate, people), Served.from_directory(tmp_path / "audit")

@@ -52,7 +52,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people, folder = example.population(example.rows(12)), tmp_path_factory.mktemp("small")
     certificate = isonomy.certify(
         example.network(), people, isonomy.Counterparts.of(example.SCHEMA), delta=1.0, gamma=0.3, epsilon=0.01,
-        rounds=1, effort=isonomy.Effort(steps=2, restarts=0), progress=None,
+        rounds=1, attack=isonomy.AttackBudget(steps=2, restarts=0), progress=None,
     )  # fmt: skip
     write(folder, certificate)
     return folder

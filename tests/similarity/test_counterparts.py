@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.contracts.metric import MetricContract, mpf
 
 from isonomy.errors import MetricError
 from isonomy.population import Schema
 from isonomy.similarity import Counterparts
 
-from .contract import MetricContract, mpf
 from .people import people, schema
 
 

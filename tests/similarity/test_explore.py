@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.contracts.metric import MetricContract, exact_gauge
 
 from isonomy.errors import DataError, ParameterError
 from isonomy.similarity import Explore
 from isonomy.similarity.explore import _objective
 
-from .contract import MetricContract, exact_gauge
 from .people import people
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.contracts.metric import MetricContract, exact_norm, mpf
 
 from isonomy.errors import MetricError, ParameterError
 from isonomy.similarity import WeightedLp
 
-from .contract import MetricContract, exact_norm, mpf
 from .people import people
 
 weights = st.one_of(st.just(0.0), st.floats(0.01, 100), st.sampled_from([1.0, 4.0]), st.floats(1e-300, 1e300))

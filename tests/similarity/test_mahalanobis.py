@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.contracts.metric import MetricContract, at_most, exact_gauge
 
 from isonomy.errors import MetricError, ParameterError
 from isonomy.similarity import Mahalanobis
 
-from .contract import MetricContract, at_most, exact_gauge
 from .people import people
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bounds.support import support
+from tests.contracts.metric import steady
 
 from isonomy.errors import MetricError
 from isonomy.population import Domain, DomainKind, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.regions import Regions, Similarity
 
-from .contract import steady
 from .people import people as some_people
 
 SCHEMA = Schema(

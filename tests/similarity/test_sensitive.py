@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
+from tests.contracts.metric import MetricContract, exact_gauge
 
 from isonomy.errors import MetricError, ParameterError
 from isonomy.population import Population
 from isonomy.similarity import SensitiveSubspace
 
-from .contract import MetricContract, exact_gauge
 from .people import people
 
 

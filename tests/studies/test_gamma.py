@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from isonomy import SensitiveSubspace, certify, certify_local, load_population
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.networks import Network
 from studies import Setting, Store, gamma, write
 from studies.methods import Way
@@ -19,7 +19,7 @@ from studies.tables import GERMAN
 pytestmark = pytest.mark.slow
 
 TINY = Size(rows=150, epochs=2, hidden=(8, 8), people=6)
-LITTLE = Effort(steps=5, restarts=0)
+LITTLE = AttackBudget(steps=5, restarts=0)
 
 
 def network(width: int) -> Network:
@@ -34,19 +34,22 @@ def test_more_radii_and_points_only_tighten_and_populations_stay_inside() -> Non
     people = load_population("german", domain="unbounded")
     metric = SensitiveSubspace.fit(people.train, ridge=1.0)
     some, f = people.test[:8], network(people.x.shape[1])
-    found = certify(f, some, metric, 0.05, 0.2, ground=metric, rounds=0, effort=LITTLE, progress=None)
+    found = certify(f, some, metric, 0.05, 0.2, ground=metric, rounds=0, attack=LITTLE, progress=None)
     dual, points = gamma.refined(found, 12), gamma.searched(found, 0.05, LITTLE)
     assert dual.bound(0.2).upper <= found.upper
-    assert points.worst(found.question, 0.05, 1.0).value >= found.points.worst(found.question, 0.05, 1.0).value
+    assert (
+        points.worst(found.question, found.shift.resized(0.05)).value
+        >= found.points.worst(found.question, found.shift.resized(0.05)).value
+    )
     rng = np.random.default_rng(1)
     for shift in (0.05, 0.1, 0.2):
-        lower, upper = points.worst(found.question, shift, 1.0).value, dual.bound(shift).upper
+        lower, upper = points.worst(found.question, found.shift.resized(shift)).value, dual.bound(shift).upper
         assert lower <= upper
         for _ in range(5):  # everybody moves somewhere, by shares of the budget
             moves = rng.normal(size=some.x.shape) * rng.exponential(size=(8, 1))
             cost = metric.distance(np.zeros_like(moves), moves).mean()
             moved = some.x + moves * (shift / cost * (1 - 1e-9))
-            reached = certify_local(f, moved, metric, 0.05, domain="unbounded", effort=LITTLE, progress=None).mean_lower
+            reached = certify_local(f, moved, metric, 0.05, domain="unbounded", attack=LITTLE, progress=None).mean_lower
             assert reached <= upper
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment, linprog
 from tests.datasets.data_folder import FOLDER, needs_data
 
 from isonomy import FairClassifier, SensitiveSubspace, certify, certify_local, load_population
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.datasets import make_moons
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
@@ -30,7 +30,7 @@ from studies.tables import COVERAGE, EMPLOY, INCOME, Dataset
 
 pytestmark = pytest.mark.slow
 
-LITTLE = Effort(steps=8, restarts=0)
+LITTLE = AttackBudget(steps=8, restarts=0)
 TINY = Size(rows=300, epochs=2, hidden=(8, 8), people=12, others=2)
 
 
@@ -142,8 +142,8 @@ def test_certificates_hold_for_shifts_within_gamma() -> None:
         ).fit(people)  # fmt: skip
         assert not model.collapsed_
         f = model.network_
-        found = certify(f, some, metric, 0.05, 0.4, effort=LITTLE, rounds=1, progress=None)
-        there = certify_local(f, others, metric, 0.05, effort=LITTLE, progress=None).lower
+        found = certify(f, some, metric, 0.05, 0.4, attack=LITTLE, rounds=1, progress=None)
+        there = certify_local(f, others, metric, 0.05, attack=LITTLE, progress=None).lower
         here = found.local.lower
         for gamma, upper in found.curve([0.4, 1.5])[["gamma", "upper"]].to_numpy().tolist():
             for shift in constructed(costs, here, there, gamma):
@@ -167,8 +167,8 @@ def test_a_bound_a_fifth_smaller_would_not_hold() -> None:
         "u-dif", delta=0.1, gamma=0.1, metric=metric, hidden=(8,), epochs=60, learning_rate=5e-3,
         random_state=0, progress=None,
     ).fit(np.array(people.x), np.asarray(people.y))  # fmt: skip
-    found = certify(model.network_, some, metric, 0.1, 0.1, effort=LITTLE, progress=None)
-    local = certify_local(model.network_, others, metric, 0.1, domain=some.domain, effort=LITTLE, progress=None)
+    found = certify(model.network_, some, metric, 0.1, 0.1, attack=LITTLE, progress=None)
+    local = certify_local(model.network_, others, metric, 0.1, domain=some.domain, attack=LITTLE, progress=None)
     costs = costs_between(np.array(some.x), others, ground_metric("l2", 2))
     here, there = found.local.lower, local.lower
     for gamma, upper in found.curve([0.02, 0.1, 0.3])[["gamma", "upper"]].to_numpy().tolist():

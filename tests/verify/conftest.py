@@ -16,7 +16,7 @@ import pytest
 
 import isonomy
 from isonomy import records
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.auditing.bundled import train_small
 from isonomy.certificates.profiles import Profiles
 from isonomy.datasets import load_population
@@ -27,7 +27,7 @@ from isonomy_verify.record import dtype_of
 
 from . import honest
 
-SMALL = Effort(2, 4)
+SMALL = AttackBudget(2, 4)
 
 
 def make(directory: Path, count: int, gamma: float, **options: Any) -> Path:
@@ -35,7 +35,7 @@ def make(directory: Path, count: int, gamma: float, **options: Any) -> Path:
     people = load_population("german")
     network = train_small(people.train, hidden=(6, 4))
     table = people.test if count <= len(people.test) else people.train
-    options = {"epsilon": 0.4, "rounds": 0, "progress": None, "effort": SMALL} | options
+    options = {"epsilon": 0.4, "rounds": 0, "progress": None, "attack": SMALL} | options
     metric = isonomy.Counterparts.of(people.schema)
     found = isonomy.certify(network, table.sample(count), metric, 1.0, gamma, **options)
     whole, rungs = found.profiles, (0.0, 0.1, 0.2)  # fewer passes are quicker to check

@@ -12,7 +12,7 @@ import pandas as pd
 
 import isonomy
 from isonomy import records
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.networks import Network
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node
@@ -126,8 +126,7 @@ def write(seed: int, directory: Path, most: int = 300) -> str:
         "ground": ["l1", "l2", "linf"][rng.integers(3)],
         "tier": ["tight", "interval"][int(rng.random() < 0.2)],
         "arithmetic": ["float64", "float32"][int(rng.random() < 0.15)],
-        "attack": bool(n < 10 and rng.random() < 0.6),
-        "effort": Effort(2, 2),
+        "attack": bool(n < 10 and rng.random() < 0.6) and AttackBudget(2, 2),
         "rounds": int(rng.integers(0, 2)) if n < 20 else 0,
         "chunk": int([7, 1000][rng.integers(2)]),
         "max_branches": int([0, 3, 1000][rng.choice(3, p=[0.1, 0.1, 0.8])]),

@@ -153,7 +153,7 @@ def certified(options: dict[str, Any], metric: str, directory: Path, count: int 
     }
     delta = 1.0 if metric == "counterparts" else 0.1
     network, some = train_small(people.train, hidden=(8,)), people.test.sample(count)
-    options = {"rounds": 0, "progress": None, "effort": SMALL} | options
+    options = {"rounds": 0, "progress": None, "attack": SMALL} | options
     records.write(directory, isonomy.certify(network, some, kinds[metric](), delta, 0.05, **options))
     return verify(directory)
 

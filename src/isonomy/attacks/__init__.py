@@ -6,18 +6,18 @@ A search (:mod:`~isonomy.attacks.search`) proposes, a judge (:mod:`~isonomy.atta
 from isonomy.attacks.field import Field
 from isonomy.attacks.judge import Finds, Judge
 from isonomy.attacks.places import as_individuals, find_anchors, led_back
-from isonomy.attacks.search import Effort, attack, checked_effort
+from isonomy.attacks.search import AttackBudget, attack, attack_budget
 from isonomy_verify.local import Known
 
 __all__ = [
-    "Effort",
+    "AttackBudget",
     "Field",
     "Finds",
     "Judge",
     "Known",
     "as_individuals",
     "attack",
-    "checked_effort",
+    "attack_budget",
     "find_anchors",
     "led_back",
 ]

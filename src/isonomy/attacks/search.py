@@ -72,7 +72,7 @@ AROUND, SHRINK = 1.0, 0.6
 
 
 @dataclass(frozen=True)
-class Effort:
+class AttackBudget:
     """How hard to search whoever is still open after the first round: steps of each climb, climbs beside those from
     the anchor, branches per individual."""
 
@@ -86,10 +86,11 @@ class Effort:
             whole(name, getattr(self, name), least)
 
 
-def checked_effort(effort: Effort | None) -> Effort:
-    """The effort that a caller gave, or the usual one."""
-    instance("effort", effort, Effort | None, "None or an isonomy.Effort, such as Effort(steps=20)")
-    return effort or Effort()
+def attack_budget(attack: bool | AttackBudget) -> AttackBudget | None:
+    """What a caller wants to be spent: True is the usual budget, False none."""
+    right = "True, False or an isonomy.AttackBudget, such as AttackBudget(steps=20)"
+    instance("attack", attack, bool | np.bool_ | AttackBudget, right)
+    return attack if isinstance(attack, AttackBudget) else AttackBudget() if attack else None
 
 
 @np.errstate(all="ignore")  # what overflows is no witness
@@ -98,7 +99,7 @@ def attack(
     head: Head,
     similarity: Similarity,
     x: FloatArray,
-    effort: Effort,
+    effort: AttackBudget,
     known: Known | None = None,
 ) -> Finds:
     """Search the similar sets of the rows of ``x`` (n, m), which lie in the domain.
@@ -247,7 +248,7 @@ class _Search:
         judge: Judge,
         regions: Regions,
         anchors: FloatArray,
-        effort: Effort,
+        effort: AttackBudget,
         known: Known,
         near: float,
         wide: float,

@@ -48,7 +48,7 @@ def run(
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
-        network=certificate.question.model,
+        network=certificate.question.network,
         certificate=certificate,
         group=_groups(certificate, people),
         shifts=tuple(
@@ -59,7 +59,7 @@ def run(
         command=plan.command(),
         created=begun(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
-        **{name: value for name, value in scores(certificate.question.model, people).items() if name != "classes"},
+        **{name: value for name, value in scores(certificate.question.network, people).items() if name != "classes"},
     )
 
 
@@ -71,7 +71,7 @@ def begun(work: Path | None) -> datetime:
 
 def _groups(certificate: Certificate, people: Population) -> GroupFairness | None:
     """Group fairness where it means something: decisions between classes, people with protected attributes."""
-    network = certificate.question.model
+    network = certificate.question.network
     if network.head == "regression" or not people.schema.protected:
         return None
     try:

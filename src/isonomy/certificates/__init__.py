@@ -4,11 +4,13 @@ from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
 from isonomy.certificates.everywhere import GlobalCertificate, certify_everywhere
 from isonomy.certificates.local import LocalCertificate, certify_local
+from isonomy.certificates.transport import Transport
 
 __all__ = [
     "Certificate",
     "GlobalCertificate",
     "LocalCertificate",
+    "Transport",
     "certify",
     "certify_everywhere",
     "certify_local",

@@ -23,13 +23,15 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, described
-from isonomy.certificates.dual import Cells, Dual, Mixture, check_radius
+from isonomy.certificates.dual import Cells, Dual, Mixture
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
 from isonomy.certificates.profiles import CellBlocks, Profiles, Schedule, covered
+from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
+from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import Points, WorstCase
-from isonomy.errors import DataError, ParameterError, template
+from isonomy.errors import DataError, ParameterError, UnsupportedOperationError, template
 from isonomy.population import Population
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
@@ -39,11 +41,9 @@ Verdict = Literal["certified", "violated", "undecided"]
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What was proved of, and found in, the populations within γ of the individuals."""
+    """What was proved of, and found in, the populations of a shift: those within γ of the individuals."""
 
-    gamma: float
-    order: float
-    ground: Metric
+    shift: Shift
     delta: float
     epsilon: float | None
     confidence: float | None
@@ -61,26 +61,56 @@ class Certificate:
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the people, and their SHA-256
     computed: int = field(default=0, repr=False)  # chunks that this run computed; others were kept
     output_range: tuple[float, float] | None = None  # that the outputs of a regression are declared to keep to
-    _mixtures: dict[float, Mixture] = field(default_factory=dict, init=False, repr=False)
+    _mixtures: dict[float | None, Mixture] = field(default_factory=dict, init=False, repr=False)
 
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        points, asked = self.points, {"gamma": self.gamma, "order": self.order, "tier": self.tier}
-        asked |= {"arithmetic": self.arithmetic}
+        points = self.points
 
         def evidence(at: int) -> dict[str, Any]:
             pair = {"individual": self.question.x[points.owner[at]].tolist(), "person": points.person[at].tolist()}
             pair["counterpart"] = points.counterpart[at].tolist()
-            return described(self.question) | asked | {"ground": metric_to_text(self.ground)} | pair
+            return described(self.question) | self._asked(self.shift.size) | pair
 
         compare_points(points.owner, points.cost, points.value, self.profiles, evidence)
-        self._compare(self.gamma, self.lower, self.upper)
+        self._compare(self.shift.size, self.lower, self.upper)
 
-    def _compare(self, gamma: float, lower: float, upper: float) -> None:
-        asked = {"gamma": gamma, "order": self.order, "tier": self.tier, "arithmetic": self.arithmetic}
-        what = f"Within {gamma:g} of the individuals a population's mean output"
-        compare_means(what, lower, upper, self.question, **asked)
+    def _compare(self, gamma: float | None, lower: float, upper: float) -> None:
+        where = "In the shift" if gamma is None else f"Within {gamma:g}"
+        what = f"{where} of the individuals a population's mean output"
+        compare_means(what, lower, upper, self.question, **self._asked(gamma))
+
+    def _asked(self, gamma: float | None) -> dict[str, Any]:
+        asked: dict[str, Any] = {"gamma": gamma, "tier": self.tier, "arithmetic": self.arithmetic}
+        if isinstance(self.shift, Transport):
+            return asked | {"order": self.order, "ground": metric_to_text(self.ground)}
+        return asked | {"shift": self.shift.fingerprint()}
+
+    @property
+    def transport(self) -> Transport:
+        """The shift, for whatever knows no other notion: records, reports, γ."""
+        if isinstance(self.shift, Transport):
+            return self.shift
+        raise UnsupportedOperationError(
+            f"This certificate is about a shift of kind '{self.shift.kind}': records, reports and gamma are known of "
+            "'transport' only."
+        )
+
+    @property
+    def gamma(self) -> float:
+        """How far populations may be."""
+        return self.transport.gamma
+
+    @property
+    def order(self) -> float:
+        """Of the Wasserstein distance."""
+        return self.transport.order
+
+    @property
+    def ground(self) -> Metric:
+        """What moving somebody costs."""
+        return self.transport.metric
 
     def __len__(self) -> int:
         return len(self.question.x)
@@ -88,39 +118,39 @@ class Certificate:
     @property
     def upper(self) -> float:
         """No population within γ has a mean violation above this."""
-        return self.dual.bound(self.gamma).upper
+        return self.dual.bound(self.shift.size).upper
 
     @property
     def multiplier(self) -> float | None:
         """The multiplier with which one pass over the profiles gives ``upper`` again."""
-        return self.dual.bound(self.gamma).multiplier
+        return self.dual.bound(self.shift.size).multiplier
 
     @property
     def lower(self) -> float:
         """The mean violation of ``worst_case``."""
-        return self.attained(self.gamma)
+        return self.mixture.value
 
-    def attained(self, gamma: float) -> float:
-        """The mean violation of an explicit population within another γ."""
+    def attained(self, gamma: float | None) -> Mixture:
+        """The best use of the points that were found, for a shift of another size."""
         if gamma not in self._mixtures:
-            self._mixtures[gamma] = self.points.mixture(self.question.weights, gamma, self.order)
-        return self._mixtures[gamma].value
+            shift = self.shift if gamma is None else self.shift.resized(gamma)
+            self._mixtures[gamma] = self.points.mixture(self.question.weights, shift)
+        return self._mixtures[gamma]
 
     @property
     def mixture(self) -> Mixture:
         """Which points the worst case stands on."""
-        self.attained(self.gamma)
-        return self._mixtures[self.gamma]
+        return self.attained(self.shift.size)
 
     @cached_property
     def worst_case(self) -> WorstCase:
         """The distribution behind ``lower``: atoms, masses, transport cost."""
-        return self.points.worst(self.question, self.gamma, self.order)
+        return self.points.worst(self.question, self.shift)
 
     @property
     def grid_error(self) -> float:
         """How much of ``upper`` the grid of radii may have cost."""
-        return self.dual.grid_error(self.gamma)
+        return self.dual.grid_error(self.shift.size)
 
     @property
     def verdict(self) -> Verdict:
@@ -132,10 +162,8 @@ class Certificate:
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
         gammas = list(gammas)
-        for gamma in gammas:
-            check_radius(self.order, gamma)
         upper = [bound.upper for bound in self.dual.curve(gammas)]
-        lower = [self.attained(gamma) for gamma in gammas]
+        lower = [self.attained(gamma).value for gamma in gammas]
         for row in zip(gammas, lower, upper, strict=True):
             self._compare(*row)
         return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
@@ -175,12 +203,11 @@ class Certificate:
     @cached_property
     def dual(self) -> Dual:
         """The dual of the transport problem over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.question.weights), self.order)
+        return Dual(CellBlocks(self.profiles, self.question.weights), self.shift)
 
     def __str__(self) -> str:
-        shift = f"within {self.gamma:g} of these {len(self):,} individuals"
         found = f"an explicit one reaches {at_least(self.lower)}" if self.lower > 0 else "none was found to be unequal"
-        return f"No population {shift} has a mean violation above {at_most(self.upper)}; {found}."
+        return f"No population {self.shift.words(len(self))} has a mean violation above {at_most(self.upper)}; {found}."
 
 
 def judge(lower: float, upper: float, epsilon: float) -> Verdict:

@@ -22,21 +22,21 @@ import numpy.typing as npt
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import Effort, checked_effort
+from isonomy.attacks import AttackBudget, attack_budget
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.chunks import Finished, Job, Work, finish, joined, kept
+from isonomy.certificates.chunks import Finished, Job, Work, finish, joined
 from isonomy.certificates.consistency import evidence_folder, told
-from isonomy.certificates.dual import check_radius
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
 from isonomy.certificates.profiles import Profiles, Schedule
-from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
+from isonomy.certificates.protocol import Model, Shift
+from isonomy.certificates.question import Question, checked_asked, on_all_coordinates, own_delta
+from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.files import Arrays, read_json, sweep, write_json
+from isonomy.files import Arrays, FolderStore, read_json, sweep, write_json
 from isonomy.given import FINITE, instance, number, whole
-from isonomy.networks.network import Network
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.encoding import find_column
@@ -45,7 +45,7 @@ from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, open_people
 from isonomy.progress import Progress, shown
-from isonomy.similarity.ground import Ground, ground_metric
+from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
 from isonomy_verify.dual import HUGE
@@ -61,11 +61,11 @@ LARGEST_CHUNK = 2**22
 
 
 def certify(
-    model: Network,
+    model: Model,
     people: Population | npt.ArrayLike | str | PathLike[str] | Any,
     metric: Metric,
-    delta: float,
-    shift: float = 0.0,
+    delta: float | None = None,
+    shift: float | Shift = 0.0,
     *,
     gamma: float | None = None,
     order: float = 1.0,
@@ -76,12 +76,11 @@ def certify(
     max_cluster: int | None = None,
     domain: Domain | DomainKind | None = None,
     tier: DistributionalTier = "tight",
-    attack: bool = True,
+    attack: bool | AttackBudget = True,
     decide: bool = False,
     arithmetic: Arithmetic = "float64",
     output_range: tuple[float, float] | None = None,
     rounds: int = 4,
-    effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     seed: int = 0,
     schema: Schema | None = None,
@@ -93,29 +92,30 @@ def certify(
     chunk: int = CHUNK,
     progress: Progress | Literal["auto"] | None = "auto",
 ) -> Certificate:
-    """Bound the mean violation of every population within Wasserstein distance ``shift`` of the individuals.
+    """Bound the mean violation of every population of a shift: those close to the individuals.
 
-    ``people``: a :class:`Population`; a table of numbers, which without a ``domain`` means all of ``R^m``; or, with a
-    ``schema``, a pandas, Polars or Arrow table, the path of a Parquet file, of a folder of them or of a CSV file, or a
-    Dask data frame, of which ``split`` takes one part and ``unknown="exclude"`` leaves out rows that do not fit.
+    ``model`` is a :class:`Network`, or any model with a tier. ``people``: a :class:`Population`; a table of numbers,
+    which without a ``domain`` means all of ``R^m``; or, with a ``schema``, a pandas, Polars or Arrow table, the path of
+    a Parquet file, of a folder of them or of a CSV file, or a Dask data frame, of which ``split`` takes one part and
+    ``unknown="exclude"`` leaves out rows that do not fit. Similar is who is within ``delta`` in the ``metric``; None is
+    for :class:`Counterparts` alone, whose tolerances mean 1.
 
-    ``shift``, or ``gamma`` by name, is any number from 0 to infinity, which asks about any population of possible
-    individuals, and so is ``order`` from 1. ``ground`` is the cost of turning one person into another: ``"l1"``,
-    ``"l2"``, ``"linf"`` in fair coordinates, or a metric (the fair metric itself gives the paper's ``δ + φ``).
-    ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population behind the sample. That takes
-    individuals for independent draws; where they come in clusters that are drawn as wholes, such as households, name
-    the column of the table that tells them apart, or give an array, as ``cluster``, and the most people that a cluster
-    can have, known beforehand, as ``max_cluster``; ``seed`` decides what is drawn there. ``rounds`` says how often
-    profiles are improved where it matters. ``attack=False`` searches nobody, leaves ``lower`` at 0 and is several times
-    faster; ``effort`` says how hard it searches otherwise. ``decide`` settles by branch and bound whose decision can
-    change, where the tier leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values
-    are declared to keep within. ``tier``, ``arithmetic`` and ``max_branches`` are as for :func:`isonomy.certify_local`.
+    ``shift`` is a notion such as :class:`Transport`, or a number, its γ; ``gamma``, ``order`` and ``ground`` are those
+    of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population
+    behind the sample. That takes individuals for independent draws; where they come in clusters that are drawn as
+    wholes, such as households, name the column of the table that tells them apart, or give an array, as ``cluster``,
+    and the most people that a cluster can have, known beforehand, as ``max_cluster``; ``seed`` decides what is drawn
+    there. ``rounds`` says how often profiles are improved where it matters. ``attack=False`` searches nobody, leaves
+    ``lower`` at 0 and is several times faster; an :class:`AttackBudget` says how hard it searches otherwise. ``decide``
+    settles by branch and bound whose decision can change, where the tier leaves it open. A regression needs a bounded
+    domain, or the ``output_range`` that its values are declared to keep within. ``tier``, ``arithmetic`` and
+    ``max_branches`` are as for :func:`isonomy.certify_local`.
 
     ``work`` is a folder that keeps finished chunks of ``chunk`` rows; without one everything is in memory.
     ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
     workers must see files and ``work`` under the same paths. ``progress`` is called with the rows done and in all.
     """
-    gamma = shift if gamma is None else gamma
+    populations = checked_shift(shift, gamma, order, ground)
     if tier not in get_args(DistributionalTier):
         raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
     for name, value, choices in (
@@ -123,7 +123,6 @@ def certify(
     ):  # fmt: skip
         if value not in get_args(choices):
             raise ParameterError(template(name, f"one of {', '.join(get_args(choices))}", value))
-    check_radius(order, gamma)
     if epsilon is not None:
         epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
     if confidence is not None:
@@ -134,17 +133,18 @@ def certify(
         instance("work", work, str | PathLike, "a path")
     check_engine(engine, scheduler)
     max_branches, rounds, seed = whole("max_branches", max_branches), whole("rounds", rounds), whole("seed", seed)
-    effort, output_range = checked_effort(effort), checked_range(output_range)
+    budget, output_range = attack_budget(attack), checked_range(output_range)
     folder = None if work is None else Path(work).resolve()
+    delta = own_delta(metric, delta)
     source, space, model = _opened(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)
     job = Job(
-        model, metric, checked_delta(delta), space, ground_metric(ground, space.width, space.names), float(gamma),
-        float(order), tier, bool(attack), bool(decide), effort, rounds, arithmetic, output_range, max_branches,
-        evidence=evidence_folder(folder or Path()),
+        model, metric, checked_delta(delta), space, populations.on(space), tier, budget, bool(decide), rounds,
+        arithmetic, output_range, max_branches, evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
     job = replace(job, schedule=_schedule(job, source, keys, folder))
-    columns, computed = _columns(Work(job, source, folder), keys, engine, scheduler, progress)
+    store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
+    columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
     return _certificate(job, source, columns, computed, epsilon, confidence, seed, (cluster, max_cluster))
 
 
@@ -176,7 +176,7 @@ class _Numbers:
 
 
 def _opened(
-    model: Network,
+    model: Model,
     people: Any,
     metric: Metric,
     delta: float,
@@ -186,7 +186,7 @@ def _opened(
     split: SplitName,
     max_branches: int,
     work: Path | None,
-) -> tuple[PeopleSource, Domain, Network]:
+) -> tuple[PeopleSource, Domain, Model]:
     """The source of people, who is possible, and the network on all coordinates; all of it checked."""
     files = people.files if isinstance(people, InMemory) else ()
     if isinstance(people, InMemory):
@@ -245,9 +245,9 @@ def _columns(
                 done += len(each.key)
                 tick(done, total)
     computed = sum(each.computed for each in finished)
-    if work.folder is not None:
-        columns = joined(kept(work, keys), work.folder / "columns")
-        sweep(work.folder, began)
+    if work.store is not None:
+        columns = joined(work.parts(keys), work.store.folder / "columns")
+        sweep(work.store.folder, began)
         return columns, computed
     finished.sort(key=lambda each: each.key.index)
     return joined((each.columns or {} for each in finished), None), computed
@@ -293,9 +293,9 @@ def _certificate(
         points = Points(owner, *(columns[f"point_{name}"] for name in ("person", "counterpart", "cost", "value")))
         assert job.schedule is not None
         return Certificate(
-            job.gamma, job.order, job.ground, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles,
-            points, _refusal(people, job.metric, job.ground, confidence, clusters), question, people, job.schedule,
-            seed, clusters, source.files, computed, job.output_range if job.model.head == "regression" else None,
+            job.shift, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles, points,
+            _refusal(people, job.metric, job.shift, confidence, clusters), question, people, job.schedule, seed,
+            clusters, source.files, computed, job.output_range if job.model.head == "regression" else None,
         )  # fmt: skip
 
 
@@ -355,13 +355,15 @@ def _clusters(
 def _refusal(
     people: Population | None,
     metric: Metric,
-    ground: Metric,
+    shift: Shift,
     confidence: float | None,
     clusters: Clusters | None,
 ) -> str:
     """Why a statement about the population behind the sample cannot be made, if that is known."""
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
+    if not isinstance(shift, Transport):
+        return f"A shift of kind '{shift.kind}' has no statement about the population behind the sample."
     if people is not None:
         if not (people.split == "test" or people.selection.held_out):
             return (
@@ -388,7 +390,7 @@ def _refusal(
                 "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
                 "give all of people.test."
             )
-        for name, each in (("metric", metric), ("ground metric", ground)):
+        for name, each in (("metric", metric), ("ground metric", shift.metric)):
             if overlaps(each, people):
                 return f"The {name} was fitted on {each.fitted_on}: fit it on people.train to judge people.test."
         if not people.selection.independent:

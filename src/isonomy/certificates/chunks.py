@@ -24,21 +24,20 @@ from typing import BinaryIO
 import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least
-from isonomy.attacks import Effort
+from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import told
-from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local, refuse_free_reading
+from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import FURTHEST, Schedule, make_schedule, profiles
-from isonomy.certificates.worst_case import search
+from isonomy.certificates.profiles import Profiles, Schedule
+from isonomy.certificates.protocol import Model, Shift
+from isonomy.certificates.worst_case import search, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
-from isonomy.files import Arrays, atomic, read_arrays, write_arrays
-from isonomy.networks.network import Network
+from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
 from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import up
-from isonomy_verify.heads import Head
 from isonomy_verify.individuals import DECISIONS
 
 LAYOUT = 2
@@ -55,17 +54,14 @@ FEW = 64
 class Job:
     """What is asked of everybody; ``model`` reads all coordinates of the domain."""
 
-    model: Network
+    model: Model
     metric: Metric
     delta: float
     domain: Domain
-    ground: Metric
-    gamma: float
-    order: float
+    shift: Shift
     tier: str
-    attack: bool
+    attack: AttackBudget | None  # None: nobody is searched
     decide: bool
-    effort: Effort
     rounds: int
     arithmetic: Arithmetic
     output_range: tuple[float, float] | None
@@ -81,7 +77,7 @@ class Job:
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
             self.model.hash(),
             metric_to_text(self.metric),
-            metric_to_text(self.ground),
+            self.shift.fingerprint(),
             *(f"{name} {getattr(self, name)!r}" for name in numbers),
             *(repr(np.asarray(getattr(self.domain, part.name)).tolist()) for part in fields(self.domain)),
         ]
@@ -103,18 +99,20 @@ class Job:
             if first is None:
                 raise DataError("There are no individuals: no row of the table is left.")
             x, weights = first.x[:PILOT], first.weights[:PILOT]
-        moving, local = self._looked_at(x, attack=False, decide=False)
-        if weights.any():
-            weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
-            moving = replace(moving, question=replace(moving.question, weights=weights))
-        largest = largest_violation(moving.head, self.output_range)
+        local = self._looked_at(x, None, False)
+        largest = self._largest(local)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
             raise ParameterError(
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        schedule = make_schedule(moving, local.upper, self.gamma, self.order, largest, tight=self.tier == "tight")
-        return replace(schedule, whole=whole)
+        if not self.shift.moves:
+            return Schedule((), None, 0.0, whole)
+        moving = self._moving(local)
+        if weights.any():
+            weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
+            moving = replace(moving, question=replace(moving.question, weights=weights))
+        return replace(self.shift.schedule(moving, local.upper, largest, self.tier == "tight"), whole=whole)
 
     def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
         """What is known of the individuals of a chunk."""
@@ -124,18 +122,20 @@ class Job:
         if not n:
             return about | _nobody(x.shape[1])
         with told(self.evidence, chunk.rows):
-            moving, local = self._looked_at(x, self.attack, self.decide, tick)
-            assert self.schedule is not None
-            profile = profiles(
-                moving, local.upper, self.gamma, self.order, largest_violation(moving.head, self.output_range),
-                rounds=self.rounds, tight=self.tier == "tight", schedule=self.schedule,
-            )  # fmt: skip
+            local = self._looked_at(x, self.attack, self.decide, tick)
+            known, largest = local.witnesses, self._largest(local)
+            points = still(x, local.lower, known.counterpart)
+            if self.shift.moves:
+                moving, tight = self._moving(local), self.tier == "tight"
+                assert self.schedule is not None
+                profile = self.shift.profiles(moving, local.upper, largest, tight, self.rounds, self.schedule)
+            else:  # nobody but the individuals counts
+                moving, profile = None, Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
-            radii = search_radii(self.gamma, self.order, moving.diameter) if self.attack else []
-            points = search(moving, local.lower, local.witnesses.counterpart, radii, self.effort)
-        check_range(points.value, moving.head, self.output_range)
-        known = local.witnesses
+            if moving is not None and self.attack is not None:
+                points = search(moving, points, self.shift.search_radii(moving.diameter), self.attack)
+        check_range(points.value, self.model.head, self.output_range)
         return about | {
             "upper": local.upper,
             "lower": local.lower,
@@ -155,19 +155,22 @@ class Job:
         }
 
     def _looked_at(
-        self, x: FloatArray, attack: bool, decide: bool, tick: Callable[[int, int], None] | None = None
-    ) -> tuple[Moving, LocalCertificate]:
-        local = certify_local(
+        self, x: FloatArray, attack: AttackBudget | None, decide: bool, tick: Callable[[int, int], None] | None = None
+    ) -> LocalCertificate:
+        return certify_local(
             self.model, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
-            attack=attack, decide=decide, arithmetic=self.arithmetic, effort=self.effort,
-            max_branches=self.max_branches, progress=tick, predict=False,
+            attack=attack or False, decide=decide, arithmetic=self.arithmetic, max_branches=self.max_branches,
+            progress=tick, predict=False,
         )  # fmt: skip
-        if self.domain.kind == "unbounded":
-            refuse_free_reading(self.domain, self.model.margins, self.ground.free, "ground cost", "people within reach")
-        return Moving(local.question, self.ground, self.arithmetic == "float32"), local
+
+    def _moving(self, local: LocalCertificate) -> Moving:
+        return Moving(local.question, getattr(self.shift, "ground", None), self.arithmetic == "float32")  # type: ignore[arg-type]
+
+    def _largest(self, local: LocalCertificate) -> float:
+        return largest_violation(self.model.head, self.output_range)
 
 
-_NOT_NUMBERS = ("model", "metric", "ground", "domain", "evidence")
+_NOT_NUMBERS = ("model", "metric", "shift", "domain", "evidence")
 
 
 def _nobody(width: int) -> Arrays:
@@ -183,26 +186,32 @@ def _nobody(width: int) -> Arrays:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A job, where its people come from, and the folder that keeps finished chunks (None: nothing is kept)."""
+    """A job, where its people come from, and what keeps finished chunks (None: nothing is kept)."""
 
     job: Job
     source: PeopleSource
-    folder: Path | None
+    store: FolderStore | None
 
-    def key(self, key: ChunkKey) -> str:
-        """The hash of all that a chunk's columns depend on."""
-        text = f"{self.job.identity} {self.source.fingerprint()} {key.index} {key.start} {key.stop}"
-        return hashlib.sha256(text.encode()).hexdigest()
+    def kept(self, key: ChunkKey) -> Arrays | None:
+        """The columns of a chunk, where they are kept."""
+        return None if self.store is None else self.store.get(*_part(key))
 
-    def path(self, key: ChunkKey) -> Path:
-        """Where the columns of a chunk are kept."""
-        assert self.folder is not None
-        return self.folder / "parts" / f"{key.index:08d}.arrays"
+    def parts(self, keys: Sequence[ChunkKey]) -> Iterator[Arrays]:
+        """The columns that are kept, one chunk after the other."""
+        assert self.store is not None
+        for key in keys:
+            columns = self.kept(key)
+            if columns is None:
+                raise FileError(
+                    f"The part {self.store.path(_part(key)[0])} was changed after it was finished: run the same audit "
+                    "again, in a work folder of its own."
+                )
+            yield columns
 
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A chunk whose columns are there: in ``columns``, or, where these are None, in the folder."""
+    """A chunk whose columns are there: in ``columns``, or, where these are None, kept."""
 
     key: ChunkKey
     columns: Arrays | None
@@ -210,8 +219,8 @@ class Finished:
 
 
 def finish(work: Work, key: ChunkKey, tick: Callable[[int, int], None] | None = None) -> Finished:
-    """The columns of a chunk: those that an earlier run kept, else computed, and kept where there is a folder."""
-    if work.folder is not None and read_arrays(work.path(key), work.key(key)) is not None:
+    """The columns of a chunk: those that an earlier run kept, else computed, and kept where there is a store."""
+    if work.kept(key) is not None:
         return Finished(key, None, False)
     try:
         columns = work.job.columns(work.source.read(key), tick)
@@ -219,22 +228,16 @@ def finish(work: Work, key: ChunkKey, tick: Callable[[int, int], None] | None = 
         if not key.file:
             raise
         raise DataError(f"{key.place}, rows {key.start} to {key.stop}: {error}") from None
-    if work.folder is None:
+    if work.store is None:
         return Finished(key, columns, True)
-    write_arrays(work.path(key), columns, work.key(key))
+    name, about = _part(key)
+    work.store.put(name, columns, about)
     return Finished(key, None, True)
 
 
-def kept(work: Work, keys: Sequence[ChunkKey]) -> Iterator[Arrays]:
-    """The columns in the folder, one chunk after the other."""
-    for key in keys:
-        columns = read_arrays(work.path(key), work.key(key))
-        if columns is None:
-            raise FileError(
-                f"The part {work.path(key)} was changed after it was finished: run the same audit again, in a work "
-                "folder of its own."
-            )
-        yield columns
+def _part(key: ChunkKey) -> tuple[str, str]:
+    """The name of a chunk's part, and what it is about."""
+    return f"parts/{key.index:08d}", f"{key.index} {key.start} {key.stop}"
 
 
 def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
@@ -283,29 +286,16 @@ def spread(n: int, count: int) -> list[int]:
     return [i * n // count for i in range(count)]
 
 
-def largest_violation(head: Head, output_range: tuple[float, float] | None) -> float:
-    """The largest violation possible at all: from the head of the network, or from a declared range."""
-    if head.kind != "regression" or output_range is None:
-        return head.largest
-    return float(up(output_range[1] - output_range[0]))
+def largest_violation(head: str, output_range: tuple[float, float] | None) -> float:
+    """The largest violation possible at all: of probabilities 1, of numbers as far as their declared range goes."""
+    if head != "regression":
+        return 1.0
+    return math.inf if output_range is None else float(up(output_range[1] - output_range[0]))
 
 
-def check_range(attained: FloatArray, head: Head, output_range: tuple[float, float] | None) -> None:
+def check_range(attained: FloatArray, head: str, output_range: tuple[float, float] | None) -> None:
     """Refuse a declared range that the network was seen to leave: the bound would rest on something untrue."""
     change = float(attained.max(initial=0.0))
-    if head.kind == "regression" and output_range is not None and change > largest_violation(head, output_range):
+    if head == "regression" and output_range is not None and change > largest_violation(head, output_range):
         expected = f"a range that outputs keep within, and one was found to change by {at_least(change, 6)}"
         raise ParameterError(template("output_range", expected, output_range))
-
-
-def search_radii(gamma: float, order: float, diameter: float) -> list[float]:
-    """How far away a worst case is looked for."""
-    furthest = min(diameter, FURTHEST)
-    if gamma == 0 or furthest == 0:
-        return []
-    if math.isinf(order):
-        return [min(gamma, furthest)]
-    if gamma > furthest:
-        return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
-    # Somebody may be worth a long way while the others stay where they are.
-    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := gamma * 2.0**k) <= furthest]

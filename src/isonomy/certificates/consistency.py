@@ -200,7 +200,7 @@ def refuse(said: str, evidence: Callable[[], Evidence]) -> None:
 def described(asked: Any) -> Evidence:
     """Network, metric, domain and distance of a question or a job, such that :func:`load` gives them again."""
     return {
-        "network": {name: array.tolist() for name, array in network_arrays(asked.model).items()},
+        "network": {name: array.tolist() for name, array in network_arrays(asked.network).items()},
         "metric": metric_to_text(asked.metric),
         "delta": asked.delta,
         "domain": {name: array.tolist() for name, array in domain_arrays(asked.domain).items()},

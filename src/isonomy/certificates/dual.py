@@ -1,13 +1,14 @@
-"""The distributional bound: the best multiplier for what the kernel proves, and the best population that was found.
+"""The distributional bound: the best multiplier for what is proved, and the best population that was found.
 
-The problem is ``sup { E_Q[I] : W_p(P, Q) <= gamma }`` with ``P`` the individuals and their weights. The kernel
-(:mod:`isonomy_verify.dual`) bounds it for any multiplier, from cells that cover all possible people. Over the
-multiplier the bound ``F(λ) = λ γ^p + Σ π_i max_j (value_j − λ cost_j)`` is convex and piecewise linear, and a sum over
-blocks of individuals: a pass over the blocks gives ``F`` and its slope at some multipliers, ``F`` lies above the
-tangents there, and where the two tangents around the minimum meet is the next multiplier to try. The same search over
-the points that were attained gives the lower side: a mixture of the two plans around the minimum spends the budget.
+The problem is ``sup { E_Q[I] : Q in the shift }``, for :class:`Ball` ``W_p(P, Q) <= gamma`` with ``P`` the individuals
+and their weights. A shift bounds it for any multiplier (:mod:`isonomy_verify.dual` for the ball), from cells that cover
+all possible people. Over the multiplier the bound ``F(λ) = λ b + Σ π_i max_j (value_j − λ cost_j)`` (``b = γ^p``) is
+convex and piecewise linear, and a sum over blocks of individuals: a pass over the blocks gives ``F`` and its slope at
+some multipliers, ``F`` lies above the tangents there, and where the two tangents around the minimum meet is the next
+multiplier to try. The same search over the points that were attained gives the lower side: a mixture of the two plans
+around the minimum spends the budget.
 
-**Soundness.** Whatever is called ``upper`` is the kernel's at one multiplier, with sums that have no rounding, and
+**Soundness.** Whatever is called ``upper`` is the shift's at one multiplier, with sums that have no rounding, and
 right for every multiplier: a search that ends early gives a worse multiplier, never a wrong bound. A
 :class:`Mixture` keeps within the budget in exact arithmetic: costs are rounded up, values down, and its share is a
 quotient of whole numbers.
@@ -18,16 +19,17 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
+from isonomy.certificates.protocol import Items, Shift
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
 from isonomy.parallel import in_parallel
@@ -128,13 +130,70 @@ class Cells(kernel.Cells):
 
 
 @dataclass(frozen=True)
+class Ball(Shift):
+    """The populations within a Wasserstein distance ``gamma`` of the individuals, as the kernel's dual knows them."""
+
+    kind: ClassVar[str] = "transport"
+    moves: ClassVar[bool] = True
+
+    gamma: float = 0.0
+    order: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_radius(self.order, self.gamma)
+
+    @property
+    def size(self) -> float:
+        """γ."""
+        return self.gamma
+
+    @property
+    def free(self) -> bool:
+        """Nobody moves, or nobody further than γ."""
+        return kernel.plain(self.order, self.gamma)
+
+    @property
+    def budget(self) -> float:
+        """``γ^p``."""
+        return _power(self.gamma, self.order)
+
+    def resized(self, size: float) -> Self:
+        """Another γ."""
+        return replace(self, gamma=size)
+
+    def price_up(self, multiplier: float) -> float:
+        """At least ``λ γ^p``."""
+        return kernel.price(self.order, self.gamma, multiplier)
+
+    def heights_up(self, cells: kernel.Cells, multiplier: float | None) -> FloatArray:
+        """The kernel's heights, which depend on γ only where there is no multiplier."""
+        return kernel.heights(cells, self.order, self.gamma if multiplier is None else math.inf, multiplier)
+
+    def items(self, cells: kernel.Cells) -> Items:
+        """Everybody's cells, for the least that they cost."""
+        return cells.owner, power_down(cells.near, self.order), cells.value
+
+    def attainable(self, owner: IntArray, cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
+        """Those who were found, within γ or for the budget ``γ^p``."""
+        if self.free:
+            return (owner, np.where(cost <= self.gamma, 0.0, math.inf), value), math.inf
+        most = math.inf if self.gamma == math.inf else float(power_down(self.gamma, self.order))
+        with np.errstate(over="ignore"):
+            return (owner, power_up(cost, self.order), value), most
+
+    def words(self, n: int) -> str:
+        """Within γ."""
+        return f"within {self.gamma:g} of these {n:,} individuals"
+
+
+@dataclass(frozen=True)
 class Bound:
-    """No population within gamma exceeds ``upper``; :func:`evaluate` with the multiplier gives it again.
+    """No population of a shift of this size (None: it has none) exceeds ``upper``, as its multiplier shows.
 
     The multiplier is None where none is needed: gamma 0 and order infinity. Another one could save ``tolerance``.
     """
 
-    gamma: float
+    gamma: float | None
     upper: float
     multiplier: float | None
     tolerance: float = 0.0
@@ -151,43 +210,41 @@ def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None)
 
 @dataclass(frozen=True, eq=False)
 class Dual:
-    """The bound for all gammas of one order, over ``blocks`` of individuals, one of which is in memory at a time."""
+    """The bound for all sizes of a shift, over ``blocks`` of individuals, one of which is in memory at a time."""
 
     blocks: Sequence[Cells]
-    order: float
-    _bounds: dict[float, Bound] = field(default_factory=dict, init=False, repr=False)
+    shift: Shift
+    _bounds: dict[float | None, Bound] = field(default_factory=dict, init=False, repr=False)
     _means: dict[tuple[float | None, float | None], float] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        check_radius(self.order, 0.0)
 
     @classmethod
     def of(cls, cells: Cells, order: float) -> Dual:
-        """For individuals in memory."""
-        return cls([cells], order)
+        """For individuals in memory, and Wasserstein balls of an order."""
+        return cls([cells], Ball(order=order))
 
-    def bound(self, gamma: float) -> Bound:
-        """The bound with the best multiplier."""
+    def bound(self, gamma: float | None) -> Bound:
+        """The bound with the best multiplier, for a size of the shift."""
         return self.curve([gamma])[0]
 
-    def curve(self, gammas: Iterable[float]) -> list[Bound]:
-        """One bound for each gamma, by the same passes over the blocks."""
+    def curve(self, gammas: Iterable[float | None]) -> list[Bound]:
+        """One bound for each size, by the same passes over the blocks."""
         gammas = list(gammas)
-        for gamma in gammas:
-            check_radius(self.order, gamma)
-        new = [gamma for gamma in dict.fromkeys(gammas) if gamma not in self._bounds]
-        priced = [gamma for gamma in new if not kernel.plain(self.order, gamma)]
-        brackets = dict(zip(priced, self._minimum.brackets([_power(g, self.order) for g in priced]), strict=True))
-        for gamma in new:
+        shifts = {gamma: self._sized(gamma) for gamma in gammas if gamma not in self._bounds}
+        priced = [gamma for gamma, shift in shifts.items() if not shift.free]
+        brackets = dict(zip(priced, self._minimum.brackets([shifts[g].budget for g in priced]), strict=True))
+        for gamma, shift in shifts.items():
             if gamma not in brackets:
                 self._bounds[gamma] = Bound(gamma, self._mean(gamma, None), None)
                 continue
             best = brackets[gamma].best
-            upper = kernel.together(kernel.price(self.order, gamma, best), self._mean(None, best))
+            upper = kernel.together(shift.price_up(best), self._mean(None, best))
             if not upper < self._mean(None, 0.0):  # rounding must not push it above what holds for every gamma
                 upper, best = self._mean(None, 0.0), 0.0
             self._bounds[gamma] = Bound(gamma, upper, best, max(0.0, upper - brackets[gamma].meeting))
         return [self._bounds[gamma] for gamma in gammas]
+
+    def _sized(self, gamma: float | None) -> Shift:
+        return self.shift if gamma is None else self.shift.resized(gamma)
 
     def multiplier(self, gamma: float) -> float | None:
         """The multiplier that makes the bound smallest, up to rounding."""
@@ -204,11 +261,12 @@ class Dual:
             return None
         if self.bound(math.inf).upper <= epsilon:
             return math.inf
-        if self.order == math.inf:
+        order = getattr(self.shift, "order", 1.0)
+        if order == math.inf:
             return self._largest_step(epsilon)
         gamma = 0.0
         for _ in range(STEPS):  # with any multiplier epsilon is not reached before (epsilon − D) / multiplier
-            further = _power(self._minimum.affordable(epsilon), 1 / self.order)
+            further = _power(self._minimum.affordable(epsilon), 1 / order)
             if not further > gamma * (1 + 1e-12):
                 break
             gamma = further
@@ -219,7 +277,7 @@ class Dual:
             gamma *= 1.0 - 2.0 ** (attempt - 52)
         return 0.0
 
-    def grid_error(self, gamma: float) -> float:
+    def grid_error(self, gamma: float | None) -> float:
         """What the grid may have cost: the bound, minus the bound when values are attained only at ``far``.
 
         A report, not a certificate.
@@ -228,21 +286,18 @@ class Dual:
 
     @cached_property
     def _far(self) -> Dual:
-        return Dual(_Each(self.blocks, Cells.at_far_ends), self.order)
+        return Dual(Each(self.blocks, Cells.at_far_ends), self.shift)
 
     @cached_property
     def _minimum(self) -> _Minimum:
-        def choices(cells: Cells) -> _Choices:
-            return _Choices.of(cells.owner, power_down(cells.near, self.order), cells.value, cells.weights)
-
-        return _Minimum(_Each(self.blocks, choices))
+        return _Minimum(Each(self.blocks, lambda cells: _Choices.of(*self.shift.items(cells), cells.weights)))
 
     def _mean(self, gamma: float | None, multiplier: float | None) -> float:
-        """The mean of the kernel's heights: exact sums over exact weights, rounded up once."""
+        """The mean of heights: exact sums over exact weights, rounded up once."""
         if (gamma, multiplier) not in self._means:
-            total, weight, highest = 0, 0, 0.0
+            total, weight, highest, shift = 0, 0, 0.0, self._sized(gamma)
             for cells in self.blocks:
-                height = kernel.heights(cells, self.order, math.inf if gamma is None else gamma, multiplier)
+                height = shift.heights_up(cells, multiplier)
                 counted = cells.weights > 0
                 total += exact_sum(products_up(cells.weights[counted], height[counted]))
                 weight += exact_sum(cells.weights)
@@ -288,23 +343,20 @@ class Mixture:
         return masses
 
 
-def best_mixture(
-    owner: IntArray, cost: FloatArray, value: FloatArray, weights: FloatArray, order: float, gamma: float
-) -> Mixture:
-    """The best use of the budget ``gamma^order`` on points that were attained.
+def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatArray, weights: FloatArray) -> Mixture:
+    """The best population of a shift on points that were attained.
 
     Point ``j``, of individual ``owner[j]`` (ascending), has a ``cost`` that was rounded up and a ``value`` that was
     rounded down. Everybody has a point of cost 0.
     """
-    check_radius(order, gamma)
-    n = len(weights)
-    if len(np.unique(owner[cost == 0])) < n:
-        missing = np.setdiff1d(np.arange(n), owner[cost == 0])[0]
-        raise ParameterError(f"Individual {missing} has no point of cost 0 where its mass could stay.")
+    (owner, costs, value), most = shift.attainable(owner, cost, value)
+    n, free = len(weights), np.unique(owner[costs == 0])
+    if len(free) < n:
+        raise ParameterError(
+            f"Individual {np.setdiff1d(np.arange(n), free)[0]} has no point of cost 0 where its mass could stay."
+        )
     total = exact_sum(weights)
-    free = kernel.plain(order, gamma)
     with np.errstate(over="ignore"):
-        costs = np.where(cost <= gamma, 0.0, math.inf) if free else power_up(cost, order)
         finite = np.isfinite(products_up(weights[owner], costs))  # who is further away costs more than any budget
     kept = np.flatnonzero(finite)
     choices = _Choices.of(owner[kept], costs[kept], value[kept], weights)
@@ -315,12 +367,11 @@ def best_mixture(
         paid = Fraction(exact_sum(products_up(weights, costs[at])), total)
         return at, Fraction(exact_sum(products_down(weights, value[at])), total), paid
 
-    budget = Fraction(float(power_down(gamma, order))) if not free and gamma < math.inf else None
     at, mean, paid = plan(0.0)
-    if budget is None or paid <= budget:
+    if most == math.inf or paid <= Fraction(most):
         return Mixture(at, at, Fraction(1), max(0.0, rounded_down(mean)))
-    minimum = _Minimum([choices])
-    minimum.brackets([float(budget)])
+    budget, minimum = Fraction(most), _Minimum([choices])
+    minimum.brackets([most])
     dear = cheap = (at, mean, paid)
     for multiplier in sorted(minimum.known):
         some = plan(multiplier)
@@ -474,7 +525,7 @@ class _Minimum:
         return self.known[multiplier][0] + (multiplier * budget if multiplier else 0.0)
 
 
-class _Each(Sequence[Made], Generic[Given, Made]):
+class Each(Sequence[Made], Generic[Given, Made]):
     """``make`` of every block when it is asked for; where there is only one, it is made once and kept."""
 
     def __init__(self, blocks: Sequence[Given], make: Callable[[Given], Made]) -> None:

@@ -18,15 +18,15 @@ from typing import Literal, get_args
 import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
-from isonomy.attacks import Effort, attack
+from isonomy.attacks import AttackBudget, attack
 from isonomy.bounds.kernel import head_of
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
+from isonomy.certificates.protocol import Model
 from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.given import whole
-from isonomy.networks.network import Network
 from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
 from isonomy.progress import Progress, shown
@@ -97,7 +97,7 @@ class GlobalCertificate:
 
 
 def certify_everywhere(
-    model: Network,
+    model: Model,
     metric: Metric,
     delta: float,
     domain: Domain | Schema | Population,
@@ -110,13 +110,15 @@ def certify_everywhere(
     seed: int = 0,
     progress: Progress | Literal["auto"] | None = "auto",
 ) -> GlobalCertificate:
-    """Bound the violation of everybody in ``domain`` from above and from below.
+    """Bound from above and from below how differently ``model`` treats anybody in ``domain`` and somebody within
+    ``delta`` of them in the ``metric``.
 
     ``domain`` needs a finite range for every coordinate; a :class:`Schema` or :class:`Population` brings its own, and
     the witness is then shown in raw units. The search stops when ``upper - lower <= gap``, with ``epsilon`` at a
     verdict (``upper <= epsilon`` or ``lower > epsilon``), after ``time_limit`` seconds, or when ``max_nodes`` parts
     were bounded (``None``: no limit; the cut that reaches it is finished). The bounds hold at any time. Without a time
-    limit the same question has the same answer, bit for bit.
+    limit the same question has the same answer, bit for bit; ``seed`` decides who is tried first. ``arithmetic`` is as
+    for :func:`isonomy.certify_local`; ``progress`` is called with the share of the domain that is decided.
     """
     began = time.monotonic()
     limits = checked_limits(time_limit, gap, epsilon, max_nodes)
@@ -147,7 +149,7 @@ def certify_everywhere(
     )
 
 
-def _question(model: Network, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
+def _question(model: Model, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
     """The same checks as for given individuals, of whom there are none yet."""
     schema = domain if isinstance(domain, Schema) else domain.schema if isinstance(domain, Population) else None
     space = domain.domain("realizable") if isinstance(domain, Schema) else domain
@@ -176,9 +178,9 @@ class _Everywhere:
 
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
-        self.graph = question.model.margins
-        self.pairs = Pairs(question.similarity, question.model, reading(self.graph), float32_run)
-        self.head = head_of(question.model, None, float32_run)
+        self.graph = question.network.margins
+        self.pairs = Pairs(question.similarity, question.network, reading(self.graph), float32_run)
+        self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
         everybody, _ = self.pairs.narrowed(self.pairs.everybody())
@@ -272,8 +274,8 @@ class _Everywhere:
     def _attack(self, x: FloatArray) -> None:
         if not len(x):
             return
-        effort = Effort(steps=10, restarts=0, branches=8)
-        found = attack(self.question.model, self.head, self.question.similarity, x, effort)
+        effort = AttackBudget(steps=10, restarts=0, branches=8)
+        found = attack(self.question.network, self.head, self.question.similarity, x, effort)
         best = int(found.lower.argmax())
         if found.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(found.lower[best]))

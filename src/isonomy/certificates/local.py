@@ -21,38 +21,26 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
-from isonomy.attacks import Effort, Finds, checked_effort
-from isonomy.attacks import attack as search
-from isonomy.bounds.kernel import head_of, preparations
+from isonomy.attacks import AttackBudget, Finds, attack_budget
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
+from isonomy.certificates.network_tier import Bounds, chunk_rows
+from isonomy.certificates.protocol import Model, tier_for
 from isonomy.certificates.question import Question
-from isonomy.certificates.settling import close_gaps
-from isonomy.certificates.settling import decide as settle_decisions
-from isonomy.errors import MetricError, ParameterError, template
+from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, instance, number
-from isonomy.networks.graph import Affine, Graph
-from isonomy.networks.network import Network
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
-from isonomy_verify import tiers
 from isonomy_verify.arithmetic import mean_down, mean_up
-from isonomy_verify.local import LocalBounds
+
+__all__ = ["Arithmetic", "Bounds", "LocalCertificate", "Tier", "Witnesses", "certify_local", "chunk_rows", "verdicts"]
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
-
-_KERNEL: dict[str, tiers.Tier] = {
-    "interval": "interval", "quick": "quick", "tight": "tight", "exact": "tight", "paper": "interval",
-}  # fmt: skip
-
-NUMBERS = {"interval": 2**19, "paper": 2**19}
-"""Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
-tiers that look back at earlier layers keep more of them, and take a quarter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,19 +138,18 @@ class Witnesses:
 
 
 def certify_local(
-    model: Network,
+    model: Model,
     people: Population | npt.ArrayLike,
     metric: Metric,
     delta: float,
     *,
     domain: Domain | DomainKind | None = None,
     tier: Tier = "tight",
-    attack: bool = True,
+    attack: bool | AttackBudget = True,
     decide: bool = False,
     predict: bool = True,
     threshold: float | None = None,
     arithmetic: Arithmetic = "float64",
-    effort: Effort | None = None,
     max_branches: int = MAX_BRANCHES,
     progress: Progress | Literal["auto"] | None = "auto",
     time_limit: float | None = 60.0,
@@ -170,15 +157,18 @@ def certify_local(
     epsilon: float | None = None,
     max_nodes: int | None = None,
 ) -> LocalCertificate:
-    """Bound the local violation of every individual from above and from below.
+    """Bound the local violation of every individual from above and from below: how differently ``model`` can treat
+    somebody within ``delta`` of them in the ``metric``.
 
     ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
     without one means all of ``R^m``. ``tier="interval"`` is the fastest, ``"quick"`` adds one backward pass for each
     output, ``"tight"`` bounds hidden neurons by majorants or backward passes too, ``"paper"`` goes through the box of
     the paper's Theorem 5.1 on the unbounded domain, whatever domain a population has, for comparison; a bounded
-    ``domain=`` beside it is refused.
-    ``attack=False`` leaves ``lower`` at 0. ``threshold`` is the cut-off of a decision; without it the largest output
-    decides. ``predict=False`` leaves ``prediction`` empty. ``progress`` is called with the individuals done and in all.
+    ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the model too. Where more than
+    ``max_branches`` choices of categories are similar to somebody, they are relaxed to shares.
+    ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``threshold`` is the
+    cut-off of a decision; without it the largest output decides. ``predict=False`` leaves ``prediction`` empty.
+    ``progress`` is called with the individuals done and in all.
 
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
@@ -196,15 +186,15 @@ def certify_local(
     if arithmetic not in get_args(Arithmetic):
         raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
     instance("decide", decide, bool, "True or False")
-    effort = checked_effort(effort)
+    budget = attack_budget(attack)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = _paper_domain(domain) if tier == "paper" else domain
     question = Question.of(model, people, metric, delta, space, max_branches)
-    judged = Bounds(question, tier, threshold, arithmetic == "float32")
+    judged = tier_for(question, tier, threshold, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
-    searched = attack or decide or tier == "exact"
+    searched = budget is not None or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
     size = judged.size
@@ -214,10 +204,9 @@ def certify_local(
         x = room.rows[: min(size, n - start)]
         np.copyto(x, question.x[start : start + len(x)])
         known = judged.chunk(x)
-        if not attack:
+        if budget is None:
             return known.upper, known.kept, None
-        found = search(question.model, judged.head, question.similarity, x, effort, known)
-        return known.upper, known.kept, found
+        return known.upper, known.kept, judged.attack(x, budget, known)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -230,10 +219,10 @@ def certify_local(
             tick(rows.stop, n)
         finds = Finds(lower, other, flips, flip_other)
         if tier == "exact":
-            upper = close_gaps(judged, upper, finds, limits, began, tick)
-            kept |= judged.settled(upper, kept)
+            upper, settled = judged.close_gaps(upper, finds, limits, began, tick)
+            kept |= settled
         if decide and judged.head.decides:
-            settle_decisions(judged, kept, finds, max_nodes)
+            judged.decide(kept, finds, max_nodes)
     decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
     if not judged.head.decides:
         decision = np.full(n, "none")
@@ -262,46 +251,3 @@ class _Room(threading.local):
 
     def __init__(self, rows: int, width: int) -> None:
         self.rows = np.empty((rows, width))
-
-
-def chunk_rows(graph: Graph, tier: str) -> int:
-    """How many individuals are bounded at a time."""
-    return max(64, min(4096, NUMBERS.get(tier, 2**17) // max(graph.widths)))
-
-
-class Bounds(LocalBounds):
-    """Upper bounds and certain decisions of a question's individuals, chunk by chunk."""
-
-    def __init__(self, question: Question, tier: Tier, threshold: float | None, float32_run: bool) -> None:
-        self.question, self.graph = question, question.model.margins
-        head, network = head_of(question.model, threshold, float32_run), preparations(question.model)
-        if question.domain.kind == "unbounded":
-            loose = question.metric.free & ~question.domain.immutable
-            refuse_free_reading(question.domain, self.graph, loose, "metric", "similar individuals")
-        size = chunk_rows(self.graph, tier)
-        super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
-
-    def settled(self, upper: FloatArray, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whose decision cannot change because nobody similar is treated so differently, beyond those ``kept``."""
-        found = kept.copy()
-        open_ = np.flatnonzero(~kept)
-        for start in range(0, len(open_), self.size):
-            rows = open_[start : start + self.size]
-            found[rows] = self.keeps(self.question.x[rows], upper[rows])
-        return found
-
-
-def refuse_free_reading(domain: Domain, graph: Graph, loose: NDArray[np.bool_], what: str, who: str) -> None:
-    """On the unbounded domain a coordinate that a metric or ground cost ignores must not be one that is read."""
-    if not loose.any():
-        return
-    reads = np.full(domain.width, len(graph.nodes) == 1)
-    for node in graph.nodes:
-        if 0 in node.inputs:
-            reads |= node.op.magnitudes()[0].any(0) if isinstance(node.op, Affine) else True
-    if (loose & reads).any():
-        name = domain.names[int(np.flatnonzero(loose & reads)[0])]
-        raise MetricError(
-            f"The {what} leaves '{name}' free, which the network reads: on the unbounded domain {who} can be "
-            "arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."
-        )

@@ -1,7 +1,7 @@
 """Local bounds with a centre that moves: how unequally can anybody within reach of this individual be treated?
 
-What is proved is the kernel's (:mod:`isonomy_verify.reach`); here are the individuals of a question, in chunks, and
-guides to good radii.
+What is proved is the tier's (for networks :mod:`isonomy_verify.reach`); here are the individuals of a question, in
+chunks, and guides to good radii.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.bounds.kernel import head_of, preparations
+from isonomy.certificates.protocol import ReachBounds, Tier, tier_for
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Similarity, refused
 from isonomy_verify.arithmetic import norm_up
-from isonomy_verify.heads import Head
-from isonomy_verify.reach import WIDE, Reach
+from isonomy_verify.reach import WIDE
 
 __all__ = ["WIDE", "Moving"]
-
-NUMBERS = 2**17
-"""Activations of the widest layer at a time, as in the local tiers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +39,7 @@ class Moving:
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
         """
         kernel, x = self.kernel, self.question.x
-        size = max(16, min(1024, NUMBERS // max(self.question.model.margins.widths)))
+        size = self.tier.moving_size
         starts = range(0, len(rows), size)
         with refused():
             found = in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + size]]), radii, tight, size), starts)
@@ -55,16 +51,14 @@ class Moving:
             return self.kernel.everywhere(self.question.x)
 
     @cached_property
-    def kernel(self) -> Reach:
-        """What proves the bounds."""
-        network = preparations(self.question.model)
-        with refused():
-            return Reach(network, self.head, self.question.similarity, self.ground.form, self.float32_run)
+    def tier(self) -> Tier:
+        """What proves bounds of this kind of model."""
+        return tier_for(self.question, "tight", None, self.float32_run)
 
     @cached_property
-    def head(self) -> Head:
-        """How outputs are read."""
-        return head_of(self.question.model, None, self.float32_run)
+    def kernel(self) -> ReachBounds:
+        """What proves them for people who move."""
+        return self.tier.reach(self.ground)
 
     @cached_property
     def reach(self) -> Similarity:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
-from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.dual import Ball, Cells, Dual, Each
 from isonomy.certificates.moving import WIDE, Moving
 from isonomy_verify import claims
 from isonomy_verify.dual import gains
@@ -95,24 +95,15 @@ class Profiles(claims.Profiles):
         return table
 
 
-class CellBlocks(Sequence[Cells]):
+class CellBlocks(Each[int, Cells]):
     """The cells of individuals that count (a positive weight), some of them at a time."""
 
     def __init__(self, profiles: Profiles, weights: FloatArray, rows: int = BLOCK) -> None:
-        self.profiles, self.weights, self.rows = profiles, weights, rows
-        self.starts = [at for at in range(0, len(profiles), rows) if weights[at : at + rows].any()]
-        self.only = self._cells(self.starts[0]) if len(self.starts) == 1 else None
+        def cells(start: int) -> Cells:
+            some = np.arange(start, min(start + rows, len(profiles)))
+            return covered(profiles, weights, some[weights[some] > 0])
 
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, at: Any) -> Any:
-        start = self.starts[at]
-        return self._cells(start) if self.only is None else self.only
-
-    def _cells(self, start: int) -> Cells:
-        rows = np.arange(start, min(start + self.rows, len(self.profiles)))
-        return covered(self.profiles, self.weights, rows[self.weights[rows] > 0])
+        super().__init__([at for at in range(0, len(profiles), rows) if weights[at : at + rows].any()], cells)
 
 
 def covered(profiles: claims.Profiles, weights: FloatArray, rows: IntArray) -> Cells:
@@ -212,7 +203,7 @@ def _climb(known: _Known, anybody: float) -> Schedule:
     """The ladder tried on a pilot group."""
     rungs = _try(known, anybody)
     first = min(rungs, key=known.upper) if rungs else None
-    dual = Dual(CellBlocks(known.profiles(), known.moving.question.weights), known.order)
+    dual = Dual(CellBlocks(known.profiles(), known.moving.question.weights), Ball(order=known.order))
     return Schedule(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What is asked: a network, individuals, a metric and δ, brought to the same coordinates and checked once."""
+"""What is asked: a model, individuals, a metric and δ, brought to the same coordinates and checked once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pandas as pd
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
-from isonomy.errors import DataError, NetworkError, ParameterError, template
+from isonomy.certificates.protocol import Model
+from isonomy.errors import DataError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.given import instance, numbers, whole
 from isonomy.networks.affine import Affine
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
 
@@ -28,7 +30,7 @@ ROWS = 65_536
 class Question:
     """A model on the individuals' own coordinates, and who counts as similar to them."""
 
-    model: Network
+    model: Model
     metric: Metric
     delta: float
     x: FloatArray
@@ -42,7 +44,7 @@ class Question:
     @classmethod
     def of(
         cls,
-        model: Network,
+        model: Model,
         people: Population | npt.ArrayLike,
         metric: Metric,
         delta: float,
@@ -87,11 +89,26 @@ class Question:
         """The similar sets of everybody."""
         return Similarity(self.metric, self.delta, self.domain, self.max_branches, keep=True)
 
+    @property
+    def network(self) -> Network:
+        """The model, for whatever knows networks only."""
+        if not isinstance(self.model, Network):
+            raise UnsupportedOperationError(
+                f"'{self.model.name}' is a model of kind '{self.model.kind}': records and their checker, reports, the "
+                "service and certify_everywhere know networks only."
+            )
+        return self.model
+
     def raw(self, x: FloatArray) -> pd.DataFrame:
         """Individuals in raw units, or in coordinates where there is no schema."""
         if self.schema is not None:
             return self.schema.decode(x, words=True)
         return pd.DataFrame(x, columns=list(self.domain.names))
+
+
+def own_delta(metric: Any, delta: Any) -> Any:
+    """The δ that a caller gave, else that of a metric in which one is written down: a tolerance of 1 means itself."""
+    return metric.own_delta if delta is None and isinstance(metric, Counterparts) else delta
 
 
 def check_members(x: FloatArray, start: int, space: Domain) -> None:
@@ -107,9 +124,9 @@ def check_members(x: FloatArray, start: int, space: Domain) -> None:
 
 
 def checked_asked(model: Any, metric: Any) -> None:
-    """Refuse what is no network or no metric, with what makes one."""
+    """Refuse what is no model or no metric, with what makes one."""
     instance(
-        "model", model, Network,
+        "model", model, Model,
         "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
     )  # fmt: skip
     instance("metric", metric, Metric, "a metric, such as isonomy.Mahalanobis(matrix) or isonomy.WeightedLp(weights)")
@@ -125,7 +142,7 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
 
 
-def on_all_coordinates(model: Network, schema: Schema) -> Network:
+def on_all_coordinates(model: Model, schema: Schema) -> Model:
     """The model on all coordinates of the schema: those that it does not see are dropped in front of it."""
     seen = np.flatnonzero(schema.seen_coordinates)
     if model.input_width == schema.width or len(seen) == schema.width:
@@ -134,6 +151,11 @@ def on_all_coordinates(model: Network, schema: Schema) -> Network:
         raise NetworkError(
             f"'{model.name}' reads {model.input_width} numbers, but the schema '{schema.name}' has {schema.width} "
             f"coordinates of which the model sees {len(seen)}."
+        )
+    if not isinstance(model, Network):
+        raise NetworkError(
+            f"'{model.name}' reads {len(seen)} of the {schema.width} coordinates of the schema '{schema.name}': a "
+            f"model of kind '{model.kind}' has to read all of them."
         )
     return model.adapted(Affine.selection(seen.tolist(), schema.width))
 

@@ -55,7 +55,7 @@ class Settling(ABC):
 
     def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
         self.bounds, self.rows, self.question, self.head = bounds, rows, bounds.question, bounds.head
-        self.judge = Judge(self.question.model, self.head, self.question.similarity, self.question.x[rows])
+        self.judge = Judge(self.question.network, self.head, self.question.similarity, self.question.x[rows])
         self.finds = finds
         for part in _KEPT:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
@@ -98,7 +98,7 @@ class Settling(ABC):
 
     def _prepared(self, regions: Regions) -> tuple[Prepared, bool]:
         """The network made ready, and whether it is for a ball that all regions share."""
-        network, float32_run = self.question.model, self.bounds.float32_run
+        network, float32_run = self.question.network, self.bounds.float32_run
         # Of balls in few dimensions boxes are cut, and then everybody's is another one.
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)

@@ -56,7 +56,7 @@ def load_population(
     url: str | None = None,
     surveys: Surveys = PERSON_FILES,
 ) -> Population:
-    """A population of the catalogue with its schema; :func:`describe` tells more about each.
+    """A population of the catalogue by ``name``, with its schema, in a ``domain``; :func:`describe` tells more.
 
     * ``adult``: 48,842 people of the US census, income above 50,000 dollars; sex and race protected;
     * ``german``: 1,000 loan applicants, good or bad risk; sex and marital status, age, foreign worker

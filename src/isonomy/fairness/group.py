@@ -93,7 +93,7 @@ def group_fairness(
     resamples: int = 1000,
     seed: int = 0,
 ) -> GroupFairness:
-    """Compare groups of people by how a network, or predictions that were made elsewhere, decide about them.
+    """Compare groups of ``people`` by how ``model``, a network or predictions made elsewhere, decides about them.
 
     * Predictions are probabilities ``(n, k)``, those of the second of two classes ``(n,)`` with a ``threshold``,
       classes (names, or places among the schema's classes), true and false, or numbers of a regression.
@@ -105,6 +105,7 @@ def group_fairness(
     * ``certificate``: local violations of the same people, for IF parity.
     * ``outcomes=False`` compares selection rates only, for people without labels.
     * ``smallest``: groups of fewer people (by Kish's effective number, ``(Σw)² / Σw²``) are marked small.
+    * ``confidence``, ``resamples``, ``seed``: of the bootstrap intervals.
 
     Groups without a rate (nobody with a favourable outcome, say) are left out of the comparison, which the note says.
     """

@@ -36,7 +36,7 @@ _MOST = 2**16  # cells of one individual
 
 
 def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
-    """The affine map from fair coordinates to the ``width`` numbers that a model reads.
+    """The affine map from the fair coordinates of ``schema`` to the ``width`` numbers that a model reads.
 
     It follows ``[model.inputs]`` when the schema has it. Otherwise the model reads coordinates as they are (all of
     them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.

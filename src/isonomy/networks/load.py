@@ -22,8 +22,8 @@ from isonomy.population.schema import Schema
 
 
 def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = "auto") -> Network:
-    """What is to be judged, from whatever holds it: a path, a torch module, a fitted scikit-learn estimator or
-    pipeline, or a network as it is.
+    """What is to be judged, from its ``source``: a path, a torch module, a fitted scikit-learn estimator or pipeline,
+    or a network as it is.
 
     With a ``schema`` it reads the schema's coordinates. ``head`` is as for :func:`load_network`, which has more options
     for files; so have :meth:`Network.from_torch` and :meth:`Network.from_sklearn` for live objects.
@@ -51,7 +51,7 @@ def load_network(
     reads: Reads = "auto",
     name: str | None = None,
 ) -> Network:
-    """Read a network from a file; with a schema the network reads the schema's coordinates.
+    """Read a network from the file at ``path``; with a ``schema`` it reads the schema's coordinates.
 
     ``head`` is found at the end of the network. One raw number may be a probability or an amount, so the head has to be
     said; several are taken as a softmax with an :class:`~isonomy.AssumedHeadWarning`, unless it is. ``output`` chooses

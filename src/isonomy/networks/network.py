@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ class Network:
     them independent probabilities; ``"regression"`` leaves them as numbers.
     """
 
+    kind: ClassVar[str] = "network"
     graph: Graph
     head: Head
     name: str = "network"
@@ -219,14 +220,14 @@ def check_predictions(
     schema: Schema | None = None,
     tolerance: float = 1e-6,
 ) -> Agreement:
-    """Compare a network with reference predictions, row by row; the first row that differs is an error.
+    """Compare ``model`` with reference predictions, row by row; the first row that differs is an error.
 
     A wrong column order or scale makes a perfectly valid network that is another one. Predictions for a few rows, made
     with the original framework, find that out before anything is certified.
 
     ``individuals`` is a population, a raw table beside its ``schema``, or an array of coordinates. ``reference``
     holds the probabilities of all classes ``(n, k)``, of class 1 alone ``(n,)``, the numbers of a regression, or
-    class names.
+    class names. Numbers may be apart by ``tolerance``, those of a regression by as much of their size.
     """
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < np.inf):
         raise ParameterError(template("tolerance", "a finite number >= 0", tolerance))

@@ -120,7 +120,7 @@ def write(
 def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, str], created: str) -> dict[str, Any]:
     question, people, local = certificate.question, certificate.people, certificate.local
     assert people is not None
-    network = question.model
+    network = question.network
     kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
     decisions = {kind: int((local.decision == kind).sum()) for kind in DECISIONS}
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
@@ -193,7 +193,7 @@ def individuals(certificate: Certificate) -> Individuals:
     """
     question, local, largest = certificate.question, certificate.local, certificate.profiles.largest
     float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
-    bounds = Bounds(question, certificate.tier, None, float32)  # type: ignore[arg-type]
+    bounds = Bounds(question, certificate.tier, None, float32)
     bounds.head = careful = _Careful(bounds.head.kind, bounds.head.outputs, None, float32)
     exact, clear = Head(careful.kind, careful.outputs), _Careful(careful.kind, careful.outputs)
     said = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
@@ -202,7 +202,7 @@ def individuals(certificate: Certificate) -> Individuals:
     for some in (np.arange(start, min(start + ROWS, len(local))) for start in rows):
         x, at = (own := np.ascontiguousarray(question.x[some])), enclose_at(bounds.alone, own)
         other, turned = (
-            enclose_at(preparations(question.model).single(), np.ascontiguousarray(y[some]))
+            enclose_at(preparations(question.network).single(), np.ascontiguousarray(y[some]))
             for y in (local.witnesses.counterpart, local.witnesses.flip_counterpart)
         )
         lower[some] = np.minimum(lower[some], exact.attained(at, other))
@@ -262,7 +262,7 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
         "metric": metric_arrays(question.metric),
         "ground": metric_arrays(certificate.ground),
         "domain": domain_arrays(question.domain),
-        "network": network_arrays(question.model),
+        "network": network_arrays(question.network),
     }
     found = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
     return {name: array for name, array in found.items() if array.dtype.kind != "U"}

@@ -46,12 +46,12 @@ def drivers(findings: Findings) -> Drivers:
     rows = rows[findings.people.weights[rows] > 0]
     x, y = (np.array(people[rows]) for people in (witnesses.individual, witnesses.counterpart))
     weights = findings.people.weights[rows] / findings.people.weights[rows].sum()
-    here, there = question.model(x), question.model(y)
+    here, there = question.network(x), question.network(y)
     output = np.argmax(np.abs(here - there), axis=1)[:, None]
 
     def gap(people: FloatArray) -> FloatArray:
         """The difference from the individual, in the output in which the pair differs most."""
-        return np.abs(np.take_along_axis(question.model(people) - here, output, axis=1))[:, 0]
+        return np.abs(np.take_along_axis(question.network(people) - here, output, axis=1))[:, 0]
 
     whole = gap(y)
     found = []

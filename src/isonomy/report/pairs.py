@@ -16,7 +16,7 @@ from isonomy.report.numbers import cell
 
 def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded | None = None) -> Facts:
     """One person of a certificate, ``row`` of the table: the prediction, its bounds, and the worst counterpart."""
-    network, schema = found.question.model, found.question.schema
+    network, schema = found.question.network, found.question.schema
     assert schema is not None
     upper, lower, decision = float(found.upper[place]), float(found.lower[place]), str(found.decision[place])
     rounded = rounded or Rounded.of(lower, upper, None, network.head == "regression")

@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Shift:
+class MeasuredShift:
     """An observed shift beside the certificate."""
 
     name: str
@@ -91,7 +91,7 @@ def curve(findings: Findings) -> list[Place]:
     return [Place(*row) for row in zip(gammas, lower.tolist(), upper.tolist(), strict=True)]
 
 
-def shifts(findings: Findings) -> list[Shift]:
+def shifts(findings: Findings) -> list[MeasuredShift]:
     """What each observed shift means for the certificate."""
     found = []
     for shift in findings.shifts:
@@ -107,7 +107,7 @@ def shifts(findings: Findings) -> list[Shift]:
             says = "no shift is visible: two samples of one population are as far apart"
         else:
             says = "not shown to be outside; the estimate, which noise makes too large, is beyond γ"
-        found.append(Shift(shift.name, distance, same, says))
+        found.append(MeasuredShift(shift.name, distance, same, says))
     return found
 
 

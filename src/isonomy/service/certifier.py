@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import Effort, Finds, Known
+from isonomy.attacks import AttackBudget, Finds, Known
 from isonomy.attacks import attack as search
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, told
@@ -91,7 +91,7 @@ class Certifier:
             raise DataError(outside[0])
         ends_at = time.monotonic() + seconds
         upper, kept, tier = self._bounded(x, ends_at)
-        outputs = self.question.model(x)
+        outputs = self.question.network(x)
         finds = self._search(x, upper, kept) if counterparts else None
         return self._answers(x, outputs, upper, kept, tier, finds)
 
@@ -131,11 +131,11 @@ class Certifier:
 
     def _search(self, x: FloatArray, upper: FloatArray, kept: BoolArray) -> Finds:
         size = chunk_rows(self.graph, "tight")
-        network, similarity, parts = self.question.model, self.question.similarity, []
+        network, similarity, parts = self.question.network, self.question.similarity, []
         for start in range(0, len(x), size):
             some = slice(start, start + size)
             known = Known(upper[some], kept[some])
-            parts.append(search(network, self.tight.head, similarity, np.array(x[some]), Effort(), known))
+            parts.append(search(network, self.tight.head, similarity, np.array(x[some]), AttackBudget(), known))
         fields = ("lower", "counterpart", "flips", "flip_counterpart")
         return Finds(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 

@@ -80,7 +80,7 @@ class Served:
         if question.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
         served = cls(
-            network=question.model,
+            network=question.network,
             metric=question.metric,
             schema=question.schema,
             domain=question.domain,
@@ -93,7 +93,7 @@ class Served:
             curve=lambda gammas: [bound.upper for bound in certificate.dual.curve([float(gamma) for gamma in gammas])],
             people=people,
             statement=str(certificate),
-            identity=identity or question.model.hash(),
+            identity=identity or question.network.hash(),
             confidence=certificate.confidence,
             lower=certificate.lower,
             arithmetic="float32" if certificate.arithmetic == "float32" else "float64",

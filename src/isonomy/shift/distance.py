@@ -90,10 +90,12 @@ def wasserstein(
     method: Method = "exact",
     max_weight: float | None = None,
 ) -> Distance:
-    """The Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations.
+    """The Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations, ``c`` the
+    ``ground`` cost (see :class:`isonomy.Transport`).
 
     ``one`` and ``other`` are populations of one schema, or arrays of individuals. ``order`` is any number from 1 to
-    100, or infinity: the bottleneck distance. At most ``sample`` individuals of each are compared at a time.
+    100, or infinity: the bottleneck distance. At most ``sample`` individuals of each are compared at a time,
+    ``repeats`` times for the floor; ``lower`` holds with ``confidence``, and ``seed`` decides what is drawn.
     ``method="sliced"`` compares all of them along random directions, an approximation for costs of the ℓ2 kind;
     ``"auto"`` does so only where a table is larger than ``sample`` and the cost allows it.
 

@@ -45,6 +45,7 @@ class Counterparts(Metric):
     kind: ClassVar[str] = "counterparts"
     parts: ClassVar[tuple[str, ...]] = ("free", "tolerance", "relative", "origin", "unit")
     defined_by: ClassVar[tuple[str, ...]] = ("tolerance",)
+    own_delta: ClassVar[float] = 1.0  # the tolerances as written
     tolerance: FloatArray
     ignored: BoolArray
     relative: FloatArray

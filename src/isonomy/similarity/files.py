@@ -37,7 +37,7 @@ _ABOUT = frozenset({"kind", "width", "fitted_on", "names"})
 
 
 def load_metric(path: str | PathLike[str]) -> Metric:
-    """Read a metric of any kind from its file."""
+    """Read a metric of any kind from its file at ``path``."""
     instance("path", path, str | PathLike, "the path of a metric file")
     try:
         text = Path(path).read_text(encoding="utf-8")

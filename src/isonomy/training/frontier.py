@@ -74,13 +74,12 @@ def frontier(
     judged_on: Population | None = None,
     measure: Measure | None = None,
 ) -> Frontier:
-    """Train along alpha on the training split and judge each model by accuracy and certified violation.
+    """Train along alpha on the training split of ``people`` and judge each model by accuracy and certified violation.
 
     ``model``, a :class:`FairClassifier` that need not be fitted, says how to train, each time with another of the
-    ``alphas``. Models are judged on ``judged_on``, by
-    default people's test split; when the choice among them shall itself be judged, hand over rows that neither training
-    nor the final test uses. ``measure`` gives the certified upper bound, by default the mean local one of the tight
-    tier.
+    ``alphas``. Models are judged on ``judged_on``, by default people's test split; when the choice among them shall
+    itself be judged, hand over rows that neither training nor the final test uses. ``measure`` gives the certified
+    upper bound, by default the mean local one of the tight tier.
     """
     if not isinstance(people, Population):
         raise ParameterError(template("people", "a Population", type(people).__name__))

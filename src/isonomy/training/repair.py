@@ -108,11 +108,15 @@ def repair(
     random_state: int = 0,
     progress: Progress | Literal["auto"] | None = "auto",
 ) -> Repair:
-    """Fine-tune ``model`` (affine layers and ReLU) on the training split until its certificate is at most epsilon.
+    """Fine-tune ``model`` (affine layers and ReLU) on the training split of ``people`` until its certificate is at
+    most ``epsilon``.
 
     No labels are needed: the original predictions are what is kept. The certificate is that of the mean local violation
     on ``judged_on``, by default the test split (the people themselves when they are a training split). A small
-    table is filled up with people between two others, who need no label either.
+    table is filled up with people between two others, who need no label either. Similar is who is within ``delta`` in
+    the ``metric``, by default a sensitive subspace of the training people. At most ``rounds`` times ``epochs`` are
+    trained (``learning_rate``, ``batch_size``, ``random_state``), with the weight ``alpha`` on the bound, each time
+    ``growth`` times as much. ``progress`` is called with the rounds done and in all.
     """
     instance("model", model, Network, "an isonomy.Network, as load_network(path) gives")
     network = model

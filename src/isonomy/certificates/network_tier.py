@@ -1,0 +1,217 @@
+"""What is proved of networks, and searched in them: the kernel's tiers as :class:`Tier`, and the ascent on pairs.
+
+To find somebody within reach who is treated unequally, the difference between a person ``z`` nearby and somebody ``y``
+similar to them is raised by gradient steps of both together. Nothing is believed of what that finds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, find_anchors, led_back
+from isonomy.bounds.kernel import head_of, preparations, prepared_for
+from isonomy.certificates.protocol import Tier, register
+from isonomy.certificates.question import Question
+from isonomy.certificates.settling import close_gaps, decide
+from isonomy.errors import MetricError
+from isonomy.networks.graph import Affine, Graph
+from isonomy.population import Domain
+from isonomy.progress import Progress
+from isonomy.search import Limits
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import Regions, Similarity, refused
+from isonomy_verify import tiers
+from isonomy_verify.local import Known, LocalBounds
+from isonomy_verify.reach import Reach
+from isonomy_verify.sets import ConvexSets
+
+IntArray = NDArray[np.int64]
+
+_KERNEL: dict[str, tiers.Tier] = {
+    "interval": "interval", "quick": "quick", "tight": "tight", "exact": "tight", "paper": "interval",
+}  # fmt: skip
+
+NUMBERS = {"interval": 2**19, "paper": 2**19}
+"""Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
+tiers that look back at earlier layers keep more of them, and take a quarter."""
+
+EXAMPLES = 32
+"""Individuals by whom the precision of the search is chosen."""
+
+FAR = 1e6
+"""How far the search goes where nothing holds it back."""
+
+BRANCHES = 3
+"""Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
+
+
+def chunk_rows(graph: Graph, tier: str) -> int:
+    """How many individuals are bounded at a time."""
+    return max(64, min(4096, NUMBERS.get(tier, 2**17) // max(graph.widths)))
+
+
+class Bounds(LocalBounds, Tier):
+    """The kernel's tiers for a question about a network."""
+
+    def __init__(self, question: Question, tier: str, threshold: float | None, float32_run: bool) -> None:
+        self.question, self.graph = question, question.network.margins
+        head, network = head_of(question.network, threshold, float32_run), preparations(question.network)
+        if question.domain.kind == "unbounded":
+            loose = question.metric.free & ~question.domain.immutable
+            refuse_free_reading(question.domain, self.graph, loose, "metric", "similar individuals")
+        size = chunk_rows(self.graph, tier)
+        super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
+        self.moving_size = max(16, min(1024, 2**17 // max(self.graph.widths)))
+
+    def reach(self, ground: Metric) -> Reach:
+        """The kernel's bounds of two runs and their difference."""
+        domain = self.question.domain
+        if domain.kind == "unbounded":
+            refuse_free_reading(domain, self.graph, ground.free, "ground cost", "people within reach")
+        with refused():
+            return Reach(self.network, self.head, self.similarity, ground.form, self.float32_run)
+
+    def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
+        """Gradients propose, enclosures check."""
+        return attack(self.question.network, self.head, self.question.similarity, x, budget, known)
+
+    def nearby(self, rows: IntArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
+        """Whom the ascent on pairs likes best."""
+        return _surroundings(self.question, self._field, rows, ball, budget)
+
+    @cached_property
+    def _field(self) -> Field:
+        return Field.of(prepared_for(self.question.network), self.head, self.question.x[:EXAMPLES])
+
+    def close_gaps(
+        self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """By branch and bound, for everybody together."""
+        upper = close_gaps(self, upper, finds, limits, began, tick)
+        some = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
+        return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in some])
+
+    def decide(self, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+        """By branch and bound, chunk by chunk."""
+        decide(self, kept, finds, nodes)
+
+
+register("network", Bounds)
+
+
+def refuse_free_reading(domain: Domain, graph: Graph, loose: NDArray[np.bool_], what: str, who: str) -> None:
+    """On the unbounded domain a coordinate that a metric or ground cost ignores must not be one that is read."""
+    if not loose.any():
+        return
+    reads = np.full(domain.width, len(graph.nodes) == 1)
+    for node in graph.nodes:
+        if 0 in node.inputs:
+            reads |= node.op.magnitudes()[0].any(0) if isinstance(node.op, Affine) else True
+    if (loose & reads).any():
+        name = domain.names[int(np.flatnonzero(loose & reads)[0])]
+        raise MetricError(
+            f"The {what} leaves '{name}' free, which the network reads: on the unbounded domain {who} can be "
+            "arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."
+        )
+
+
+@np.errstate(all="ignore")  # what overflows is no find
+def _surroundings(
+    question: Question, field: Field, rows: IntArray, ball: Similarity, effort: AttackBudget
+) -> FloatArray:
+    """For each individual the person within the ball whom the search likes best."""
+    x = np.array(question.x[rows])
+    best, person = np.full(len(x), -np.inf), x.copy()
+    rng = np.random.default_rng(effort.seed)
+    for regions in ball.regions(x):
+        near = _promising(field, regions)
+        anchors, inside = find_anchors(near.sets, len(near))
+        near, anchors = near[inside], anchors[inside]
+        base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
+        wander = near.sets.low, near.sets.high
+        for between in question.similarity.regions(base, wander) if len(near) else []:
+            between = _first_of_each(between)
+            some, start = near[between.owner], anchors[between.owner]
+            change = between.centre - base[between.owner]
+            for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
+                value, moves = _ascend(field, some, start, between, change, target, sign, effort, rng)
+                for z in as_individuals(ball, some.centre, start, moves):
+                    better = (value > best[some.owner]) & (ball.metric.distance_upper(x[some.owner], z) <= ball.delta)
+                    rising = np.flatnonzero(better)
+                    rising = rising[np.argsort(value[rising], kind="stable")]  # the best of an individual comes last
+                    best[some.owner[rising]], person[some.owner[rising]] = value[rising], z[rising]
+    return person
+
+
+def _promising(field: Field, regions: Regions) -> Regions:
+    """A few regions of each individual: those whose centre stands nearest to a change of decision."""
+    if len(np.unique(regions.owner)) == len(regions):
+        return regions
+    margin = np.abs(field.margins(regions.centre)).min(1)
+    order = np.lexsort((margin, regions.owner))
+    owner = regions.owner[order]
+    first = np.searchsorted(owner, owner)
+    return regions[np.sort(order[np.arange(len(order)) - first < BRANCHES])]
+
+
+def _first_of_each(between: Regions) -> Regions:
+    """One choice of categories for the other person: the first, since the attack that follows looks at all."""
+    _, first = np.unique(between.owner, return_index=True)
+    return between[first]
+
+
+def _ascend(
+    field: Field,
+    near: Regions,
+    anchors: FloatArray,
+    between: Regions,
+    change: FloatArray,
+    target: int,
+    sign: float,
+    effort: AttackBudget,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Raise the difference between somebody near and somebody similar, both moving; the best seen, and its moves.
+
+    ``change`` are the other person's categories, less those of the first.
+    """
+    nearby, apart = near.sets, between.sets
+    rest, inside = find_anchors(apart, len(between))
+    centre, d = near.centre, rest
+    aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
+    # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
+    v = led_back(nearby, anchors, anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1))
+    best, top = v, np.full(len(v), -np.inf)
+    for step in range(effort.steps + 1):
+        z = centre + v
+        (one, by_one), (other, by_other) = (_value(field, place, aim, signs, target) for place in (z, z + change + d))
+        rise = sign * (other - one)
+        better = rise > top
+        best, top = np.where(better[:, None], v, best), np.where(better, rise, top)
+        size = 1.0 - step / (effort.steps + 1)
+        v = led_back(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
+        d = led_back(apart, rest, d + _step(apart, by_other) * size)
+    return np.where(inside, top, -np.inf), best
+
+
+def _value(
+    field: Field, place: FloatArray, aim: IntArray, signs: FloatArray, target: int
+) -> tuple[FloatArray, FloatArray]:
+    """What somebody receives, and its gradient times the sign."""
+    scores, gradient = field.climbed(place, aim, signs)
+    received = field.received(scores[:, target])
+    if field.head.kind == "regression":
+        return received, gradient
+    return received, gradient * (received * (1 - received))[:, None]
+
+
+def _step(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
+    """A step along the gradient, as long as the region is wide."""
+    wide = gradient * np.minimum(sets.extent, FAR) ** 2
+    length = np.sqrt((np.abs(gradient) * np.abs(wide)).sum(1, keepdims=True))
+    return np.asarray(wide / np.maximum(length, 1e-300))
