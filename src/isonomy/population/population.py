@@ -61,9 +61,10 @@ class Population:
         people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
         if not people.weights.sum() > 0:
             raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+        if first_row:
+            return people
         n, excluded = len(people), people.excluded
-        whole = Selection(n, n, n + excluded, excluded)
-        return people if first_row else replace(people, selection=whole)
+        return replace(people, selection=Selection(n, n, n + excluded, excluded))
 
     @classmethod
     def from_file(
@@ -213,6 +214,7 @@ class Population:
             raise ParameterError(
                 template("rows", "a slice, mask or list of positions of at least one individual", rows)
             )
+        everybody = len(chosen) == len(self) == len(np.unique(chosen))
         return replace(
             self,
             frame=self.frame.iloc[chosen],
@@ -220,7 +222,7 @@ class Population:
             y=None if self.y is None else self.y[chosen],
             weights=self.weights[chosen],
             rows=self.rows[chosen],
-            selection=self.selection if _everybody(chosen, len(self)) else self.selection.picked(len(chosen)),
+            selection=self.selection if everybody else self.selection.picked(len(chosen)),
         )
 
     def __repr__(self) -> str:
@@ -237,10 +239,6 @@ class Population:
             raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
         part = self[mask]
         return replace(part, selection=self.selection.split(name, len(part)))
-
-
-def _everybody(chosen: IntArray, n: int) -> bool:
-    return len(chosen) == n and len(np.unique(chosen)) == n
 
 
 def in_train(numbers: IntArray) -> BoolArray:

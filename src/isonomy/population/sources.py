@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
@@ -279,17 +279,14 @@ class ReadOptions:
         label, split = self.schema.label if self.labels else None, None if self.split == "all" else self.schema.split
         return replace(self.schema, label=label, split=split)
 
-    def present(self, names: Iterable[str], table: str) -> tuple[str, ...]:
-        """Those of a table's columns that are read."""
-        return tuple(present_columns(names, self.columns, table))
-
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
         """The people of some rows of a table whose first row has the number ``first_row``."""
-        label, columns = self.columns.label, self.columns
+        columns, label, first_row = self.columns, self.columns.label, first_row + key.start
         frame = frame.set_axis(pd.RangeIndex(key.start, key.stop))
-        how: dict[str, Any] = {"domain": "unbounded", "unknown": self.unknown, "first_row": first_row + key.start}
         try:
-            people = Population.from_piece(frame, columns, **how)
+            people = Population.from_piece(
+                frame, columns, domain="unbounded", unknown=self.unknown, first_row=first_row
+            )
         except NoRowFitsError:
             none = np.zeros(0, dtype=np.int64)
             y = None if label is None or label.column not in frame else none.astype(float if label.regression else int)
@@ -373,7 +370,7 @@ class ParquetTable:
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
         with opened(Path(self.name)) as file:
-            columns = reading.present(file.schema_arrow.names, self.name)
+            columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
 
@@ -496,7 +493,8 @@ def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
     """The partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
     import dask
 
-    collection = collection[list(reading.present(map(str, collection.columns), "(a Dask data frame)"))]
+    columns = present_columns(map(str, collection.columns), reading.columns, "(a Dask data frame)")
+    collection = collection[list(columns)]
     parts = [collection.get_partition(i) for i in range(collection.npartitions)]
     compute: Any = dask.compute  # type: ignore[attr-defined]
     contents = compute(*(dask.delayed(_content)(part) for part in parts))  # type: ignore[attr-defined]
