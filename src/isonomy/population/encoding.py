@@ -36,10 +36,6 @@ _SHOWN = 12  # categories listed in an error
 _BLOCK = 1 << 16  # rows encoded at a time: what is needed meanwhile stays small beside the result
 
 
-class NoRowFitsError(DataError):
-    """Rows that do not fit were to be left out, and none was left."""
-
-
 class Coding:
     """How the values of one feature become coordinates.
 
@@ -124,13 +120,13 @@ def find_column(table: pd.DataFrame, name: str) -> pd.Series:
 
 
 def encode_table(
-    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str
+    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str, nobody: bool = False
 ) -> tuple[FloatArray, list[FloatArray], BoolArray]:
     """The coordinates ``(n, m)`` of the features, the one coordinate of each single (label, weight), rows kept.
 
     With ``unknown="error"`` the first cell that cannot be read is an error; with ``"exclude"`` such rows are left out
-    of all that is returned, and the mask of the rows kept says which. The result is the only array of its size: large
-    tables are encoded block by block into it.
+    of all that is returned, and the mask of the rows kept says which; one at least must be left, unless ``nobody`` is
+    an answer too. The result is the only array of its size: large tables are encoded block by block into it.
     """
     if unknown not in ("error", "exclude"):
         raise ParameterError(template("unknown", "'error' or 'exclude'", unknown))
@@ -148,10 +144,10 @@ def encode_table(
             readable[i] &= not bad.any()
     if kept.all():
         return x, alone, kept
-    if unknown == "error" or not kept.any():
+    if unknown == "error" or not (nobody or kept.any()):
         i = int(np.argmin(readable))
         first = complaint(columns[i], codings[i])
-        raise DataError(first) if unknown == "error" else NoRowFitsError(f"Not one row fits the schema. {first}")
+        raise DataError(first if unknown == "error" else f"Not one row fits the schema. {first}")
     return x[kept], [values[kept] for values in alone], kept
 
 

@@ -58,7 +58,7 @@ class Population:
         ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
         has the same number, and is on the same side of the split, in either reading.
         """
-        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, nobody=False)
         if not people.weights.sum() > 0:
             raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
         if first_row:
@@ -81,16 +81,16 @@ class Population:
 
     @classmethod
     def from_piece(
-        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int
+        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
     ) -> Population:
-        """Like ``from_frame``, for a piece of a table, in which all weights may be zero."""
+        """Like ``from_frame``, for a piece of a table, in which all weights may be zero and nobody may be left."""
         table = read_frame(frame)
         singles: list[Feature] = []
         if schema.label is not None and schema.label.column in table.columns:
             singles.append(schema.label.as_feature())
         if schema.weight is not None:
             singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
-        x, values, kept = encode_table(table, schema.features, singles, unknown)
+        x, values, kept = encode_table(table, schema.features, singles, unknown, nobody)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
         if schema.max_weight is not None and (weights > schema.max_weight).any():
             place = int(np.argmax(weights > schema.max_weight))

@@ -25,7 +25,6 @@ from isonomy.errors import DataError, FileError, ParameterError, first_line
 from isonomy.files import atomic, file_hash
 from isonomy.given import whole
 from isonomy.population.domain import DomainKind, FloatArray
-from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import IntArray, Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
@@ -198,20 +197,19 @@ def _stream(
 ) -> Iterator[Population]:
     """Hold one population back, so that rows excluded after it can still be counted with it."""
     held: Population | None = None
-    excluded, reason = 0, ""
-    weighed = False
+    without: pd.DataFrame | None = None  # the first piece of which nobody is left
+    excluded, weighed = 0, False
     for first_row, frame in read_pieces(path, schema, rows, dialect):
-        try:
-            people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
-        except NoRowFitsError as error:
-            excluded, reason = excluded + len(frame), reason or str(error)
+        people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        if not len(people):
+            excluded, without = excluded + len(frame), frame if without is None else without
             continue
         weighed = weighed or bool(people.weights.sum() > 0)
         if held is not None:
             yield held
         held, excluded = _with_excluded(people, excluded), 0
     if held is None:
-        raise DataError(reason)
+        held = Population.from_frame(without, schema, unknown=unknown)  # an error, which says why
     yield _with_excluded(held, excluded)
     if not weighed:
         raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
@@ -281,16 +279,11 @@ class ReadOptions:
 
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
         """The people of some rows of a table whose first row has the number ``first_row``."""
-        columns, label, first_row = self.columns, self.columns.label, first_row + key.start
-        frame = frame.set_axis(pd.RangeIndex(key.start, key.stop))
+        frame, first_row = frame.set_axis(pd.RangeIndex(key.start, key.stop)), first_row + key.start
         try:
             people = Population.from_piece(
-                frame, columns, domain="unbounded", unknown=self.unknown, first_row=first_row
+                frame, self.columns, domain="unbounded", unknown=self.unknown, first_row=first_row
             )
-        except NoRowFitsError:
-            none = np.zeros(0, dtype=np.int64)
-            y = None if label is None or label.column not in frame else none.astype(float if label.regression else int)
-            return Chunk(key, np.zeros((0, columns.width)), y, np.zeros(0), none, len(frame))
         except DataError as error:
             raise DataError(f"{key.place}: {error}") from None
         side = people.side(self.split)
