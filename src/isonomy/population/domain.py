@@ -21,6 +21,7 @@ from isonomy_verify.regions import SIMPLEX_TOLERANCE
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 DomainKind = kernel.Kind
+_FLAGS = ("integer", "immutable")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +44,16 @@ class Domain(kernel.Domain):
     def __post_init__(self) -> None:
         check_kind(self.kind)
         width = len(self.names)
-        for field, dtype in _ARRAYS.items():
+        for field in ("low", "high", "origin", "unit", *_FLAGS):
             try:
                 array: NDArray[Any] = np.array(getattr(self, field), dtype=np.float64)
             except (TypeError, ValueError):
                 raise ParameterError(template(field, "an array of numbers", getattr(self, field))) from None
             if array.shape != (width,):
                 raise ParameterError(template(field, f"an array of shape ({width},), one per name", array.shape))
-            if dtype is np.bool_:
+            if field in _FLAGS:
                 self._each(field, "true or false", (array == 0) | (array == 1), array)
-            array = array.astype(dtype)
+            array = array.astype(bool) if field in _FLAGS else array
             array.setflags(write=False)
             object.__setattr__(self, field, array)
         if len(set(self.names)) < width:
@@ -166,16 +167,6 @@ class Domain(kernel.Domain):
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise ParameterError(template("x", f"rows of {self.width} coordinates", np.shape(x)))
         return rows
-
-
-_ARRAYS = {
-    "low": np.float64,
-    "high": np.float64,
-    "integer": np.bool_,
-    "origin": np.float64,
-    "unit": np.float64,
-    "immutable": np.bool_,
-}
 
 
 def _whole_numbers(field: str, entry: Any, length: int) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """From cells to coordinates: one :class:`Coding` for each feature, whatever its cells were read from; and back.
 
 Columns of pandas frames are encoded here, those of CSV files become such columns first, and the service reads JSON by
-the same codings. :func:`encode_column` never raises on a bad cell: it marks the row and remembers why, so that the
-schema can name the first one, or exclude and count such rows.
+the same codings. :func:`encode_column` never raises on a bad cell but marks the row, so that such rows can be excluded
+and counted, or the first one named (:func:`complaint`).
 
 Decoded, members of the realizable domain are plain values. A relaxed individual is nobody in particular, so its
 mixtures are spelled out: ``female 0.70 / male 0.30``.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -35,10 +34,6 @@ MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", 
 
 _SHOWN = 12  # categories listed in an error
 _BLOCK = 1 << 16  # rows encoded at a time: what is needed meanwhile stays small beside the result
-
-
-class NoRowFitsError(DataError):
-    """Rows that do not fit were to be left out, and none was left."""
 
 
 class Coding:
@@ -92,35 +87,29 @@ class Coding:
         return np.eye(self.feature.width)
 
 
-@dataclass(frozen=True)
-class EncodedColumn:
-    """The coordinates ``(n, width)`` of one column, which rows are unusable, and what would be right."""
-
-    coordinates: FloatArray
-    bad: BoolArray
-    column: pd.Series
-    right: str
-    known: tuple[str, ...] = ()
-
-    def complaint(self) -> str:
-        """One sentence about the first unusable cell."""
-        where = int(np.argmax(self.bad))
-        value, row = self.column.iloc[where], self.column.index[where]
-        missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
-        shown = "a missing value" if missing else repr(value.item() if isinstance(value, np.generic) else value)
-        right = self.right
-        if self.known:
-            near = difflib.get_close_matches(text_of(value), self.known, n=1)
-            right += " " + ", ".join(map(repr, self.known[:_SHOWN])) + ", …" * (len(self.known) > _SHOWN)
-            right += f" (did you mean {near[0]!r}?)" if near and not missing else ""
-        others = int(self.bad.sum()) - 1
-        more = f"; {others} more row{'s' * (others > 1)} of this column cannot be read either" if others else ""
-        return f"Column {self.column.name!r}, row {row}: {shown} is not {right}{more}."
-
-
-def encode_column(column: pd.Series, coding: Coding) -> EncodedColumn:
-    """The coordinates of one column of raw values."""
+def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
+    """The coordinates ``(n, width)`` of one column of raw values, and which rows are unusable."""
     return _encode_numbers(column, coding) if coding.numeric else _encode_levels(column, coding)
+
+
+def complaint(column: pd.Series, coding: Coding) -> str:
+    """One sentence about the first unusable cell of a column that has one."""
+    _, bad = encode_column(column, coding)
+    where, feature = int(np.argmax(bad)), coding.feature
+    value, row = column.iloc[where], column.index[where]
+    missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
+    shown = "a missing value" if missing else repr(value.item() if isinstance(value, np.generic) else value)
+    if coding.numeric:
+        fill = not feature.flagged and bool(column[bad].isna().any())
+        right = coding.number_words + " (declare a 'fill' value if it may be missing)" * fill
+    else:
+        near = difflib.get_close_matches(text_of(value), feature.levels, n=1)
+        right = "one of the categories " if feature.kind == "categorical" else "one of the levels "
+        right += ", ".join(map(repr, feature.levels[:_SHOWN])) + ", …" * (len(feature.levels) > _SHOWN)
+        right += f" (did you mean {near[0]!r}?)" if near and not missing else ""
+    others = int(bad.sum()) - 1
+    more = f"; {others} more row{'s' * (others > 1)} of this column cannot be read either" if others else ""
+    return f"Column {column.name!r}, row {row}: {shown} is not {right}{more}."
 
 
 def find_column(table: pd.DataFrame, name: str) -> pd.Series:
@@ -131,13 +120,13 @@ def find_column(table: pd.DataFrame, name: str) -> pd.Series:
 
 
 def encode_table(
-    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str
+    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str, nobody: bool = False
 ) -> tuple[FloatArray, list[FloatArray], BoolArray]:
     """The coordinates ``(n, m)`` of the features, the one coordinate of each single (label, weight), rows kept.
 
     With ``unknown="error"`` the first cell that cannot be read is an error; with ``"exclude"`` such rows are left out
-    of all that is returned, and the mask of the rows kept says which. The result is the only array of its size: large
-    tables are encoded block by block into it.
+    of all that is returned, and the mask of the rows kept says which; one at least must be left, unless ``nobody`` is
+    an answer too. The result is the only array of its size: large tables are encoded block by block into it.
     """
     if unknown not in ("error", "exclude"):
         raise ParameterError(template("unknown", "'error' or 'exclude'", unknown))
@@ -150,16 +139,15 @@ def encode_table(
     for start in range(0, n, _BLOCK):
         rows = slice(start, start + _BLOCK)
         for i, (column, coding) in enumerate(zip(columns, codings, strict=True)):
-            encoded = encode_column(column.iloc[rows], coding)
-            targets[i][rows] = encoded.coordinates
-            kept[rows] &= ~encoded.bad
-            readable[i] &= not encoded.bad.any()
+            targets[i][rows], bad = encode_column(column.iloc[rows], coding)
+            kept[rows] &= ~bad
+            readable[i] &= not bad.any()
     if kept.all():
         return x, alone, kept
-    if unknown == "error" or not kept.any():
+    if unknown == "error" or not (nobody or kept.any()):
         i = int(np.argmin(readable))
-        first = encode_column(columns[i], codings[i]).complaint()
-        raise DataError(first) if unknown == "error" else NoRowFitsError(f"Not one row fits the schema. {first}")
+        first = complaint(columns[i], codings[i])
+        raise DataError(first if unknown == "error" else f"Not one row fits the schema. {first}")
     return x[kept], [values[kept] for values in alone], kept
 
 
@@ -177,7 +165,7 @@ def _is_code(name: str) -> bool:
     return name.isascii() and name.removeprefix("-").isdecimal() and str(int(name)) == name
 
 
-def _encode_numbers(column: pd.Series, coding: Coding) -> EncodedColumn:
+def _encode_numbers(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
     feature = coding.feature
     missing = column.isna().to_numpy(dtype=bool)
     if feature.missing_values:
@@ -186,21 +174,17 @@ def _encode_numbers(column: pd.Series, coding: Coding) -> EncodedColumn:
     values = _numbers(column)
     with np.errstate(invalid="ignore"):
         bad = ~coding.fits(values)
-    right = coding.number_words
     if feature.flagged:
         values, bad = np.where(missing, feature.fill_value, values), bad & ~missing
-    elif missing[bad].any():
-        right += " (declare a 'fill' value if it may be missing)"
-    return EncodedColumn(coding.of_numbers(np.where(bad, 0.0, values), missing), bad, column, right)
+    return coding.of_numbers(np.where(bad, 0.0, values), missing), bad
 
 
-def _encode_levels(column: pd.Series, coding: Coding) -> EncodedColumn:
+def _encode_levels(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
     codes, distinct = pd.factorize(_hashable(column))  # texts are made of the distinct values only
     known = [*(coding.ranks.get(text_of(value), UNKNOWN) for value in distinct), coding.absent]
     ranks = np.array(known, dtype=np.intp)[codes]
     bad = ranks == UNKNOWN
-    right = "one of the categories" if coding.feature.kind == "categorical" else "one of the levels"
-    return EncodedColumn(coding.of_ranks(np.where(bad, 0, ranks)), bad, column, right, coding.feature.levels)
+    return coding.of_ranks(np.where(bad, 0, ranks)), bad
 
 
 def _hashable(column: pd.Series) -> pd.Series:

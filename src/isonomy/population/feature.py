@@ -68,17 +68,16 @@ class Feature:
     description: str = ""
 
     def __post_init__(self) -> None:
-        self._require(self.kind in get_args(FeatureKind), f"'kind' must be one of {_listed(get_args(FeatureKind))}")
+        for key, known in (("kind", get_args(FeatureKind)), ("missing", get_args(Missing))):
+            self._require(getattr(self, key) in known, f"{key!r} must be one of {', '.join(map(repr, known))}")
         self._require(bool(self.name), "a feature needs a name")
         object.__setattr__(self, "categories", tuple(self.categories))
         object.__setattr__(self, "missing_values", tuple(self.missing_values))
         if self.kind in ("categorical", "ordinal"):
             self._settle_categories()
         else:
-            self._require(
-                not self.categories,
-                f"'categories' belong to categorical or ordinal features, not {self.kind}",
-            )
+            sentence = f"'categories' belong to categorical or ordinal features, not {self.kind}"
+            self._require(not self.categories, sentence)
         self._settle_scale()
         self._settle_missing()
         for key in ("tolerance", "relative_tolerance"):
@@ -153,7 +152,6 @@ class Feature:
             self._require(whole, f"{key!r} of an integer feature must be a whole number", value)
 
     def _settle_missing(self) -> None:
-        self._require(self.missing in get_args(Missing), f"'missing' must be one of {_listed(get_args(Missing))}")
         if self.kind == "ordinal" and self.missing == "category" and self.fill is None:
             object.__setattr__(self, "fill", self.categories[0])
         if self.kind == "categorical":
@@ -225,7 +223,3 @@ class Split:
     def __post_init__(self) -> None:
         if self.train == self.test:
             raise SchemaError(f"Split {self.column!r}: 'train' and 'test' must differ. Got {self.train!r} for both.")
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(repr(name) for name in names)

@@ -58,12 +58,13 @@ class Population:
         ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
         has the same number, and is on the same side of the split, in either reading.
         """
-        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, nobody=False)
         if not people.weights.sum() > 0:
             raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+        if first_row:
+            return people
         n, excluded = len(people), people.excluded
-        whole = Selection(n, n, n + excluded, excluded)
-        return people if first_row else replace(people, selection=whole)
+        return replace(people, selection=Selection(n, n, n + excluded, excluded))
 
     @classmethod
     def from_file(
@@ -80,16 +81,16 @@ class Population:
 
     @classmethod
     def from_piece(
-        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int
+        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
     ) -> Population:
-        """Like ``from_frame``, for a piece of a table, in which all weights may be zero."""
+        """Like ``from_frame``, for a piece of a table, in which all weights may be zero and nobody may be left."""
         table = read_frame(frame)
         singles: list[Feature] = []
         if schema.label is not None and schema.label.column in table.columns:
             singles.append(schema.label.as_feature())
         if schema.weight is not None:
             singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
-        x, values, kept = encode_table(table, schema.features, singles, unknown)
+        x, values, kept = encode_table(table, schema.features, singles, unknown, nobody)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
         if schema.max_weight is not None and (weights > schema.max_weight).any():
             place = int(np.argmax(weights > schema.max_weight))
@@ -213,6 +214,7 @@ class Population:
             raise ParameterError(
                 template("rows", "a slice, mask or list of positions of at least one individual", rows)
             )
+        everybody = len(chosen) == len(self) == len(np.unique(chosen))
         return replace(
             self,
             frame=self.frame.iloc[chosen],
@@ -220,7 +222,7 @@ class Population:
             y=None if self.y is None else self.y[chosen],
             weights=self.weights[chosen],
             rows=self.rows[chosen],
-            selection=self.selection if _everybody(chosen, len(self)) else self.selection.picked(len(chosen)),
+            selection=self.selection if everybody else self.selection.picked(len(chosen)),
         )
 
     def __repr__(self) -> str:
@@ -237,10 +239,6 @@ class Population:
             raise DataError(f"The {name} part of {self.schema.name!r} is empty: no row of the table belongs to it.")
         part = self[mask]
         return replace(part, selection=self.selection.split(name, len(part)))
-
-
-def _everybody(chosen: IntArray, n: int) -> bool:
-    return len(chosen) == n and len(np.unique(chosen)) == n
 
 
 def in_train(numbers: IntArray) -> BoolArray:

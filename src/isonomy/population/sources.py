@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
@@ -25,7 +25,6 @@ from isonomy.errors import DataError, FileError, ParameterError, first_line
 from isonomy.files import atomic, file_hash
 from isonomy.given import whole
 from isonomy.population.domain import DomainKind, FloatArray
-from isonomy.population.encoding import NoRowFitsError
 from isonomy.population.population import IntArray, Population
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
@@ -198,20 +197,19 @@ def _stream(
 ) -> Iterator[Population]:
     """Hold one population back, so that rows excluded after it can still be counted with it."""
     held: Population | None = None
-    excluded, reason = 0, ""
-    weighed = False
+    without: pd.DataFrame | None = None  # the first piece of which nobody is left
+    excluded, weighed = 0, False
     for first_row, frame in read_pieces(path, schema, rows, dialect):
-        try:
-            people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
-        except NoRowFitsError as error:
-            excluded, reason = excluded + len(frame), reason or str(error)
+        people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        if not len(people):
+            excluded, without = excluded + len(frame), frame if without is None else without
             continue
         weighed = weighed or bool(people.weights.sum() > 0)
         if held is not None:
             yield held
         held, excluded = _with_excluded(people, excluded), 0
     if held is None:
-        raise DataError(reason)
+        held = Population.from_frame(without, schema, unknown=unknown)  # an error, which says why
     yield _with_excluded(held, excluded)
     if not weighed:
         raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
@@ -279,21 +277,13 @@ class ReadOptions:
         label, split = self.schema.label if self.labels else None, None if self.split == "all" else self.schema.split
         return replace(self.schema, label=label, split=split)
 
-    def present(self, names: Iterable[str], table: str) -> tuple[str, ...]:
-        """Those of a table's columns that are read."""
-        return tuple(present_columns(names, self.columns, table))
-
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
         """The people of some rows of a table whose first row has the number ``first_row``."""
-        label, columns = self.columns.label, self.columns
-        frame = frame.set_axis(pd.RangeIndex(key.start, key.stop))
-        how: dict[str, Any] = {"domain": "unbounded", "unknown": self.unknown, "first_row": first_row + key.start}
+        frame, first_row = frame.set_axis(pd.RangeIndex(key.start, key.stop)), first_row + key.start
         try:
-            people = Population.from_piece(frame, columns, **how)
-        except NoRowFitsError:
-            none = np.zeros(0, dtype=np.int64)
-            y = None if label is None or label.column not in frame else none.astype(float if label.regression else int)
-            return Chunk(key, np.zeros((0, columns.width)), y, np.zeros(0), none, len(frame))
+            people = Population.from_piece(
+                frame, self.columns, domain="unbounded", unknown=self.unknown, first_row=first_row
+            )
         except DataError as error:
             raise DataError(f"{key.place}: {error}") from None
         side = people.side(self.split)
@@ -373,7 +363,7 @@ class ParquetTable:
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
         with opened(Path(self.name)) as file:
-            columns = reading.present(file.schema_arrow.names, self.name)
+            columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
 
@@ -496,7 +486,8 @@ def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
     """The partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
     import dask
 
-    collection = collection[list(reading.present(map(str, collection.columns), "(a Dask data frame)"))]
+    columns = present_columns(map(str, collection.columns), reading.columns, "(a Dask data frame)")
+    collection = collection[list(columns)]
     parts = [collection.get_partition(i) for i in range(collection.npartitions)]
     compute: Any = dask.compute  # type: ignore[attr-defined]
     contents = compute(*(dask.delayed(_content)(part) for part in parts))  # type: ignore[attr-defined]

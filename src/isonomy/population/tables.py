@@ -105,7 +105,7 @@ def column_meanings(schema: Schema) -> Meanings:
     return meanings
 
 
-def present_columns(names: Iterable[str], schema: Schema, file: object) -> list[str]:
+def present_columns(names: Iterable[str], schema: Schema, file: object) -> tuple[str, ...]:
     """The columns to read: all of the schema but for a label or split column that the table lacks."""
     there, meanings = list(names), column_meanings(schema)
     twice = next((name for name in meanings if there.count(name) > 1), None)
@@ -115,7 +115,7 @@ def present_columns(names: Iterable[str], schema: Schema, file: object) -> list[
     for name in meanings:
         if name not in there and name not in optional:
             raise DataError(f"Table {file} has no column {name!r}; it has {', '.join(map(repr, there))}.")
-    return [name for name in meanings if name in there]
+    return tuple(name for name in meanings if name in there)
 
 
 def _to_pandas(frame: Any) -> pd.DataFrame:
@@ -130,7 +130,7 @@ def _to_pandas(frame: Any) -> pd.DataFrame:
 def _parquet_batches(file: Path, schema: Schema, rows: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(file) as table:
         columns = present_columns(table.schema_arrow.names, schema, file)
-        yield from table.iter_batches(batch_size=min(rows, 1 << 16), columns=columns)
+        yield from table.iter_batches(batch_size=min(rows, 1 << 16), columns=list(columns))
 
 
 def _csv_batches(file: Path, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
@@ -143,18 +143,18 @@ def _csv_batches(file: Path, schema: Schema, dialect: Dialect) -> Iterator[pa.Re
         ) from None
     if dialect.separator == "," and "\t" in header:
         dialect = replace(dialect, separator="\t")
-    with _open_csv(file, dialect, None) as reader:
+    with _open_csv(file, dialect) as reader:
         columns = present_columns(reader.schema.names, schema, file)
     with _open_csv(file, dialect, columns) as reader:
         yield from reader
 
 
-def _open_csv(file: Path, dialect: Dialect, columns: list[str] | None) -> Any:
+def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> Any:
     """All cells as text: what they mean is decided by the schema, not by the first block of the file."""
     parse = pcsv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True)
     convert = pcsv.ConvertOptions(
-        include_columns=columns,
-        column_types=dict.fromkeys(columns or (), pa.string()),
+        include_columns=list(columns),  # all where none is named
+        column_types=dict.fromkeys(columns, pa.string()),
         strings_can_be_null=False,
     )
     # Without threads a faulty row is named by its number.

@@ -51,14 +51,13 @@ def ground_root(metric: Metric) -> tuple[FloatArray, float]:
     short of it by a relative error of a few units roundoff at most.
     """
     _check_is_seminorm(metric)
-    if isinstance(metric, WeightedLp) and metric.boxed:
-        return np.diag(metric.weights)[~metric.free], math.inf
-    if isinstance(metric, Counterparts):
-        counts = ~metric.free
-        root = np.zeros((int(counts.sum()), metric.width))
-        root[:, counts] = np.diag(down(1.0 / metric.tolerance[counts]))
-        return root, math.inf
-    return metric.gauge()
+    if not metric.boxed:
+        return metric.gauge()
+    counts = ~metric.free
+    weights = metric.weights[counts] if isinstance(metric, WeightedLp) else down(1.0 / metric.form.tolerance[counts])
+    root = np.zeros((weights.size, metric.width))
+    root[:, counts] = np.diag(weights)
+    return root, math.inf
 
 
 def _check_is_seminorm(metric: Metric) -> None:
