@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from isonomy.fairness import group_fairness
-from isonomy.fairness.resampling import make_rates
+from isonomy.fairness.rates import make_rates
 
 from .people import PAY, RACE, SEX, population, random_people
 

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isonomy.confidence import mean_lower
-from isonomy.shift.cost import GroundCost
 from isonomy.shift.distance import wasserstein
-from isonomy.shift.lower import Rows, evaluate, fit_witnesses
-from isonomy.shift.witnesses import Potentials, Slope
+from isonomy.shift.lower import Potentials, Rows, Slope, evaluate, fit_witnesses
+from isonomy.shift.transport import GroundCost
 from isonomy.similarity import Mahalanobis, Metric, WeightedLp
 from isonomy.similarity.ground import ground_metric
 

@@ -14,7 +14,7 @@ from isonomy.errors import FileError, NotANumberError, ParameterError
 from isonomy.population import Domain
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
-from isonomy.training import fitting as fitting_module
+from isonomy.training import trainer as trainer_module
 from isonomy.training.config import ResolvedConfig, default_epochs, ramp
 from isonomy.training.gaps import Head
 from isonomy.training.penalties import Penalty, dual
@@ -125,8 +125,8 @@ def test_schedules() -> None:
 
 
 def test_the_learning_rate_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(fitting_module.RATES) == 20
-    monkeypatch.setattr(fitting_module, "RATES", (1e-6, 1e-2, 1e20))
+    assert len(trainer_module.RATES) == 20
+    monkeypatch.setattr(trainer_module, "RATES", (1e-6, 1e-2, 1e20))
     x, y = moons()
     with pytest.raises(NotANumberError):
         FairClassifier("sgd", **QUICK | {"learning_rate": 1e20}).fit(x, y)

@@ -63,7 +63,7 @@ class Judge:
         """Look at candidates ``y`` for the individuals ``owner``."""
         fits = self.fits(owner, y)
         owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
-        people = np.count_nonzero(np.bincount(owner, minlength=1))
+        people = int(np.count_nonzero(np.bincount(owner, minlength=1)))
         if len(owner) > people + max(FEW, people // 4):  # else to choose costs more than it saves
             chosen = self._promising(owner, y)
             owner, y = owner[chosen], y[chosen]
@@ -82,9 +82,10 @@ class Judge:
         """Which candidates are possible individuals and certainly similar to their owners."""
         x, domain = self.x[owner], self.similarity.domain
         free = domain.kind == "unbounded" and not domain.immutable.any()
-        fits = np.isfinite(y).all(1) if free else domain.allows(x, y)
+        fits: NDArray[np.bool_] = np.asarray(np.isfinite(y).all(1)) if free else domain.allows(x, y)
         rows = slice(None) if fits.all() else np.flatnonzero(fits)
-        fits[rows] = self.similarity.metric.similar(x[rows], y[rows], self.similarity.delta)
+        if fits.any():
+            fits[rows] = self.similarity.metric.similar(x[rows], y[rows], self.similarity.delta)
         return fits
 
     def change(self, owner: IntArray, scores: FloatArray) -> FloatArray:

@@ -409,8 +409,8 @@ class _Search:
         more, heights = self._climb(_Climbs.joined([starts.at(moves) for moves in samples]))
         heights = np.concatenate([height[both], heights]).reshape(-1, len(again))
         best = _Climbs.joined([ends[both], more])[heights.argmax(0) * len(again) + np.arange(len(again))]
-        hopeful = np.flatnonzero(self._hopeful(best, heights.max(0)))
-        best, height = best[hopeful], heights.max(0)[hopeful]
+        rows = np.flatnonzero(self._hopeful(best, heights.max(0)))
+        best, height = best[rows], heights.max(0)[rows]
         for step in range(self.effort.steps if self.effort.restarts > 1 and len(best) else 0):
             directions = self._directions(SAMPLES, 1 + step)
             moves, value = self._best_samples(best, AROUND * SHRINK**step, best.moves, directions)
@@ -441,8 +441,8 @@ class _Search:
     def _directions(self, count: int, turn: int) -> FloatArray:
         """Directions, in units of the extents: the same for everybody, so that nobody's witness depends on who else is
         searched."""
-        moving = (self.extent > 0).any(0)
-        return _drawn(self.effort.seed, turn, count, tuple(moving.tolist()))
+        moving = tuple(bool(wide) for wide in self.extent.max(0) > 0)
+        return _drawn(self.effort.seed, turn, count, moving)
 
 
 @lru_cache(maxsize=64)

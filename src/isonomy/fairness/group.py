@@ -13,7 +13,7 @@ A difference is largest minus smallest over the groups, a ratio smallest over la
 
 **Soundness.** Violations are only known to lie between a certificate's bounds, so IF parity is given as two numbers
 between which it lies for the people at hand, rounded outward. Everything else here is an estimate: the intervals are
-bootstrap intervals (see :mod:`isonomy.fairness.resampling`), not certificates.
+bootstrap intervals (see :mod:`isonomy.fairness.rates`), not certificates.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from isonomy.certificates import LocalCertificate
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.fairness.decisions import decide
 from isonomy.fairness.groups import Bins, make_groupings
-from isonomy.fairness.resampling import Kinds
-from isonomy.fairness.tables import group_rows, measure, summary_rows
+from isonomy.fairness.rates import Kinds, group_rows, measure, summary_rows
 from isonomy.given import instance, number, whole
 from isonomy.networks.network import Network
 from isonomy.population import Population

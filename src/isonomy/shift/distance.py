@@ -20,9 +20,8 @@ from isonomy.arithmetic import FloatArray, at_least
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
-from isonomy.shift.cost import GroundCost
 from isonomy.shift.lower import NOTHING, Rows, lower_bound
-from isonomy.shift.transport import exact, sliced
+from isonomy.shift.transport import GroundCost, exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
 
@@ -130,7 +129,7 @@ def wasserstein(
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):
         pairs = [(_draw(left, sizes[0], streams[0]), _draw(right, sizes[1], streams[0])) for _ in range(repeats)]
-    found = [apart(pair) for pair in pairs]
+    distances = [apart(pair) for pair in pairs]
     source, same = _same_population(left, right, sizes)
     floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
     refused = _refusal(one, other, metric, max_weight)
@@ -138,8 +137,8 @@ def wasserstein(
     if not refused:
         lower, evidence = lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
     return Distance(
-        estimate=float(np.mean(found)),
-        spread=float(np.std(found)),
+        estimate=float(np.mean(distances)),
+        spread=float(np.std(distances)),
         floor=float(np.mean(floors)),
         floor_spread=float(np.std(floors)),
         floor_of=source,

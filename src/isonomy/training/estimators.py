@@ -30,11 +30,10 @@ from isonomy.progress import shown
 from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig
-from isonomy.training.fitting import TrainingData, fitted
 from isonomy.training.gaps import Head
 from isonomy.training.onnx_file import write_onnx
 from isonomy.training.reach import IntArray
-from isonomy.training.trainer import OnEpoch
+from isonomy.training.trainer import OnEpoch, TrainingData, train
 
 
 @dataclass(eq=False, repr=False)
@@ -79,6 +78,13 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         check_is_fitted(self)
         write_onnx(self.network_, path)
 
+    def _outputs(self, X: Population | npt.ArrayLike) -> FloatArray:
+        """What the network gives individuals in the coordinates of the training."""
+        check_is_fitted(self)
+        return self.network_(
+            X.x if isinstance(X, Population) else validate_data(self, X, dtype=np.float64, reset=False)
+        )
+
     def _train(
         self,
         x: FloatArray,
@@ -102,7 +108,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         task = TrainingData(x, y, weight, head, self.metric_, self.domain_, reads)
         config = ResolvedConfig.of(self, len(x), int(check_random_state(self.random_state).randint(2**31 - 1)))
         with shown("Training", self.progress) as tick:
-            trained, self.history_, self.learning_rate_ = fitted(config, task, tick, on_epoch)
+            trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
         self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
         self.n_iter_ = len(self.history_)
@@ -187,7 +193,7 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
             raise DataError(f"The individuals must belong to at least two classes; here is {len(counted)} class.")
         if self.class_weight is not None:
             factors = compute_class_weight(self.class_weight, classes=np.unique(labels), y=labels)
-            weight = weight * _spread(codes, factors)
+            weight = weight * np.asarray(factors)[np.unique(codes, return_inverse=True)[1]]  # of classes that occur
         self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
         names = list(self.classes_) if people is None else class_names(people.schema.label)
         advice = "a smaller 'alpha', more 'epochs', or class_weight='balanced'"
@@ -196,14 +202,12 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
         """Probabilities (n, classes)."""
-        check_is_fitted(self)
-        return self.network_(_rows_of(self, X))
+        return self._outputs(X)
 
     def predict(self, X: Population | npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of each individual."""
-        check_is_fitted(self)
-        found: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return found
+        classes: npt.NDArray[Any] = self.classes_[self._outputs(X).argmax(axis=1)]
+        return classes
 
 
 @dataclass(eq=False, repr=False)
@@ -231,8 +235,7 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:
         """One number for each individual."""
-        check_is_fitted(self)
-        return self.network_(_rows_of(self, X))[:, 0]
+        return self._outputs(X)[:, 0]
 
 
 def _individuals(
@@ -276,14 +279,6 @@ def _not_finite(x: Any) -> str:
     return "" if len(places) == 0 or places.shape[1] != 2 else f" in row {places[0, 0]}, column {places[0, 1]}"
 
 
-def _rows_of(estimator: Any, X: Any) -> FloatArray:
-    """The individuals to predict for, in the coordinates of the training."""
-    if isinstance(X, Population):
-        return X.x
-    rows: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False)
-    return rows
-
-
 def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
     """The coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
     seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
@@ -292,8 +287,3 @@ def _reads(method: Method, metric: Metric, width: int, people: Population | None
     if not seen.any():
         raise ParameterError("The network would read nothing: every coordinate is protected or not seen.")
     return np.flatnonzero(seen).astype(np.int64)
-
-
-def _spread(codes: npt.NDArray[np.int64], factors: FloatArray) -> FloatArray:
-    """The factor of each individual's class; factors are in the order of the classes that occur."""
-    return np.asarray(factors)[np.unique(codes, return_inverse=True)[1]]

@@ -128,7 +128,7 @@ class Penalty:
             steep = self.cost(slope)
             length = gamma / steps * (steep / steep.mean().clamp(min=1e-12)).clamp(max=FURTHEST)
             shift = self.within_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)
-        return torch.minimum(torch.maximum(x + shift, self.low), self.high)
+        return (x + shift).clamp(self.low, self.high)
 
     def within_budget(self, shift: Tensor, gamma: float) -> Tensor:
         """Scale shifts so that ``mean cost^p ≤ γ^p``: for order 1 by the projection on a simplex, which leaves few."""
@@ -218,10 +218,9 @@ class Adversary:
         within = torch.zeros(len(x), len(self.subspace))
         for _ in range(self.steps if len(self.subspace) else 0):
             within = self._climbed(within, lambda part: x + part @ self.subspace, frozen, y, head, None)
-        start = self._inside(x + within @ self.subspace)
-        moved = start
+        moved = (x + within @ self.subspace).clamp(self.low, self.high)
         for _ in range(self.steps):
-            moved = self._inside(self._climbed(moved, lambda part: part, frozen, y, head, x))
+            moved = self._climbed(moved, lambda part: part, frozen, y, head, x).clamp(self.low, self.high)
         spent = float(((moved - x) @ self.root.T).square().sum(1).mean())
         self.multiplier = max(0.0, self.multiplier - (self.budget - spent))
         return moved
@@ -244,9 +243,6 @@ class Adversary:
         length = torch.linalg.vector_norm(slope, dim=1, keepdim=True).clamp(min=1e-12)
         climbed: Tensor = part.detach() + self.rate * slope / length
         return climbed
-
-    def _inside(self, x: Tensor) -> Tensor:
-        return torch.minimum(torch.maximum(x, self.low), self.high)
 
 
 def errors(outputs: Tensor, y: Tensor, head: Head) -> Tensor:

@@ -23,9 +23,10 @@ from torch.nn import functional
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates import LocalCertificate, certify_local
+from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import NetworkError
 from isonomy.given import FINITE, instance, number, whole
-from isonomy.networks import Affine, Network
+from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace
@@ -130,9 +131,7 @@ def repair(
     whole("random_state", random_state)
     train = people.train if people.split == "all" else people
     judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
-    seen = np.flatnonzero(people.schema.seen_coordinates)
-    if network.input_width == len(seen) < people.schema.width:
-        network = network.adapted(Affine.selection(seen.tolist(), people.schema.width))
+    network = on_all_coordinates(network, people.schema)
     if network.input_width != people.schema.width:
         raise NetworkError(
             f"'{network.name}' reads {network.input_width} numbers, but the individuals have {people.schema.width} "

@@ -1,4 +1,20 @@
-"""From resampled totals to the two tables: what each group gets, and how far the groups are apart."""
+"""Rates of groups and how far they are apart: resampled, and as the two tables of :class:`GroupFairness`.
+
+**Bootstrap.** As many individuals as there are, drawn with replacement, each with its sampling weight. Individuals of
+the same cell (groups, outcome, selection) and weight are interchangeable, so what is drawn is how often each such
+*kind* occurs: multinomial counts, whose cost depends on the number of kinds and not on how many people there are. This
+is right for independent individuals; strata and clusters of a survey are not known here.
+
+**Intervals for the largest gap.** The plain percentile interval of ``max - min`` never holds 0 and so fails at parity.
+Instead every pair of groups gets an interval for its *signed* gap, at a depth at which all pairs hold together
+(simultaneous percentile intervals, Mandel & Betensky 2008); if they do, the largest gap lies between the largest lower
+end and the largest upper end. Ratios likewise. Depths are ranks, so the scale on which gaps are measured is no matter.
+The depth is found on the resamples it is used on, and therefore taken one step further out.
+
+**Caution.** Where a bootstrap cannot see what it does not know, the replicates err towards wide intervals: a rate that
+a resample leaves undefined could be anything, and a rate of exactly 0 or 1 (which resampling never moves) is drawn from
+``Beta(1, n)``, whose quantiles are the Clopper-Pearson limits.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +26,16 @@ from typing import Any
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
+from isonomy.errors import DataError
 from isonomy.fairness.decisions import BoolArray
-from isonomy.fairness.groups import Grouping
-from isonomy.fairness.resampling import Kinds, Rates, divided, largest_difference, make_rates, smallest_ratio
+from isonomy.fairness.groups import Grouping, IntArray
 from isonomy_verify.arithmetic import down, gamma, up
+
+NUMBERS = 2**22
+"""Numbers held at a time while resampling."""
+
+UNEQUAL = 1e-100
+"""Positive weights below this fraction of the largest are refused: their squares could vanish."""
 
 FOUR_FIFTHS = 0.8
 
@@ -32,6 +54,172 @@ _COMPARED = {
     "equalised_odds": ("true_positive_rate", "false_positive_rate"),
     "equal_opportunity": ("true_positive_rate",),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """One rate of every group: its value, and replicates between which its resampled value lies.
+
+    ``low`` and ``high`` are (resamples, groups), equal wherever a resample defines the rate; for a mean that is itself
+    only known to lie between bounds, ``value`` is the lower and ``value_high`` the upper one. ``size`` is the effective
+    number of people that a rate is taken over. A rate that the people leave undefined is NaN.
+    """
+
+    value: FloatArray
+    value_high: FloatArray
+    low: FloatArray
+    high: FloatArray
+    size: FloatArray
+
+    @property
+    def defined(self) -> BoolArray:
+        """Which groups have this rate."""
+        return ~np.isnan(self.value)
+
+    def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
+        """The percentile interval of each group on its own, widened to hold the value."""
+        tail = (1 - confidence) / 2
+        low = np.quantile(self.low, tail, axis=0, method="lower")
+        high = np.quantile(self.high, 1 - tail, axis=0, method="higher")
+        return np.minimum(low, self.value), np.maximum(high, self.value_high)
+
+    def of(self, groups: BoolArray) -> Rates:
+        """The rates of some groups."""
+        parts = (self.low[:, groups], self.high[:, groups], self.size[groups])
+        return Rates(self.value[groups], self.value_high[groups], *parts)
+
+
+class Kinds:
+    """Interchangeable individuals, counted; and what resampling makes of their totals in every cell."""
+
+    def __init__(
+        self,
+        groupings: list[Grouping],
+        outcome: IntArray,
+        weights: FloatArray,
+        violation: tuple[FloatArray, FloatArray] | None,
+    ) -> None:
+        """``outcome`` is 0 to 3: twice whether the outcome was favourable, plus whether selected."""
+        used = np.flatnonzero(weights > 0)  # a weight of 0 stands for nobody
+        columns = [grouping.code[used] for grouping in groupings] + [outcome[used]]
+        cell = np.zeros(len(used), dtype=np.int64)
+        for column in columns:  # renumbered at every step, so that no product overflows
+            cell = np.unique(cell * (int(column.max()) + 1) + column, return_inverse=True)[1].astype(np.int64)
+        values, weight = np.unique(weights[used], return_inverse=True)
+        kind = cell * len(values) + weight if violation is None else np.arange(len(used))
+        first, self.count = np.unique(kind, return_index=True, return_counts=True)[1:]
+        order = np.argsort(cell[first], kind="stable")
+        first, self.count = first[order], self.count[order]
+        self.starts = np.unique(cell[first], return_index=True)[1]
+        member = used[first]
+        weight = weights[member] / weights[used].max()  # only ratios matter, and this way no sum overflows
+        if weight.min() < UNEQUAL:
+            least = float(weights[used].min())
+            raise DataError(
+                f"Sampling weights must be within a factor of {1 / UNEQUAL:g} of each other. Got {least!r}."
+            )
+        self.measures = [weight] + [weight * bound[member] for bound in violation or ()]
+        self.squares = weight * weight
+        self.cells = member[self.starts]  # somebody of every cell, who knows its groups and outcome
+        self.outcome = outcome[self.cells]
+
+    def totals(self) -> list[FloatArray]:
+        """Each measure (weight, then weighted lower and upper violations) summed in every cell: (1, cells)."""
+        return self._summed(self.count[None], self.measures)
+
+    def counted(self) -> tuple[FloatArray, FloatArray]:
+        """People in every cell, and the sum of their squared weights: (1, cells) each."""
+        people, squares = self._summed(self.count[None], [np.ones(len(self.count)), self.squares])
+        return people, squares
+
+    def resampled(self, resamples: int, rng: np.random.Generator) -> list[FloatArray]:
+        """The totals of every resample: (resamples, cells) for each measure."""
+        n, rows = int(self.count.sum()), max(1, NUMBERS // len(self.count))
+        parts = [
+            self._summed(rng.multinomial(n, self.count / n, size=min(rows, resamples - start)), self.measures)
+            for start in range(0, resamples, rows)
+        ]
+        return [np.concatenate(measure) for measure in zip(*parts, strict=True)]
+
+    def gathered(self, sums: FloatArray, grouping: Grouping) -> FloatArray:
+        """Sums over cells as (resamples, groups, outcome favourable, selected)."""
+        place = grouping.code[self.cells] * 4 + self.outcome
+        spread = np.zeros((len(place), 4 * len(grouping.names)))
+        spread[np.arange(len(place)), place] = 1.0
+        return np.asarray(sums @ spread).reshape(len(sums), len(grouping.names), 2, 2)
+
+    def _summed(self, counts: IntArray, measures: list[FloatArray]) -> list[FloatArray]:
+        return [np.add.reduceat(counts * measure, self.starts, axis=1) for measure in measures]
+
+
+def make_rates(
+    part: FloatArray,
+    base: FloatArray,
+    replicates: tuple[FloatArray, FloatArray],
+    squares: FloatArray,
+    rng: np.random.Generator,
+) -> Rates:
+    """Rates ``part / base`` of groups, with replicates of both; ``squares`` are summed over the base."""
+    value = divided(part, base, math.nan)
+    size = divided(base * base, squares, 0.0)
+    drawn = divided(*replicates, math.nan)
+    low, high = np.where(np.isnan(drawn), 0.0, drawn), np.where(np.isnan(drawn), 1.0, drawn)
+    fixed = (value == 0) | (value == 1)
+    if fixed.any():
+        away = rng.beta(1.0, size[fixed], size=(len(drawn), int(fixed.sum())))
+        low[:, fixed] = high[:, fixed] = np.where(value[fixed] == 1, 1.0 - away, away)
+    return Rates(value, value, low, high, size)
+
+
+def largest_difference(families: list[Rates], confidence: float) -> tuple[float, float, bool]:
+    """An interval for the largest difference between two groups in any of several rates, and whether it is resolved."""
+    (low_a, high_a), (low_b, high_b) = _pairs(families)
+    low, high, resolved = _together(low_a - high_b, high_a - low_b, confidence)
+    return max(0.0, float(low.max()), float((-high).max())), max(float(high.max()), float((-low).max())), resolved
+
+
+def smallest_ratio(families: list[Rates], confidence: float) -> tuple[float, float, bool]:
+    """An interval for the smallest ratio of two groups in any of several rates, and whether it is resolved."""
+    (low_a, high_a), (low_b, high_b) = _pairs(families)
+    low, high, resolved = _together(_ratio(low_a, high_b, 0.0), _ratio(high_a, low_b, math.inf), confidence)
+    back_low, back_high = _ratio(np.ones_like(high), high, 0.0), _ratio(np.ones_like(low), low, math.inf)
+    return min(float(low.min()), float(back_low.min())), min(1.0, float(high.min()), float(back_high.min())), resolved
+
+
+def divided(part: FloatArray, base: FloatArray, otherwise: float) -> FloatArray:
+    """``part / base``, and ``otherwise`` where the base is 0."""
+    quotient: FloatArray = np.divide(part, base, out=np.full(part.shape, otherwise), where=base != 0)
+    return quotient
+
+
+def _pairs(families: list[Rates]) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
+    """Lower and upper replicates of the first group of every pair, and of the second: (resamples, pairs)."""
+    pairs = [np.triu_indices(len(rates.value), 1) for rates in families]
+
+    def side(which: int) -> tuple[FloatArray, FloatArray]:
+        low = [rates.low[:, pair[which]] for rates, pair in zip(families, pairs, strict=True)]
+        high = [rates.high[:, pair[which]] for rates, pair in zip(families, pairs, strict=True)]
+        return np.concatenate(low, axis=1), np.concatenate(high, axis=1)
+
+    return side(0), side(1)
+
+
+def _ratio(part: FloatArray, base: FloatArray, of_nothing: float) -> FloatArray:
+    """``part / base``; ``of_nothing`` stands for 0 / 0, which could be any ratio."""
+    return np.where((part == 0) & (base == 0), of_nothing, divided(part, base, math.inf))
+
+
+def _together(low: FloatArray, high: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray, bool]:
+    """Intervals (pairs,) that hold for all pairs in a share ``confidence`` of the resamples, equally deep for each."""
+    resamples = len(low)
+    depth = np.full(resamples, resamples)
+    lows, highs = np.sort(low, axis=0), np.sort(-high, axis=0)
+    for pair in range(low.shape[1]):
+        np.minimum(depth, np.searchsorted(lows[:, pair], low[:, pair], side="right"), out=depth)
+        np.minimum(depth, np.searchsorted(highs[:, pair], -high[:, pair], side="right"), out=depth)
+    deepest = int(np.sort(depth)[resamples - math.ceil(confidence * resamples)])
+    place = max(deepest - 2, 0)  # the first order statistic stands at place 0
+    return lows[place], -highs[place], deepest > 1
 
 
 @dataclass(frozen=True, eq=False)
