@@ -154,13 +154,13 @@ def compose(second: Affine, first: Affine) -> Affine:
         bias_slack = _raised(bias_slack, 2 * inner + 8)
 
     (magnitude2, offset2), (magnitude1, offset1) = second.magnitudes(), first.magnitudes()
+    reads = (magnitude2 != 0).astype(float) @ (magnitude1 != 0) > 0  # what no path reads stays exactly zero
     return Affine(
         weight,
         bias,
         weight_slack,
         bias_slack,
-        # What no path reads stays exactly zero.
-        np.where(_reads(magnitude2, magnitude1), _raised(magnitude2 @ magnitude1, inner + 1), 0.0),
+        np.where(reads, _raised(magnitude2 @ magnitude1, inner + 1), 0.0),
         _raised(magnitude2 @ offset1 + offset2, inner + 2),
         second.roundings + first.roundings,
     )
@@ -215,11 +215,6 @@ def _raised(value: FloatArray, operations: int) -> FloatArray:
 def _widened(value: FloatArray, *slacks: FloatArray, operations: int = 2) -> FloatArray:
     """``value`` plus slacks, rounded up; unchanged when there is no slack."""
     return _raised(value + sum(slacks), operations) if any(each.any() for each in slacks) else value
-
-
-def _reads(second: FloatArray, first: FloatArray) -> npt.NDArray[np.bool_]:
-    """Where the product of two non-negative matrices has a term at all."""
-    return np.asarray((second != 0).astype(float) @ (first != 0) > 0)
 
 
 def _most(marks: npt.NDArray[np.bool_], axis: int) -> int:

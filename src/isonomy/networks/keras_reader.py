@@ -117,18 +117,12 @@ class _Model:
 
     def _applied(self, layer: _Layer, read: list[Value | Table]) -> Value | Table:
         self.builder.at = layer.name
-        weights = layer.weights
         with reading(f"layer '{layer.name}' ({layer.kind})"):
-            if layer.kind == "Embedding":
-                if len(read) != 1 or not isinstance(read[0], Table) or len(weights) != 1:
-                    raise NetworkError("it reads a raw column: give the schema that describes it.")
-                return read[0].looked_up(weights[0])
-            known = _LAYERS.get(layer.kind)
-            if known is None:
-                listed = ", ".join(sorted([*_LAYERS, "Embedding"]))
-                raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {listed}.")
-            operands = (numeric(self.builder, each) for each in read)
-            result: Value = known(Call(self.builder, layer.config, weights), *operands)
+            if layer.kind not in _LAYERS:
+                known = ", ".join(sorted(_LAYERS))
+                raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
+            operands = read if layer.kind == "Embedding" else [numeric(self.builder, each) for each in read]
+            result: Value | Table = _LAYERS[layer.kind](Call(self.builder, layer.config, layer.weights), *operands)
             return result
 
 
@@ -241,6 +235,12 @@ def _normalization(call: Call, x: Value) -> Value:
     return call.builder.normalise(x, *parts, epsilon=0.0)
 
 
+def _embedding(call: Call, *read: Value | Table) -> Table:
+    if len(read) != 1 or not isinstance(read[0], Table) or len(call.weights) != 1:
+        raise NetworkError("it reads a raw column: give the schema that describes it.")
+    return read[0].looked_up(call.weights[0])
+
+
 def _relu(call: Call, x: Value) -> Value:
     slope, top = float(call("negative_slope", 0.0)), call("max_value")
     if float(call("threshold", 0.0)) or (top is not None and slope):
@@ -286,6 +286,7 @@ _ACTIVATIONS: dict[str, Rule] = {
 
 _LAYERS: dict[str, Rule] = {
     "Dense": _dense,
+    "Embedding": _embedding,
     "BatchNormalization": _batch_norm,
     "Normalization": _normalization,
     "Activation": lambda call, x: _activated(call, x, call.options["activation"]),

@@ -10,6 +10,7 @@ reader take more than about 200 MB, whatever it says. Texts have the limit ``TEX
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,11 +46,11 @@ NODES = 2**15
 class _Room:
     """What is left for one file."""
 
-    size: int
-    left: int
+    size: int = 0
+    left: float = math.inf
 
 
-_OPEN: ContextVar[_Room | None] = ContextVar("room", default=None)  # of the file that is being read, if one is
+_OPEN: ContextVar[_Room] = ContextVar("room", default=_Room())  # noqa: B039 - what is no file's may take all it wants
 
 
 @contextmanager
@@ -64,17 +65,14 @@ def room_for(size: int) -> Iterator[None]:
 
 def give(size: int) -> None:
     """So many bytes of what is being read lie in other files."""
-    room = _OPEN.get()
-    if room is not None:
-        room.left += size
+    _OPEN.get().left += size
 
 
 def take(numbers: int, what: str) -> None:
     """Make sure of so many numbers, which stay, before they are allocated."""
     room = _OPEN.get()
-    if room is not None:
-        room.left -= numbers
-    if numbers > MATRIX or (room is not None and room.left < 0):
+    room.left -= numbers
+    if numbers > MATRIX or room.left < 0:
         raise NetworkError(f"{what} is larger than the supported size.")
 
 
@@ -86,8 +84,7 @@ def check_positions(numbers: int) -> None:
 
 def unpacked() -> int:
     """Bytes to which the file that is being read may unpack."""
-    room = _OPEN.get()
-    return UNPACKED + (0 if room is None else 2 * room.size)
+    return UNPACKED + 2 * _OPEN.get().size
 
 
 @contextmanager
