@@ -12,6 +12,8 @@ import pytest
 from isonomy.networks import Network
 from isonomy.report import render
 from isonomy.report.drivers import drivers
+from isonomy.report.model import Rounded
+from isonomy.report.numbers import Numbers
 from isonomy.report.shifted import comparable, curve, shifts, worst_population
 from isonomy.report.similar import similar
 from isonomy.shift import wasserstein
@@ -28,17 +30,17 @@ def test_drivers_of_a_linear_network_are_its_weights() -> None:
     linear = Network.from_layers([weights], [np.zeros(1)], head="regression")
     question = dataclasses.replace(findings.certificate.question, model=linear)
     certificate = dataclasses.replace(findings.certificate, question=question)
-    found = drivers(dataclasses.replace(findings, certificate=certificate))
+    found = drivers(dataclasses.replace(findings, certificate=certificate), Rounded(Numbers(4)))
     witnesses = findings.certificate.local.witnesses
     moves = witnesses.counterpart - witnesses.individual
     total = moves @ weights[0]
-    assert found.mean == pytest.approx(np.abs(total).mean())
-    for driver in found.features:
-        where = findings.people.schema.slices[driver.feature]
+    assert found.facts[0].value == pytest.approx(np.abs(total).mean())
+    for feature, differs, back, _, alone in found.tables[0].rows:
+        where = findings.people.schema.slices[feature.text]
         part = moves[:, where] @ weights[0, where]
-        assert driver.differs == pytest.approx((moves[:, where] != 0).any(axis=1).mean())
-        assert driver.alone == pytest.approx(np.abs(part).mean())
-        assert driver.back == pytest.approx((np.abs(total) - np.abs(total - part)).mean())
+        assert differs.text.value == pytest.approx((moves[:, where] != 0).any(axis=1).mean())
+        assert alone.text.value == pytest.approx(np.abs(part).mean())
+        assert back.text.value == pytest.approx((np.abs(total) - np.abs(total - part)).mean())
 
 
 def test_the_worst_population_is_compared_by_its_mass() -> None:
@@ -46,24 +48,26 @@ def test_the_worst_population_is_compared_by_its_mass() -> None:
     worst = findings.certificate.worst_case
     frame, mass = worst.frame(), worst.masses / worst.masses.sum()
     observed = findings.people.frame
-    for change in worst_population(findings).changes:
-        if change.what == "mean":
-            known = frame[change.feature].notna().to_numpy()
-            there = np.average(pd.to_numeric(frame[change.feature])[known], weights=mass[known])
-            here = observed[change.feature].mean()
-            scale = 10.0 ** -len(change.observed.partition(".")[2])
-            for text, value in ((change.observed, here), (change.worst, there)):
+    for row in worst_population(findings, "").tables[0].rows:
+        feature, what, seen, worst_case, change = (str(cell.text) for cell in row)
+        if what == "mean":
+            known = frame[feature].notna().to_numpy()
+            there = np.average(pd.to_numeric(frame[feature])[known], weights=mass[known])
+            here = observed[feature].mean()
+            scale = 10.0 ** -len(seen.partition(".")[2])
+            for text, value in ((seen, here), (worst_case, there)):
                 assert float(text.replace(",", "")) == pytest.approx(value, abs=0.51 * scale)
-        elif change.what != "missing":
-            there = mass[(frame[change.feature] == change.what).to_numpy()].sum()
-            here = (observed[change.feature] == change.what).mean()
-            points = float(re.sub(r"[^\d.−]", "", change.change).replace("−", "-"))
+        elif what != "missing":
+            there = mass[(frame[feature] == what).to_numpy()].sum()
+            here = (observed[feature] == what).mean()
+            points = float(re.sub(r"[^\d.−]", "", change).replace("−", "-"))
             assert points == pytest.approx(100 * (there - here), abs=0.051)
 
 
 def test_every_feature_of_the_worst_population_is_accounted_for() -> None:
-    found = worst_population(audit())
-    named = {change.feature for change in found.changes} | set(found.unchanged)
+    (found,) = worst_population(audit(), "").tables
+    same = found.notes[-1].removeprefix("The same in both, to the digits shown: ").rstrip(".")
+    named = {str(row[0].text) for row in found.rows} | set(same.split(", "))
     assert named == set(audit().people.schema.slices)
 
 

@@ -8,39 +8,19 @@ change counting as 0. Neither has to add up to the whole: features act together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.report.findings import Findings
+from isonomy.report.findings import Findings, role_of
+from isonomy.report.model import Cell, Fact, Rounded, Section, table
+from isonomy.report.numbers import percent
 
 ROWS = 20_000
 """Pairs that are run again, evenly spaced over the table."""
 
 
-@dataclass(frozen=True)
-class Driver:
-    """What one feature has to do with the violations."""
-
-    feature: str
-    role: str
-    differs: float  # in this share of the pairs
-    alone: float
-    back: float
-
-
-@dataclass(frozen=True)
-class Drivers:
-    """The features that differ in some pair, the largest loss first."""
-
-    features: tuple[Driver, ...]
-    mean: float  # the mean difference of the pairs that were run again
-    pairs: int
-
-
-def drivers(findings: Findings) -> Drivers:
-    """Put back one feature at a time."""
+def drivers(findings: Findings, rounded: Rounded) -> Section:
+    """Put back one feature at a time: the features that differ in some pair, the largest loss first."""
     question, witnesses = findings.certificate.question, findings.certificate.local.witnesses
     rows = np.arange(0, len(witnesses), -(-len(witnesses) // ROWS))
     rows = rows[findings.people.weights[rows] > 0]
@@ -54,7 +34,8 @@ def drivers(findings: Findings) -> Drivers:
         return np.abs(np.take_along_axis(question.network(people) - here, output, axis=1))[:, 0]
 
     whole = gap(y)
-    found = []
+    mean = rounded.observed("drivers.mean", "Mean difference of the pairs", float(weights @ whole))
+    lines: list[tuple[float, tuple[Cell | Fact, ...]]] = []
     for feature in findings.people.schema.features:
         where = findings.people.schema.slices[feature.name]
         differs = (x[:, where] != y[:, where]).any(axis=1)
@@ -62,10 +43,18 @@ def drivers(findings: Findings) -> Drivers:
             continue
         alone, back = x.copy(), y.copy()
         alone[:, where], back[:, where] = y[:, where], x[:, where]
-        role = "protected" if feature.protected else "proxy" if feature.proxy else ""
-        share = 1.0 if differs.all() else float(weights @ differs)
-        found.append(
-            Driver(feature.name, role, share, float(weights @ gap(alone)), float(weights @ (whole - gap(back))))
-        )
-    found.sort(key=lambda driver: -driver.back)
-    return Drivers(tuple(found), float(weights @ whole), len(rows))
+        share, lost = 1.0 if differs.all() else float(weights @ differs), float(weights @ (whole - gap(back)))
+        put_back = rounded.numbers.change(lost).replace("+", "")
+        lines.append((lost, (
+            Cell(feature.name, role_of(feature)),
+            Fact("driver.differs", "Differs for", share, "nearest", False, percent(share)),
+            Fact("driver.back", "Goes away when put back", lost, "nearest", False, put_back),
+            Cell(drawn=("bar", lost, mean.value)),
+            rounded.observed("driver.alone", "Apart by this alone", float(weights @ gap(alone))),
+        )))  # fmt: skip
+    lines.sort(key=lambda line: -line[0])
+    note = f"Averages over {len(x):,} pairs; the bars are parts of {mean}."
+    shown = table("drivers-table", "Features in which people and their counterparts differ", "Feature", "Differs for#",
+                  "Goes away when put back#", "@drawn", "Apart by this alone#", rows=[row for _, row in lines],
+                  notes=(note,))  # fmt: skip
+    return Section("drivers", (mean,), tables=(shown,) if lines else ())

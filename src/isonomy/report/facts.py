@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.groups import groups
 from isonomy.report.model import Fact, Facts, Rounded, Section, exact, table
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.sections import Sheet
+from isonomy.report.shifted import worst_population
 from isonomy.report.similar import listed
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def facts(audit: Findings) -> Facts:
     found = audit.certificate
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), sheet.shift(), sheet.people(), sheet.decisions(),
-        sheet.pairs(), sheet.drivers(), sheet.worst(),
+        sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
         groups(audit, sheet.hidden, sheet.round.numbers), sheet.check(),
     )  # fmt: skip
     return Facts(sheet.headline, None if found.epsilon is None else found.verdict, sections, audit.redacted)

@@ -11,6 +11,7 @@ from isonomy.certificates.certificate import Certificate
 from isonomy.fairness import GroupFairness
 from isonomy.networks.network import Network
 from isonomy.population import Population
+from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 from isonomy.shift import Distance
 
@@ -70,3 +71,8 @@ def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
     if network.head == "regression":
         return (label.column,) if label is not None and count == 1 else tuple(f"output {i + 1}" for i in range(count))
     return tuple(f"class {i}" for i in range(count))
+
+
+def role_of(feature: Feature) -> str:
+    """``"protected"``, ``"proxy"`` or nothing."""
+    return "protected" if feature.protected else "proxy" if feature.proxy else ""

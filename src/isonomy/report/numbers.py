@@ -88,11 +88,6 @@ def decimals_of(*values: float) -> int:
     return 2 if largest == 0 else min(6, max(0, 3 - math.floor(math.log10(largest))))
 
 
-def fixed(value: float, decimals: int) -> str:
-    """With this many decimals and a comma every three digits."""
-    return _written(value, decimals, ROUND_HALF_EVEN)
-
-
 def parameter(value: float) -> str:
     """A number that somebody chose, as it was written: a bound holds for this very number."""
     if math.isinf(value):

@@ -9,7 +9,7 @@ import numpy as np
 
 from isonomy.certificates.local import LocalCertificate
 from isonomy.report import words
-from isonomy.report.findings import output_names
+from isonomy.report.findings import output_names, role_of
 from isonomy.report.model import Cell, Facts, Rounded, Section, exact, table
 from isonomy.report.numbers import cell
 
@@ -32,7 +32,7 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
     paired = network.head == "softmax" or network.classes == 1
     output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0] - gets[1])))
     told = f"predicted {names[output]}" if network.head == "regression" else f"probability of “{names[output]}”"
-    roles = {each.name: "protected" if each.protected else "proxy" if each.proxy else "" for each in schema.features}
+    roles = {each.name: role_of(each) for each in schema.features}
     lines = [(Cell(str(name), roles[str(name)]), cell(one), cell(other), differs == "*")
              for name, (one, other, differs) in zip(pair.index, pair.itertuples(index=False), strict=True)]  # fmt: skip
     tables = tuple(

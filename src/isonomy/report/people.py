@@ -49,16 +49,6 @@ class GroupTable:
     more: int  # for length
 
 
-@dataclass(frozen=True)
-class Bin:
-    """People whose violation is above ``low`` and at most ``high``: by its upper bound, by its lower bound."""
-
-    low: float
-    high: float
-    upper: int
-    lower: int
-
-
 def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
     """Every protected attribute and every pair of them, and why some are left out."""
     usable, notes = [], []
@@ -103,14 +93,14 @@ def judged(findings: Findings) -> dict[str, float]:
     return {kind: _share(weights, verdicts == kind) for kind in kinds}
 
 
-def histogram(findings: Findings) -> list[Bin]:
-    """How many people have which violation, from 0 to the largest bound."""
+def histogram(findings: Findings) -> list[tuple[float, float, int, int]]:
+    """From, to, and how many people are there by their upper, and by their lower bounds; up to the largest bound."""
     local = findings.certificate.local
     upper, lower = (values[np.isfinite(values)] for values in (local.upper, local.lower))
     top = nice(float(max(upper.max(initial=0.0), lower.max(initial=0.0))))
     edges = np.linspace(0.0, top, BINS + 1)
     counts = [np.histogram(values, edges)[0].tolist() for values in (upper, lower)]
-    return [Bin(*row) for row in zip(edges[:-1].tolist(), edges[1:].tolist(), *counts, strict=True)]
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), *counts, strict=True))
 
 
 def most_unfair(findings: Findings, count: int = 10) -> list[int]:

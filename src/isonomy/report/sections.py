@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from isonomy.report import words
-from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, down, exact, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import Group, everybody, find_groupings, group_tables, histogram, judged, most_unfair
 from isonomy.report.privacy import SMALLEST, hidden_groups, left_out
-from isonomy.report.shifted import curve, shifts, worst_population
+from isonomy.report.shifted import curve, shifts
 from isonomy.report.similar import similar
 
 
@@ -169,13 +168,12 @@ class Sheet:
     def people(self) -> Section:
         """How violations are spread over people and groups."""
         shares, bins, weighted = judged(self.audit), histogram(self.audit), self.audit.people.schema.weight
-        end = bins[-1].high
+        end = bins[-1][1]
         text = f"Each person for themselves against ε = {parameter(self.found.epsilon or 0.0)}: "
         said = [text + ", ".join(f"{percent(share)} {kind}" for kind, share in shares.items()) + "."] if shares else []
         counts = [
-            (self.round.numbers.plain(some.low), self.round.numbers.plain(some.high), _few(some.lower, self.redacted),
-             _few(some.upper, self.redacted))
-            for some in bins
+            (*map(self.round.numbers.plain, (low, high)), *(_few(count, self.redacted) for count in (lower, upper)))
+            for low, high, upper, lower in bins
         ]  # fmt: skip
         steps = table("histogram-table", "How many people have which unfairness", "From#", "To#",
                        "People by lower bound#", "People by upper bound#", rows=counts)  # fmt: skip
@@ -183,11 +181,11 @@ class Sheet:
                  "Median, at most#", *([] if self.redacted else ["95% of people, at most#"])]  # fmt: skip
         scale = f"on a scale from 0 to {end:.6g}.{' Averages and boxes use the sampling weights.' * bool(weighted)}"
         tables = self._by_group("spread", "Unfairness by ", heads, lambda group: self._spread(group, end))
-        bars = []
-        for some, (low, high, lower, upper) in zip(bins, counts, strict=True):
-            heights = (_height(some.upper, self.redacted), _height(some.lower, self.redacted))
-            said_of = f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound"
-            bars.append((some.low, some.high, *heights, said_of))
+        bars = [
+            (*some[:2], *(_height(count, self.redacted) for count in some[2:]),
+             f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound")
+            for some, (low, high, lower, upper) in zip(bins, counts, strict=True)
+        ]  # fmt: skip
         return Section("people", self._extremes(), (*said, scale), (steps, *tables), tuple(self.grouping_notes),
                        {"bars": bars})  # fmt: skip
 
@@ -236,47 +234,6 @@ class Sheet:
         some = [facts_of_row(local, place, int(rows[place]), self.round) for place in most_unfair(self.audit)]
         none = () if some else ("Nobody: no similar person with another answer was found, or none was searched for.",)
         return Section("pairs", (), none, drawn={"pairs": some})
-
-    def drivers(self) -> Section:
-        """Which features drive what was found."""
-        found = drivers(self.audit)
-        mean = self.round.observed("drivers.mean", "Mean difference of the pairs", found.mean)
-        numbers = self.round.numbers
-        rows = [
-            (Cell(each.feature, each.role), percent(each.differs), numbers.change(each.back).replace("+", ""),
-             Cell(drawn=("bar", each.back, found.mean)), numbers.plain(each.alone))
-            for each in found.features
-        ]  # fmt: skip
-        shown = table("drivers-table", "Features in which people and their counterparts differ", "Feature",
-                       "Differs for#", "Goes away when put back#", "@drawn", "Apart by this alone#", rows=rows,
-                       notes=(f"Averages over {found.pairs:,} pairs; the bars are parts of {mean}.",))  # fmt: skip
-        return Section("drivers", (mean,), tables=(shown,) if rows else ())
-
-    def worst(self) -> Section:
-        """How the worst population that was found differs from the observed one."""
-        gamma = parameter(self.found.gamma)
-        if self.redacted and len(self.audit.people) < SMALLEST:
-            return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
-        found = worst_population(self.audit)
-        if not found.changes:
-            return Section("worst", (), (
-                "It is the observed population itself: no change was found that makes the average worse, or none was "
-                f"allowed (γ = {gamma}) or searched for.",
-            ))  # fmt: skip
-        how = (
-            f"The population that reaches {self.lower} comes from these people by changing {percent(found.moved)} of "
-            f"them, at a cost of {found.transport:.3g} (γ = {gamma}). This is how it differs from the one that was "
-            "observed: read it as the kind of shift to watch for. It is the worst that was found, not the worst there "
-            "is."
-        )
-        rows = [(Cell(each.feature, each.role), each.what, each.observed, each.worst, each.change)
-                for each in found.changes]  # fmt: skip
-        notes = [f"{found.left_out} smaller changes of categories are left out."] if found.left_out else []
-        notes += [f"Categories of fewer than {SMALLEST} people are not shown."] if self.redacted else []
-        same = [f"The same in both, to the digits shown: {', '.join(found.unchanged)}."] if found.unchanged else []
-        shown = table("worst-table", "Observed and worst-case population, feature by feature", "Feature", "",
-                       "Observed#", "Worst case#", "Change#", rows=rows, notes=tuple(notes + same))  # fmt: skip
-        return Section("worst", (), (how,), (shown,))
 
     def check(self) -> Section:
         """From which files, with which parameters: what a check begins with."""

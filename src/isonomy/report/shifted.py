@@ -10,9 +10,10 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.certificate import Certificate
 from isonomy.population.feature import Feature
-from isonomy.report.findings import Findings
-from isonomy.report.numbers import decimals_of, fixed, percent, signed
-from isonomy.report.privacy import protected_cells
+from isonomy.report.findings import Findings, role_of
+from isonomy.report.model import Cell, Section, table
+from isonomy.report.numbers import Numbers, decimals_of, parameter, percent, signed
+from isonomy.report.privacy import SMALLEST, protected_cells
 from isonomy.shift import Distance
 from isonomy.similarity.ground import ground_metric
 from isonomy.similarity.lp import WeightedLp
@@ -44,28 +45,8 @@ class MeasuredShift:
     says: str
 
 
-@dataclass(frozen=True)
-class Change:
-    """A mean or a share, as observed and in the worst population."""
-
-    feature: str
-    role: str
-    what: str  # "mean", or the category
-    observed: str
-    worst: str
-    change: str
-    size: float  # of the change, in coordinates
-
-
-@dataclass(frozen=True)
-class WorstPopulation:
-    """How the population that attains the lower bound differs from the one that was observed."""
-
-    changes: tuple[Change, ...]
-    unchanged: tuple[str, ...]
-    moved: float  # the share of people who changed
-    transport: float
-    left_out: int  # changes of categories that are small, or hidden
+Change = tuple[float, tuple[Cell, ...]]
+"""The size of a change in coordinates, and its row: feature, what, observed, worst case, change."""
 
 
 def curve(findings: Findings) -> list[Place]:
@@ -127,23 +108,37 @@ def comparable(certificate: Certificate, distance: Distance) -> bool:
     )
 
 
-def worst_population(findings: Findings) -> WorstPopulation:
-    """Means of numbers and shares of categories, weighted by mass, feature by feature."""
-    worst, people = findings.certificate.worst_case, findings.people
-    before = people.weights / people.weights.sum()
-    after = worst.masses / worst.masses.sum()
-    changes, unchanged, left_out = [], [], 0
+def worst_population(findings: Findings, lower: str) -> Section:
+    """How the population that attains ``lower`` differs from the observed one: means and shares, weighted by mass."""
+    certificate, people, gamma = findings.certificate, findings.people, parameter(findings.certificate.gamma)
+    if findings.redacted and len(people) < SMALLEST:
+        return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
+    worst = certificate.worst_case
+    before, after = people.weights / people.weights.sum(), worst.masses / worst.masses.sum()
+    rows, unchanged, left_out = [], [], 0
     for feature in people.schema.features:
         where = people.schema.slices[feature.name]
         blocks = people.x[:, where], worst.points.person[:, where]
         lines = _lines(feature, blocks, (before, after), people.domain.kind == "realizable", findings.redacted)
-        some = sorted((line for line in lines if line.change not in NOTHING), key=lambda line: -line.size)
-        if not some:
-            unchanged.append(feature.name)
-        changes += some[:MOST_CATEGORIES]
+        some = sorted((line for line in lines if line[1][-1].text not in NOTHING), key=lambda line: -line[0])
+        unchanged += [] if some else [feature.name]
+        rows += [row for _, row in some[:MOST_CATEGORIES]]
         left_out += len(some[MOST_CATEGORIES:])
+    if not rows:
+        none = "It is the observed population itself: no change was found that makes the average worse, or none was"
+        return Section("worst", (), (f"{none} allowed (γ = {gamma}) or searched for.",))
     moved = float(worst.masses[worst.points.cost > 0].sum() / worst.masses.sum())
-    return WorstPopulation(tuple(changes), tuple(unchanged), moved, worst.transport, left_out)
+    how = (
+        f"The population that reaches {lower} comes from these people by changing {percent(moved)} of them, at a cost "
+        f"of {worst.transport:.3g} (γ = {gamma}). This is how it differs from the one that was observed: read it as "
+        "the kind of shift to watch for. It is the worst that was found, not the worst there is."
+    )
+    notes = [f"{left_out} smaller changes of categories are left out."] if left_out else []
+    notes += [f"Categories of fewer than {SMALLEST} people are not shown."] if findings.redacted else []
+    notes += [f"The same in both, to the digits shown: {', '.join(unchanged)}."] if unchanged else []
+    shown = table("worst-table", "Observed and worst-case population, feature by feature", "Feature", "", "Observed#",
+                  "Worst case#", "Change#", rows=rows, notes=tuple(notes))  # fmt: skip
+    return Section("worst", (), (how,), (shown,))
 
 
 def _lines(
@@ -153,13 +148,12 @@ def _lines(
     whole: bool,
     redacted: bool,
 ) -> list[Change]:
-    role = "protected" if feature.protected else "proxy" if feature.proxy else ""
     if feature.kind == "categorical" or (feature.kind == "ordinal" and whole):
-        return _shares(feature, role, _one_hot(feature, blocks), weights, redacted)
+        return _shares(feature, _one_hot(feature, blocks), weights, redacted)
     missing = []
     if feature.flagged:
         shares = [float(block[:, 1] @ weight) for block, weight in zip(blocks, weights, strict=True)]
-        missing = [_share(feature, role, feature.missing_label, *shares)]
+        missing = [_share(feature, feature.missing_label, *shares)]
     known = [
         weight * (1 - block[:, 1]) if feature.flagged else weight for block, weight in zip(blocks, weights, strict=True)
     ]
@@ -169,9 +163,8 @@ def _lines(
     raw = [mean * feature.unit + feature.origin for mean in means]
     digits = decimals_of(*raw)
     what = "mean rank" if feature.kind == "ordinal" else "mean"
-    change = signed(raw[1] - raw[0], digits)
-    texts = (fixed(raw[0], digits), fixed(raw[1], digits), change)
-    return [Change(feature.name, role, what, *texts, abs(means[1] - means[0])), *missing]
+    texts = (*(Numbers(digits).plain(value) for value in raw), signed(raw[1] - raw[0], digits))
+    return [(abs(means[1] - means[0]), _row(feature, what, *texts)), *missing]
 
 
 def _one_hot(feature: Feature, blocks: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -184,7 +177,6 @@ def _one_hot(feature: Feature, blocks: tuple[FloatArray, FloatArray]) -> tuple[F
 
 def _shares(
     feature: Feature,
-    role: str,
     blocks: tuple[FloatArray, FloatArray],
     weights: tuple[FloatArray, FloatArray],
     redacted: bool,
@@ -195,12 +187,16 @@ def _shares(
     if redacted:
         hidden = protected_cells((blocks[0] > 0).sum(axis=0))
     return [
-        _share(feature, role, name, float(a), float(b))
+        _share(feature, name, float(a), float(b))
         for name, a, b, masked in zip(names, before, after, hidden, strict=True)
         if not masked
     ]
 
 
-def _share(feature: Feature, role: str, name: str, before: float, after: float) -> Change:
+def _share(feature: Feature, name: str, before: float, after: float) -> Change:
     change = f"{signed(100 * (after - before), 1)} points"
-    return Change(feature.name, role, name, percent(before), percent(after), change, abs(after - before))
+    return abs(after - before), _row(feature, name, percent(before), percent(after), change)
+
+
+def _row(feature: Feature, *texts: str) -> tuple[Cell, ...]:
+    return (Cell(feature.name, role_of(feature)), *map(Cell, texts))

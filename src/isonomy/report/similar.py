@@ -11,7 +11,7 @@ import numpy as np
 from isonomy.certificates.movement import ROWS as LOOKED_AT
 from isonomy.certificates.question import Question
 from isonomy.population.feature import Feature
-from isonomy.report.findings import Findings
+from isonomy.report.findings import Findings, role_of
 from isonomy.report.numbers import cell, parameter, percent
 from isonomy.similarity import Counterparts
 
@@ -52,10 +52,9 @@ def similar(findings: Findings) -> Similar:
         if not row["moves"] > 0:
             still.append(feature.name)
             continue
-        role = "protected" if feature.protected else "proxy" if feature.proxy else ""
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
         reach = _reach(feature, row, question, findings.redacted)
-        moves.append(Move(feature.name, role, who, reach, close.get(feature.name, math.nan), feature.seen))
+        moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), feature.seen))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
     return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)), min(LOOKED_AT, len(findings.people)))
 
