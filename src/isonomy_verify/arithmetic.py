@@ -62,8 +62,9 @@ WIDE = 64
 class Above(NamedTuple):
     """A non-negative matrix ``B`` (k, m) for products ``A B`` from above, in float32 where that pays.
 
-    ``single ≥ B`` entry by entry. Rounding ``A`` and summing ``k`` products loses a factor ``1 + γ_k`` of float32, and
-    what underflows there at most ``rest``, for sums and for entries of ``A``.
+    ``single ≥ B`` entry by entry. Rounding ``A`` and summing ``k`` products loses a factor ``1 − γ_k`` of float32, and
+    what underflows there at most ``rest``, for sums and for entries of ``A``. ``grow`` and ``rest`` also pay for a
+    product ``A' B'`` with ``|A'| ≤ A`` and ``|B'| ≤ B`` that is formed in float32, which is off by ``γ_k A B``.
     """
 
     exact: Array
@@ -73,26 +74,35 @@ class Above(NamedTuple):
 
     @classmethod
     def of(cls, b: Array) -> Above:
-        """Made ready once; a matrix with entries beyond 1e10 stays in float64."""
+        """Made ready once; a matrix with entries beyond 1e10 stays in float64, and so does a single column."""
         k, largest = len(b), float(np.max(b, initial=0.0))
-        if k < WIDE or not largest < 1e10:
+        if k < WIDE or b.shape[1] < 2 or not largest < 1e10:
             return cls(b, None, 1.0, 0.0)
-        single = np.where(b > 0, up(b.astype(np.float32)), np.float32(0))
-        return cls(b, np.ascontiguousarray(single), 1 + 2 * gamma(k + 8, U32), 2 * k * 2.0**-148 * (1 + largest))
+        unit = gamma(k + 8, U32)
+        return cls(b, single_up(b), (1 + unit) / (1 - unit) * (1 + 8 * U), 4 * k * 2.0**-148 * (1 + largest))
 
-    def product(self, a: Array, out: Array, room: tuple[Float32, Float32]) -> Array:
+    def product(self, a: Array | Float32, out: Array, room: tuple[Float32, Float32]) -> Array:
         """At least ``a B`` for ``a ≥ 0``; ``room`` holds float32 arrays of the shapes of ``a`` and ``out``."""
         if self.single is not None:
             first, product = room
-            np.copyto(first, a, casting="same_kind")
-            np.multiply(np.matmul(first, self.single, out=product), self.grow, out=out)
-            if np.isfinite(np.max(out, initial=0.0)):
+            if a.dtype == np.float32:
+                first = a  # type: ignore[assignment]
+            else:
+                np.copyto(first, a, casting="same_kind")
+            np.matmul(first, self.single, out=product)
+            if np.isfinite(np.max(product, initial=0.0)):
+                np.multiply(product, self.grow, out=out)
                 out += self.rest
                 return out
         np.matmul(a, self.exact, out=out)
         out *= 1 + 2 * gamma(len(self.exact) + 4)
         out += TINY
         return out
+
+
+def single_up(b: Array) -> Float32:
+    """At least a non-negative matrix, entry by entry, in float32; 0 stays 0."""
+    return np.ascontiguousarray(np.where(b > 0, up(b.astype(np.float32)), np.float32(0)))
 
 
 def up(a: Any) -> Any:

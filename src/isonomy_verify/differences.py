@@ -104,9 +104,9 @@ class Differences(Sweep):
     def _start(self, k: int) -> Array:
         return np.zeros((1, self.network.layers[k].width))
 
-    def _eta(self, k: int, room: Array) -> Array:
+    def _eta(self, k: int) -> Array:
         layer = self.network.layers[k]
-        eta = layer.eta([self.top[block.source] for block in layer.blocks], room, bias=False)
+        eta = layer.eta([self.top[block.source] for block in layer.blocks], self.prepared.buffers, bias=False)
         if self.prepared.run_unit:
             self.burst |= layer.bursts([self.top[b.source] + self.near.top[b.source] for b in layer.blocks])
             eta = (2 * eta + 2 * self.near.eta[k]) * (1 + 8 * U)

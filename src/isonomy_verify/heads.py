@@ -104,9 +104,9 @@ class Head:
         """Enclosures of the probabilities or numbers."""
         if self.kind == "regression":
             return margins
-        low, high = self.logits(margins)
-        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-        return Enclosure(np.maximum(sigmoid(low) - self.accuracy, 0.0), np.minimum(sigmoid(high) + self.accuracy, 1.0))
+        ends = np.stack(self.logits(margins))  # what is not a number says nothing
+        low, high = sigmoid(np.where(np.isnan(ends), [[[-np.inf]], [[np.inf]]], ends))
+        return Enclosure(np.maximum(low - self.accuracy, 0.0), np.minimum(high + self.accuracy, 1.0))
 
     def violation(self, one: Enclosure, other: Enclosure) -> Array:
         """The largest change (n,) between two whose margins are enclosed."""

@@ -274,7 +274,7 @@ class Joint(Forms):
             if c is None:
                 continue
             a = np.abs(c)
-            charged = a @ prepared.charge[k]
+            charged = a @ prepared.charge[k].T
             cost = cost + charged[:, 0] * (sweep.eta[k] * prepared.rounding[k]) + charged[:, 1]
             cost = cost + self.slack(sweep, k, a * self.half[k]) + (a * sweep.doubt[k]).sum(1)
             g = c * self.slope[k]

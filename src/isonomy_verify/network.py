@@ -23,7 +23,7 @@ float32 run has no smaller numbers to multiply with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +97,7 @@ class Layer:
         self.unit32 = gamma(run_roundings + 8, U32)  # the input is rounded, too
         self.lost32, self.peak = lost * (LEAST32 * 1.01), peak
         self.scale = [_column_scale(block.size) for block in self.blocks]
+        self.largest_scale = [float(scale.max(initial=0.0)) for scale in self.scale]
         self.scale_squared = [scale * scale for scale in self.scale]
         inverse = [np.divide(1.0, s, out=np.zeros_like(s), where=s > 0) for s in self.scale]
         self.bias_norm = max(float(norm_up(bias_size)), 1e-100)
@@ -109,6 +110,15 @@ class Layer:
         self.above = [
             Above.of(np.ascontiguousarray(np.abs(block.weight).T) * (1 + 2 * self.unit)) for block in self.blocks
         ]
+        # Ranges from ranges are hardly wider than the sizes that they are made from.
+        self.plain = all(above.grow < 1.005 for above in self.above)
+        # In float32, where what that loses may be charged to products with ``above``.
+        self.single = [
+            np.ascontiguousarray(block.weight.T, dtype=np.float32)
+            if above.single is not None and np.abs(block.weight).min(where=block.weight != 0, initial=1.0) > 2.0**-100
+            else None
+            for block, above in zip(self.blocks, self.above, strict=True)
+        ]
         self.reads_input_only = [block.source for block in self.blocks] == [0] and activation is not None
 
     def bursts(self, tops: Sequence[Array]) -> NDArray[np.bool_]:
@@ -116,15 +126,17 @@ class Layer:
         most = np.max([top.max(1, initial=0.0) for top in tops], 0) if len(tops) else np.zeros(1)
         return np.asarray(~(self.peak * (1 + most) < LARGEST32))
 
-    def eta(self, tops: Sequence[Array], room: Array | None = None, bias: bool = True) -> Array:
-        """``eta`` (n,) for sizes (n, width) of the layer's sources, in the order of its blocks; from above.
+    def eta(
+        self, tops: Sequence[Array], room: Callable[[str, int, int], Array] | None = None, bias: bool = True
+    ) -> Array:
+        """``eta`` (n,) for sizes (n, width) of the layer's sources, of any sign, in the order of its blocks; from
+        above.
 
-        Without ``bias`` for what the weights alone make of differences.
+        Without ``bias`` for what the weights alone make of differences. ``room`` gives arrays that may be written to.
         """
         total: Array | float = self.bias_norm * self.bias_norm if bias else 0.0
         for top, squares in zip(tops, self.scale_squared, strict=True):
-            out = None if room is None or room.shape[1] != top.shape[1] else room
-            total = total + np.multiply(top, top, out=out) @ squares
+            total = total + np.multiply(top, top, out=None if room is None else room("square", *top.shape)) @ squares
         return np.asarray(np.sqrt(total) * (1 + 4 * self.unit) + self.lost)
 
 

@@ -18,12 +18,12 @@ from isonomy_verify.arithmetic import (
     TINY,
     U32,
     WIDE,
-    Above,
     Array,
     Float32,
     U,
     gamma,
     norm_up,
+    single_up,
     spectral_up,
 )  # fmt: skip
 from isonomy_verify.majorant import majorant
@@ -34,33 +34,47 @@ NARROW = 64
 """Networks of narrower layers have no majorants: a backward pass for each open neuron is tighter and costs little."""
 
 
+VIEWS = 4096
+"""Arrays of which a buffer remembers the shape."""
+
+
 class Buffers(threading.local):
     """Arrays that are used again under the same name; each thread has its own."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, type], Any] = {}
+        self._views: dict[tuple[str, int, int, type], Any] = {}
 
     def __call__(self, name: str, rows: int, width: int) -> Array:
         """An array (rows, width) with any content."""
-        return np.asarray(self._room(name, rows, width, np.float64))
+        view = self._views.get((name, rows, width, np.float64))
+        return self._view(name, rows, width, np.float64) if view is None else view  # type: ignore[no-any-return]
 
     def single(self, name: str, rows: int, width: int) -> Float32:
         """The same in float32."""
-        return np.asarray(self._room(name, rows, width, np.float32))
+        view = self._views.get((name, rows, width, np.float32))
+        return self._view(name, rows, width, np.float32) if view is None else view  # type: ignore[no-any-return]
 
-    def _room(self, name: str, rows: int, width: int, dtype: type) -> Any:
+    def _view(self, name: str, rows: int, width: int, dtype: type) -> Any:
         kept = self._kept.get((name, dtype))
         if kept is None or kept.size < rows * width:
             kept = self._kept[name, dtype] = np.empty(max(rows * width, 1), dtype)
-        return kept[: rows * width].reshape(rows, width)
+            self._views.clear()  # which may keep what was too small
+        if len(self._views) >= VIEWS:
+            self._views.clear()
+        view = self._views[name, rows, width, dtype] = kept[: rows * width].reshape(rows, width)
+        return view
 
 
 class _Dense(NamedTuple):
     """The products that bound all neurons of a layer by a majorant."""
 
-    squares: Above  # (in, out): W² d
+    dtype: type[Any]  # of the three matrices
+    squares: Array | Float32  # (in, out): at least W² d
     directions: Array | Float32  # (in, columns · out): W ∘ F_r, side by side
+    weight: Array | Float32  # (in, out): for directions that are carried on
     columns: int
+    grow: float  # rounding of the root of a sum of squares
     rest: Array  # (out,): rounding of directions
 
 
@@ -69,7 +83,7 @@ class Prepared:
     landings and majorants.
 
     Exact values of layer ``k`` are within ``noise[k] eta rho + loose[k]`` of what its float weights give.
-    ``rounding[k] eta rho`` and the second column of ``charge[k]`` are what a coefficient 1 of an activation costs in
+    ``rounding[k] eta rho`` and the second row of ``charge[k]`` are what a coefficient 1 of an activation costs in
     a backward pass: the rounding of its line (slope, intercept, sums over the layer), behind the slope that of the
     layer, and, where ranges leave the noise of a layer out (see :meth:`Sweep.enclose`), twice that noise for applying
     the line to a value that is so much off.
@@ -111,7 +125,8 @@ class Prepared:
                 loose = loose + runs * layer.lost32
             self.loose.append(loose + TINY)
             zero = 0.0 if shape is None else 2 * layer.unit * shape.at_zero
-            self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY], axis=1))
+            self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY]))
+        self.charge_norms = [(float(norm_up(rho)), float(norm_up(rest))) for rho, rest in self.charge]
         self.open = [_Open.of(self, layer) for layer in network.layers]
         self.buffers = Buffers()
         self.dense: list[_Dense | None] = [None] * len(network.layers)
@@ -161,24 +176,29 @@ class Prepared:
             if found is None or before is None or [block.source for block in layer.blocks] != [k]:
                 return
             weight, grow, steepest = layer.blocks[0].weight, 1 + 2 * layer.unit, before.shape.steepest
-            absolute = np.abs(weight)
+            absolute, carried = np.abs(weight), steepest * (np.zeros(weight.shape[1]) + size)
             tail = weight * (np.sqrt(found.diagonal) * (1 + 4 * U))
             squares = (tail * grow) ** 2 + TINY
             tail = tail * (steepest * (1 + 2 * U))
             size = absolute @ (steepest * (size + np.abs(found.directions).sum(1))) * (1 + layer.unit)
             error = (absolute @ (np.zeros(absolute.shape[1]) + steepest * error) + 2 * layer.unit * size) * 1.01 + SMALL
             rest = error + SMALL * (1 + size + steepest * np.sqrt(squares.sum(1)) + absolute.sum(1))
-            directions: Array | Float32 = np.concatenate([(weight * f).T for f in found.directions.T], axis=1) * grow
-            terms, largest = len(directions), float(np.max(np.abs(directions), initial=0.0))
-            if terms >= WIDE and largest < 1e10:
-                # In float32: slopes and entries are rounded, and the sums of their products.
+            directions = np.concatenate([(weight * f).T for f in found.directions.T], axis=1) * grow
+            dtype: type[Any] = np.float64
+            terms, every, unit = len(directions), k * found.directions.shape[1], U
+            largest = max(float(np.max(a, initial=0.0)) for a in (np.abs(directions), squares, absolute))
+            if terms >= WIDE and float(np.abs(directions).max()) > 2.0**-30 and largest < 1e10 and size.max() < 1e10:
+                # In float32: slopes and entries are rounded, and the sums of their products; squares may underflow.
+                unit, dtype = U32, np.float32
                 each = np.abs(directions).sum(0).reshape(-1, len(weight)) * (gamma(terms + 8, U32) * steepest * 1.01)
-                lost = norm_up(each, axis=0) + terms * 2.0**-140 * (1 + largest) * (1 + steepest)
-                directions, rest = directions.astype(np.float32), rest + lost
-                error = error + lost
+                lost = norm_up(each, axis=0) + absolute @ carried * (gamma(terms + 8, U32) * 1.01)
+                lost += (terms + every) * 2.0**-70 * (1 + largest + float(size.max())) * (1 + steepest) ** 2
+                error, rest = error + lost, rest + lost
             self.dense[k] = _Dense(
-                Above.of(np.ascontiguousarray(squares.T)), directions, found.directions.shape[1], rest
-            )
+                dtype, single_up(squares.T) if dtype is np.float32 else np.ascontiguousarray(squares.T),
+                directions.astype(dtype), np.ascontiguousarray(weight.T.astype(dtype)),
+                found.directions.shape[1], 1 + 2 * gamma(terms + every + 16, unit), rest,
+            )  # fmt: skip
 
 
 class _Open(NamedTuple):

@@ -45,23 +45,28 @@ def enclose_run(prepared: Prepared, run: Run) -> tuple[Array, Array]:
     errors: list[Array] = [np.zeros(n)]
     under: Array | float = SMALL
     for k, (layer, norms) in enumerate(zip(prepared.network.layers, prepared.norms, strict=True)):
-        eta = layer.eta([np.abs(run.h[block.source]) for block in layer.blocks])
+        eta = layer.eta([run.h[block.source] for block in layer.blocks], prepared.buffers)
         error: Array = np.zeros(n)
-        for block, norm, scale in zip(layer.blocks, norms, layer.scale, strict=True):
-            error = error + norm * errors[block.source]
-            eta = eta + errors[block.source] * float(scale.max(initial=0.0))
+        for block, norm, scale in zip(layer.blocks, norms, layer.largest_scale, strict=True):
+            if block.source:
+                error = error + norm * errors[block.source]
+                eta = eta + errors[block.source] * scale
         under = under + layer.underflow * (1 + eta)
         noise = eta * (layer.run_unit + (layer.unit32 if prepared.run_unit else 0.0))
+        lost: Array | float = 0.0
         if prepared.run_unit:
             noise = np.where(layer.bursts([np.abs(run.h[block.source]) for block in layer.blocks]), np.inf, noise)
-        lost = layer.lost32 if prepared.run_unit else np.zeros(layer.width)
+            lost = layer.lost32
         if layer.activation is None:
             room = (error[:, None] + noise[:, None] * layer.rho + lost) * (1 + 1e-9) + np.asarray(under)[:, None]
             return run.z[k] - room, run.z[k] + room
         shape, size = layer.activation.shape, layer.rho_norm
         error = shape.steepest * (error + noise * size + (layer.lost_norm if prepared.run_unit else 0.0))
+        if layer.activation.kind == "relu":
+            errors.append(error * (1 + 1e-9) + SMALL)
+            continue
         largest = max([abs(p) for p in layer.activation.parameters if np.isfinite(p)], default=0.0)
-        if layer.activation.kind not in ("relu", "clip"):
+        if layer.activation.kind != "clip":
             unit = ELEMENTARY + 32 * prepared.unit32
             error = error + unit * (eta * size * (1 + shape.steepest) + (2 + shape.at_zero + largest) * layer.width)
         else:

@@ -21,6 +21,8 @@ the moves, instead of being multiplied up layer by layer. Whatever overflows end
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Any
 
 import numpy as np
 
@@ -31,11 +33,14 @@ from isonomy_verify.prepared import Prepared, landing_of
 from isonomy_verify.regions import BallBox, Index, Region
 from isonomy_verify.runs import Run
 
-BLOCK = 256
+BLOCK = 512
 """Regions that are bounded together: enough for full speed of products, few enough to stay in cache."""
 
 PASS = 512
 """Single neurons that are bounded by backward passes together."""
+
+LARGE = 1e20
+"""Numbers up to here can be multiplied in float32, with weights of up to 1e10."""
 
 
 class Sweep:
@@ -72,7 +77,8 @@ class Sweep:
         self.pulls: list[Array] = []  # by which steer led, output by output: coefficients of the region's coordinates
         self.burst = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
         self.start = [self._start(k) for k in range(len(layers))] if start is None else start
-        self._linear: tuple[Array, Array, list[Array]] | None = (
+        self._run: Run | None = None  # at x, once it was made
+        self._linear: tuple[Array, Array, list[Any]] | None = (
             None  # middles, open halves, directions of the last dense layer
         )
 
@@ -113,7 +119,22 @@ class Sweep:
                 run.h.append(np.maximum(z, 0.0, out=self._room(f"out{k}", layer.width)))
             else:
                 run.h.append(layer.activation.shape.value(z))
+        self._run = run
         return run
+
+    def of(self, rows: Index) -> Sweep:
+        """Some of the regions, or the same ones several times, for more passes from the outputs."""
+        other = copy(self)
+        other.n, other.x, other.eta = len(rows), self.x[rows], [eta[rows] for eta in self.eta]
+        for name in ("start", "low", "high"):
+            setattr(other, name, [a[rows] if len(a) == self.n else a for a in getattr(self, name)])
+        other.lines = [
+            Lines(slope[rows], above[rows], None if below is None else below[rows])
+            for slope, above, below in self.lines[:-1]
+        ]
+        other.under = self.under[rows] if isinstance(self.under, np.ndarray) else self.under
+        other.region = self.region if self.shared else self.region[rows]
+        return other
 
     def _slack(self) -> Array:
         """What underflow can take from any pass over the layers."""
@@ -124,8 +145,7 @@ class Sweep:
     def weigh(self, k: int) -> Array:
         """``eta`` of a layer from the sizes of its sources; what multiplies the rows of its open vectors, (n, rows)."""
         layer, open_ = self.network.layers[k], self.prepared.open[k]
-        widest = max((self.top[block.source].shape[1] for block in layer.blocks), default=1)
-        eta = self._eta(k, self._room("square", widest))
+        eta = self._eta(k)
         for source, grow in zip(open_.sources, open_.grow, strict=True):
             eta = eta + self.eta[source] * grow
         self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
@@ -134,9 +154,9 @@ class Sweep:
         self.under = self.under + layer.underflow * (1 + self.eta[k])
         return np.stack([self.eta[k], *(self.eta[source] for source in open_.sources), np.ones(self.n)], axis=1)
 
-    def _eta(self, k: int, room: Array) -> Array:
+    def _eta(self, k: int) -> Array:
         layer = self.network.layers[k]
-        return layer.eta([self.top[block.source] for block in layer.blocks], room)
+        return layer.eta([self.top[block.source] for block in layer.blocks], self.prepared.buffers)
 
     def certain(self, k: int) -> tuple[Array, Array]:
         """Ranges that hold the exact values of a layer, also where :meth:`enclose` leaves its noise out."""
@@ -162,20 +182,14 @@ class Sweep:
             self.high[k] = np.add(self.start[k], landing.high, out=high)
             self._size(k)
             return
-        half, room = self._room("half", layer.width), self._room("noise", layer.width)
-        np.matmul(weights, self.prepared.open[k].vectors, out=half)
-        middle: Array = self.start[k]
-        for number, (block, weight, size) in enumerate(zip(layer.blocks, layer.transposed, layer.above, strict=True)):
+        half = np.matmul(weights, self.prepared.open[k].vectors, out=self._room("half", layer.width))
+        run = self._run_at(k)
+        middle: Array = self.start[k] if run is None else run.z[k]
+        for number, block in enumerate(layer.blocks):
             if block.source:
-                first, last = self.values(block.source)
-                radius = np.subtract(last, first, out=self._room("radius", first.shape[1]))
-                radius *= 0.5
-                centre = np.subtract(last, radius, out=self._room("centre", first.shape[1]))
-                product = np.matmul(centre, weight, out=self._room(f"middle{number % 2}", layer.width))
-                product += middle
-                middle = product
-                half += self._product_up(radius, size, room)
-        self._store(k, middle, half)
+                middle, more = self._image(k, number, *self.values(block.source), middle, run)
+                half += more
+        self._store(k, middle, half, landing is not None or not layer.plain)
 
     def enclose_densely(self, k: int) -> None:
         """Ranges of all neurons of layer ``k`` of a chain by majorants, with parallel lines around the activations
@@ -186,71 +200,105 @@ class Sweep:
         """
         layer, dense, lines = self.network.layers[k], self.prepared.dense[k], self.lines[k - 1]
         assert dense is not None
-        weights, weight, slope, width = self.weigh(k), layer.transposed[0], lines.slope, layer.width
+        weights, slope, width, run = self.weigh(k), lines.slope, layer.width, self._run_at(k)
         before, base, directions = (self.start[0], None, []) if k == 1 else self._linear  # type: ignore[misc]
-        half = np.multiply(lines.above, 0.5, out=self._room("radius", slope.shape[1]))
-        middle = np.multiply(slope, before, out=self._room("centre", slope.shape[1]))
-        if lines.below is None:
-            middle += half
-        else:
-            centre = np.multiply(lines.below, 0.5)
-            middle += half
-            middle += centre
-            half -= centre
-        scratch = self._room("scratch", slope.shape[1])
-        if base is not None:
-            half += np.multiply(np.abs(slope), base, out=scratch)
+        first = np.multiply(slope, before, out=self._room("first", slope.shape[1]))
+        last = np.add(first, lines.above, out=self._room("last", slope.shape[1]))
+        if lines.below is not None:
+            first += lines.below
         if base is not None or lines.below is not None:
-            half += np.multiply(np.abs(middle), 4 * layer.unit, out=scratch)
+            doubt = (np.abs(first) + np.abs(last)) * (4 * layer.unit)
+            if base is not None:
+                doubt += np.abs(slope) * base
+            first -= doubt
+            last += doubt
+        centre, more = self._image(k, 0, first, last, layer.bias if run is None else run.z[k], run)
         open_ = np.matmul(weights, self.prepared.open[k].vectors, out=self._room(f"open{k % 2}", width))
-        open_ += self._product_up(half, layer.above[0], self._room("noise", width))
+        open_ += more
         open_ += dense.rest
-        squares = self._product_up(np.multiply(slope, slope, out=scratch), dense.squares, self._room("squares", width))
-        fresh = self._room(f"fresh{k}", dense.columns * width)
-        if dense.directions.dtype == np.float32:
-            rounded = self.prepared.buffers.single("rounded", self.n, slope.shape[1])
-            np.copyto(rounded, slope, casting="same_kind")
-            fresh[:] = np.matmul(
-                rounded, dense.directions, out=self.prepared.buffers.single("fresh", self.n, fresh.shape[1])
-            )
-        else:
-            np.matmul(slope, dense.directions, out=fresh)
+        room: Any = self.prepared.buffers.single if dense.dtype is np.float32 else self.prepared.buffers
+        rounded, scratch = (room(name, self.n, slope.shape[1]) for name in (f"slope{k - 1} rounded", "scratch"))
+        np.copyto(rounded, slope, casting="same_kind")
+        squares = room("squares", self.n, width)
+        np.matmul(np.multiply(rounded, rounded, out=scratch), dense.squares, out=squares)
+        fresh = np.matmul(rounded, dense.directions, out=room(f"fresh{k}", self.n, dense.columns * width))
         carried = [fresh[:, r * width : (r + 1) * width] for r in range(dense.columns)]
         for i, each in enumerate(directions):
-            carried.append(
-                np.matmul(np.multiply(slope, each, out=scratch), weight, out=self._room(f"carried{k}{i}", width))
-            )
-        room = self._room("noise", width)
+            np.multiply(rounded, each, out=scratch, casting="same_kind")
+            carried.append(np.matmul(scratch, dense.weight, out=room(f"carried{k} {i}", self.n, width)))
         for each in carried:
-            squares += np.multiply(each, each, out=room)
-        np.sqrt(squares, out=squares)
-        centre = np.matmul(middle, weight, out=self._room(f"dense{k % 2}", width))
-        centre += layer.bias
+            squares += np.multiply(each, each, out=room("square", self.n, width))
+        half = np.multiply(np.sqrt(squares, out=squares), dense.grow, out=self._room("half", width))
         self._linear = centre, open_, carried
-        self._store(k, centre, np.add(squares, open_, out=squares))
+        self._store(k, centre, np.add(half, open_, out=half))
 
-    def _product_up(self, a: Array, b: Above, out: Array) -> Array:
+    def _run_at(self, k: int) -> Run | None:
+        """The run, if all that a layer reads of it may differ from it in float32."""
+        blocks = zip(self.network.layers[k].blocks, self.network.layers[k].single, strict=True)
+        usable = self.shared and all(single is not None for block, single in blocks if block.source)
+        return self._run if usable else None
+
+    def _image(
+        self, k: int, number: int, first: Array, last: Array, middle: Array, run: Run | None
+    ) -> tuple[Array, Array]:
+        """What a block of a layer makes of numbers between ``first`` and ``last``: ``middle`` and more, and at least
+        how far from that.
+
+        With a run, ``middle`` holds its product ``W h`` already. What lies ``p`` below ``last`` and ``q`` above
+        ``first`` is in the middle moved by ``(p − q) / 2``, and ``W`` times that is formed in float32: it is off by a
+        share of ``|W| (|p| + |q|) / 2``, for which the product with the radius pays (:class:`Above`).
+        """
+        layer, (n, width) = self.network.layers[k], first.shape
+        weight, above, single = layer.single[number], layer.above[number], self.prepared.buffers.single
+        half = self._room("noise", layer.width)
+        product = self._room(f"middle{k % 2}{number % 2}", layer.width)
+        centre = self._room("centre", width)
+        if run is not None and weight is not None:
+            h = run.h[layer.blocks[number].source]
+            p, q, off = single("p", n, width), single("q", n, width), single("off", n, width)
+            np.subtract(last, h, out=p, casting="same_kind")
+            np.subtract(h, first, out=q, casting="same_kind")
+            np.subtract(p, q, out=off)
+            radius = np.add(np.abs(p, out=p), np.abs(q, out=q), out=p)
+            if float(radius.max(initial=0.0)) < LARGE:
+                moved = np.matmul(off, weight, out=single("moved", n, layer.width))
+                moved *= 0.5
+                radius *= 0.5
+                return np.add(middle, moved, out=product), self._product_up(radius, above, half)
+        wide = np.subtract(last, first, out=self._room("radius", width))
+        wide *= 0.5
+        np.subtract(last, wide, out=centre)
+        if run is not None:
+            centre -= run.h[layer.blocks[number].source]
+        np.matmul(centre, layer.transposed[number], out=product)
+        product += middle
+        return product, self._product_up(wide, above, half)
+
+    def _product_up(self, a: Array | Float32, b: Above, out: Array) -> Array:
         """At least ``a B``, both non-negative."""
         buffers = self.prepared.buffers
-        room = buffers.single("factor32", len(a), a.shape[1]), buffers.single("product32", len(a), out.shape[1])
-        return b.product(a, out, room)
+        return b.product(
+            a, out, (buffers.single("factor32", *a.shape), buffers.single("product32", len(a), out.shape[1]))
+        )
 
-    def _store(self, k: int, middle: Array, half: Array) -> None:
-        """Keep a layer's range, no wider than the sizes that rounding is weighed with, and the size of its
-        activation."""
+    def _store(self, k: int, middle: Array, half: Array, clip: bool = True) -> None:
+        """Keep a layer's range, no wider than the sizes that rounding is weighed with (``clip``: where it might be),
+        and the size of its activation."""
         layer, landing = self.network.layers[k], self.landings[k]
         low = np.subtract(middle, half, out=self._room(f"low{k}", layer.width))
         high = np.add(middle, half, out=self._room(f"high{k}", layer.width))
-        most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
-        most += self.prepared.loose[k] * 1.01
-        if landing is not None:
-            low += landing.low
-            high += landing.high
-            most += (landing.loss + landing.reach) * 1.01
-        np.minimum(high, most, out=high)
         # Of a ReLU nothing but the upper end is used for sizes.
-        if layer.activation is None or layer.activation.kind != "relu" or not self.bare:
-            np.maximum(low, np.negative(most, out=most), out=low)
+        both = layer.activation is None or layer.activation.kind != "relu" or not self.bare
+        if clip or both:
+            most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
+            most += self.prepared.loose[k] * 1.01
+            if landing is not None:
+                low += landing.low
+                high += landing.high
+                most += (landing.loss + landing.reach) * 1.01
+            np.minimum(high, most, out=high)
+            if both:
+                np.maximum(low, np.negative(most, out=most), out=low)
         self.low[k], self.high[k] = low, high
         self._size(k)
 
@@ -289,7 +337,7 @@ class Sweep:
             width = self.low[k].shape[1]
             bottom = np.minimum(self.low[k], 0.0, out=self._room(f"above{k}", width))
             slope = np.subtract(self.top[k + 1], bottom, out=self._room(f"slope{k}", width))
-            np.maximum(slope, TINY, out=slope)
+            slope += TINY
             np.divide(self.top[k + 1], slope, out=slope)
             bottom *= slope
             self.lines[k] = Lines(slope, np.negative(bottom, out=bottom), None)
@@ -360,8 +408,8 @@ class Sweep:
                 step = np.vecdot(c, above + below) * 0.5
                 half += np.vecdot(a, above - below) * 0.5
             g = c * lines.slope[row]
-            cost = a @ self.prepared.charge[j]
-            half += cost[:, 0] * (self.eta[j][row] * self.prepared.rounding[j]) + cost[:, 1]
+            rho, rest = self.prepared.charge[j]
+            half += (a @ rho) * (self.eta[j][row] * self.prepared.rounding[j]) + a @ rest
             start = self.start[j]
             more = g @ start[0] if len(start) == 1 else np.vecdot(g, start[row])
             middle = middle + step + more
@@ -440,16 +488,12 @@ class Sweep:
             lines, width, landing, start = sides[k], layers[k].width, self.landings[k], self.start[k]
             if trace is not None:
                 trace[k] = np.array(c)
-            room = prepared.buffers("scratch", len(c), width)
-            weight = np.abs(c, out=room)
+            cost += self._charge(k, c)
             if multipliers is not None:
                 multiplier, edge = self._edge(k, multipliers[k])
-                weight = weight + np.abs(multiplier)
-            charged = weight @ prepared.charge[k]
-            cost += charged[:, 0] * (self.eta[k] * prepared.rounding[k])
-            cost += charged[:, 1]
+                cost += self._charge(k, multiplier)
             negative = np.minimum(c, 0.0, out=prepared.buffers("negative", len(c), width))
-            positive = np.subtract(c, negative, out=room)
+            positive = np.subtract(c, negative, out=prepared.buffers("scratch", len(c), width))
             step = np.vecdot(lines.above, positive) if len(positive) > 1 else lines.above @ positive[0]
             if lines.low is not None:
                 step = step + np.vecdot(negative, lines.low)
@@ -483,6 +527,17 @@ class Sweep:
             reaches = [np.zeros(self.n)] * (1 + len(within))
         bounds = [bound + reach + (np.abs(reach) + np.abs(bound)) * (4 * U) for reach in reaches]
         return [np.where(np.isnan(bound), np.inf, bound) for bound in bounds]
+
+    def _charge(self, k: int, c: Array) -> Array:
+        """What coefficients of a layer's activations cost in rounding: ``|c|·charge``, or ``‖c‖‖charge‖`` where that is
+        little anyway."""
+        prepared = self.prepared
+        weighed = self.eta[k] * prepared.rounding[k]
+        if prepared.run_unit:
+            (rho, rest), size = prepared.charge[k], np.abs(c)
+            return np.asarray((size @ rho) * weighed + size @ rest)
+        length, rest_length = prepared.charge_norms[k]
+        return np.asarray((np.sqrt(np.vecdot(c, c)) + SMALL) * (weighed * length + rest_length))
 
     def _edge(self, k: int, multiplier: Array) -> tuple[Array, Array]:
         """Finite multipliers where the end of the range that they speak of is finite, and that end."""

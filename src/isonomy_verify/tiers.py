@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.prepared import Prepared
-from isonomy_verify.regions import BallBox, Region
+from isonomy_verify.regions import BallBox, Index, Region
 from isonomy_verify.runs import Run, enclose_run
 from isonomy_verify.sweep import BLOCK, Sweep
 
@@ -57,6 +57,8 @@ class Bounds(NamedTuple):
     over: Enclosure
 
 
+NOBODY: Index = np.zeros(0, dtype=np.int64)
+
 ROUNDED = 1e-8
 """Beside ranges that are wider than the rounding at their centre by more than this factor, rounding does not matter,"""
 
@@ -88,20 +90,32 @@ def enclose(
     for start in range(0, len(x), max(1, size)):
         part = slice(start, start + size)
         sweep = Sweep(prepared, x[part], None if region is None else region[part])
-        found.append(_block(sweep, tier, rows, once))
+        found.append(_block(sweep, tier, rows))
         if pulls is not None:
             pulls += sweep.pulls[:1]
     none = np.zeros((0, prepared.network.outputs.width))
-    at_low, at_high, low, high = (np.concatenate(sides) for sides in zip(*found, strict=True)) if found else (none,) * 4
+    joined = [np.concatenate(each) for each in zip(*found, strict=True)] if found else [none] * 4
+    at_low, at_high, low, high = joined[:4]
+    if tier == "tight" and not once and found:
+        slack, dense_slack = joined[4:]
+        open_ = slack > (OPEN if region is None and not prepared.narrow else OWN)
+        again = np.flatnonzero(open_ | (dense_slack > DENSE))
+        for some in np.array_split(again, -(-len(again) // BLOCK)) if len(again) else ():
+            sweep = Sweep(prepared, x[some], None if region is None else region[some])
+            more = _block(sweep, tier, 0.0, np.flatnonzero(open_[some]))
+            low[some], high[some] = np.fmax(low[some], more.low), np.fmin(high[some], more.high)
+    at = Enclosure(at_low, at_high)
+    if not _rough(*at, COARSE).any():
+        return Bounds(_known(*at), _known(low, high))
     width, large = high - low, 1.0 + np.abs(at_low + at_high) / 2
     matters = np.asarray(~((at_high - at_low < ROUNDED * width) & (width <= BURST * large)).all(1))
-    rough = np.flatnonzero(_rough(at_low, at_high, BURIED if prepared.run_unit else COARSE) & matters)
+    rough = np.flatnonzero(_rough(*at, BURIED if prepared.run_unit else COARSE) & matters)
     if tier != "tight" and len(rough):  # what ranges from ranges give is rounding, or grows as rounding does
         for some in np.array_split(rough, -(-len(rough) // BLOCK)):
             sweep = Sweep(prepared, x[some], None if region is None else region[some])
-            first, last = _block(sweep, "tight", rows, True)[2:]
-            low[some], high[some] = np.fmax(low[some], first), np.fmin(high[some], last)
-    return Bounds(refined(prepared, x, Enclosure(at_low, at_high), matters), _known(low, high))
+            more = _block(sweep, "tight", rows)
+            low[some], high[some] = np.fmax(low[some], more.low), np.fmin(high[some], more.high)
+    return Bounds(refined(prepared, x, at, matters), _known(low, high))
 
 
 @np.errstate(all="ignore")
@@ -119,8 +133,8 @@ def refined(prepared: Prepared, x: Array, at: Enclosure, where: NDArray[np.bool_
     rough = rough if where is None else rough & where
     if rough.any() and prepared.network.depth:
         still = np.zeros((int(rough.sum()), x.shape[1]))
-        first, last = _block(Sweep(prepared.alone, x[rough], BallBox(still, still)), "tight", 0.0, True)[2:]
-        low[rough], high[rough] = np.fmax(low[rough], first), np.fmin(high[rough], last)
+        more = _block(Sweep(prepared.alone, x[rough], BallBox(still, still)), "tight", 0.0)
+        low[rough], high[rough] = np.fmax(low[rough], more.low), np.fmin(high[rough], more.high)
     return _known(low, high)
 
 
@@ -140,10 +154,20 @@ def checked(x: Array, width: int) -> Array:
     return x
 
 
-def _block(
-    sweep: Sweep, tier: Tier, rows: float | None, again: bool = False, turn: bool = False
-) -> tuple[Array, Array, Array, Array]:
-    """Enclosures at the centres and over the regions of one batch."""
+class _Found(NamedTuple):
+    """Outputs at the centres and over the regions of one batch; and how much of a pass open neurons make up, all of
+    them or those with ranges by majorants."""
+
+    at_low: Array
+    at_high: Array
+    low: Array
+    high: Array
+    slack: Array
+    dense_slack: Array
+
+
+def _block(sweep: Sweep, tier: Tier, rows: float | None, turn: Index = NOBODY) -> _Found:
+    """Enclosures at the centres and over the regions of one batch; for ``turn`` lines below ReLUs are turned."""
     network, last = sweep.network, sweep.network.depth
     run = sweep.run()
     for k in range(last):
@@ -160,38 +184,40 @@ def _block(
     low, high = np.array(sweep.low[last]), np.array(sweep.high[last])
     if tier != "interval" and last:
         kinds = {layer.activation.kind for layer in network.layers if layer.activation is not None}
+        turn = turn if "relu" in kinds else NOBODY
         # Lines that touch at one place are nearly always better for ReLUs, and not so often for others.
-        both = tier == "tight" and (sweep.prepared.narrow or kinds != {"relu"})
+        both = tier == "tight" and (sweep.prepared.narrow or kinds != {"relu"}) and len(turn) < sweep.n
         for j in range(network.outputs.width):
             moves = sweep.steer(j) if tier == "tight" else None
             for sign in (1.0, -1.0):
                 bound = sweep.side(j, sign, sweep.sides(run, moves, sign))
-                if turn and "relu" in kinds:
-                    bound = np.fmin(bound, _turned(sweep, j, sign))
-                elif both:
+                if both:
                     bound = np.fmin(bound, sweep.side(j, sign, sweep.sides()))
-                if sign > 0:
-                    high[:, j] = np.fmin(high[:, j], bound)
-                else:
-                    low[:, j] = np.fmax(low[:, j], -bound)
+                _narrow(low, high, j, sign, slice(None), bound)
+            if len(turn):  # which begins with the lines of ``both``
+                for sign, bound in zip((1.0, -1.0), _turned(sweep, j, turn), strict=True):
+                    _narrow(low, high, j, sign, turn, bound)
     at = enclose_run(sweep.prepared, run)
-    if tier == "tight" and not again:
-        open_ = sweep.slack > (OPEN if sweep.shared and not sweep.prepared.narrow else OWN)
-        for turn, some in ((True, open_), (False, (sweep.dense_slack > DENSE) & ~open_)):
-            if len(rows_ := np.flatnonzero(some)):
-                region = None if sweep.shared else sweep.region[rows_]
-                more = _block(Sweep(sweep.prepared, sweep.x[rows_], region), tier, 0.0, True, turn)
-                low[rows_], high[rows_] = np.fmax(low[rows_], more[2]), np.fmin(high[rows_], more[3])
     low[sweep.burst], high[sweep.burst] = -np.inf, np.inf
-    return (*at, low, high)
+    return _Found(*at, low, high, sweep.slack, sweep.dense_slack)
 
 
-def _turned(sweep: Sweep, output: int, sign: float) -> Array:
-    """The least bound of a side over a few slopes of the lines below ReLUs: flat, steep, and turned step by step from
-    those by the shape of the range."""
-    best = np.fmin(*(sweep.side(output, sign, sweep.sides(lean=lean)) for lean in (0.0, 1.0)))
-    sides, trace = sweep.sides(), dict[int, Array]()
+def _narrow(low: Array, high: Array, j: int, sign: float, rows: slice | Index, bound: Array) -> None:
+    """Take over bounds of ``sign`` times an output."""
+    if sign > 0:
+        high[rows, j] = np.fmin(high[rows, j], bound)
+    else:
+        low[rows, j] = np.fmax(low[rows, j], -bound)
+
+
+def _turned(sweep: Sweep, output: int, rows: Index) -> list[Array]:
+    """The least bounds of both sides over a few slopes of the lines below ReLUs: flat, steep, and turned step by step
+    from those by the shape of the range."""
+    twice, sign = sweep.of(np.tile(rows, 2)), np.repeat([1.0, -1.0], len(rows))
+    outputs = np.full(len(sign), output)
+    best = np.fmin(*(twice.side(outputs, sign, twice.sides(lean=lean)) for lean in (0.0, 1.0)))
+    sides, trace = twice.sides(), dict[int, Array]()
     for rate in RATES:
-        best = np.fmin(best, sweep.side(output, sign, sides, trace))
-        sides = sweep.turned(sides, trace, rate)
-    return np.fmin(best, sweep.side(output, sign, sides))
+        best = np.fmin(best, twice.side(outputs, sign, sides, trace))
+        sides = twice.turned(sides, trace, rate)
+    return np.split(np.fmin(best, twice.side(outputs, sign, sides)), 2)

@@ -52,7 +52,7 @@ BRANCHES = 3
 
 def chunk_rows(graph: Graph, tier: str) -> int:
     """How many individuals are bounded at a time."""
-    return max(64, min(4096, NUMBERS.get(tier, 2**17) // max(graph.widths)))
+    return max(64, min(4096, NUMBERS.get(tier, 2**18) // max(graph.widths)))
 
 
 class Bounds(LocalBounds, Tier):
