@@ -38,7 +38,7 @@ _KERNEL: dict[str, tiers.Tier] = {
 
 NUMBERS = {"interval": 2**19, "paper": 2**19}
 """Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
-tiers that look back at earlier layers keep more of them, and take a quarter."""
+tiers that look back at earlier layers keep more of them, and take half."""
 
 EXAMPLES = 32
 """Individuals by whom the precision of the search is chosen."""

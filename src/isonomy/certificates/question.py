@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +142,10 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
 
 
-def on_all_coordinates(model: Model, schema: Schema) -> Model:
+Judged = TypeVar("Judged", bound=Model)
+
+
+def on_all_coordinates(model: Judged, schema: Schema) -> Judged:
     """The model on all coordinates of the schema: those that it does not see are dropped in front of it."""
     seen = np.flatnonzero(schema.seen_coordinates)
     if model.input_width == schema.width or len(seen) == schema.width:
@@ -157,7 +160,7 @@ def on_all_coordinates(model: Model, schema: Schema) -> Model:
             f"'{model.name}' reads {len(seen)} of the {schema.width} coordinates of the schema '{schema.name}': a "
             f"model of kind '{model.kind}' has to read all of them."
         )
-    return model.adapted(Affine.selection(seen.tolist(), schema.width))
+    return model.adapted(Affine.selection(seen.tolist(), schema.width))  # type: ignore[return-value]
 
 
 def _why_outside(domain: Domain, x: FloatArray) -> str:
