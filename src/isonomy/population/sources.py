@@ -342,34 +342,35 @@ class Tables:
         return {table.name: (end - table.rows, table) for table, end in zip(self.tables, ends, strict=True)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParquetTable:
     """A Parquet file, read by its row groups."""
 
     name: str
     rows: int
     sha256: str
+    path: Path
     size: int
     changed: int  # when the file was last written, in nanoseconds
 
     @classmethod
-    def open(cls, path: Path) -> ParquetTable:
-        """A file as it is now."""
+    def open(cls, path: Path, **named: Any) -> Self:
+        """A file as it is now, under its own name and hash unless it is ``named`` otherwise."""
         with opened(path) as file:
             rows = file.metadata.num_rows
-        about = path.stat()
-        return cls(str(path), rows, file_hash(path), about.st_size, about.st_mtime_ns)
+        about, named = path.stat(), named or {"name": str(path), "sha256": file_hash(path)}
+        return cls(rows=rows, path=path, size=about.st_size, changed=about.st_mtime_ns, **named)
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
-        with opened(Path(self.name)) as file:
+        with opened(self.path) as file:
             columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
 
     def arrow(self, start: int, stop: int, columns: tuple[str, ...]) -> pa.Table:
         """Some rows, from the row groups that hold them."""
-        ends = np.cumsum(_group_rows(Path(self.name)))
+        ends = np.cumsum(_group_rows(self.path))
         group = int(np.searchsorted(ends, start, side="right"))
         pieces, at = [], start
         while at < stop:
@@ -382,8 +383,7 @@ class ParquetTable:
 @lru_cache(maxsize=2)
 def _row_group(table: ParquetTable, group: int, columns: tuple[str, ...]) -> pa.Table:
     """One row group; kept, since the chunks that share it are read one after the other."""
-    path = Path(table.name)
-    about = path.stat()
+    path, about = table.path, table.path.stat()
     if (about.st_size, about.st_mtime_ns) != (table.size, table.changed):
         raise FileError(f"Table {path} was changed during the run: start it again.")
     with opened(path) as file:
@@ -404,19 +404,15 @@ def _group_rows(file: Path) -> list[int]:
         return [about.row_group(group).num_rows for group in range(about.num_row_groups)]
 
 
-@dataclass(frozen=True)
-class CopiedTable:
-    """The people of a file in fair coordinates; rows that were left out are counted with the first of them."""
+@dataclass(frozen=True, kw_only=True)
+class CopiedTable(ParquetTable):
+    """The people of another file in fair coordinates; rows that were left out are counted with the first of them."""
 
-    name: str
-    rows: int
-    sha256: str
-    copy: ParquetTable
     excluded: int
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """As they were copied."""
-        rows = self.copy.arrow(key.start, key.stop, _COPY)
+        rows = self.arrow(key.start, key.stop, _COPY)
         x = rows["x"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
         y = None if rows["y"].null_count else rows["y"].to_numpy()
         excluded = 0 if key.start else self.excluded
@@ -431,11 +427,10 @@ def _open_copy(path: Path, reading: ReadOptions, named: tuple[str, str], work: P
         _write_copy(path, reading, target)
     with opened(target) as file:
         about = file.metadata.metadata
-    copy = ParquetTable.open(target)
+    copy = CopiedTable.open(target, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
     if not copy.rows:
         raise DataError(f"Table {path} has nobody in its {reading.split} part.")
-    table = CopiedTable(name, copy.rows, digest, copy, int(about[_EXCLUDED]))
-    return Tables(reading, (table,), int(about[_ROWS]), (named,))
+    return Tables(reading, (copy,), int(about[_ROWS]), (named,))
 
 
 def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
@@ -504,4 +499,4 @@ def _content(frame: pd.DataFrame) -> tuple[int, str]:
     return len(frame), digest.hexdigest()
 
 
-Table = ParquetTable | CopiedTable | Partition
+Table = ParquetTable | Partition
