@@ -88,7 +88,6 @@ class Sheet:
             exact("four_fifths", "Four-fifths rule", group, _paired(group or {})),
             exact("shifts", "Distances", [_distance(each) for each in audit.shifts], self._distances()),
             exact("sources", "SHA-256", dict(audit.sources), ""),
-            exact("description", "About the table", people.schema.description),
             exact("command", "The same audit again", audit.command),
             exact("created", "Made", audit.created),
             exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
@@ -244,7 +243,9 @@ class Sheet:
         rows = [(fact.words, str(fact) or "none") for fact in self.asked]
         rows += [("upper, in full", str(found.upper)), ("lower, in full", str(found.lower))]
         rows += [("version", f"isonomy {version('isonomy')}")]
-        return Section("check", tables=(hashes, table("parameters", "Parameters", "Name", "Value", rows=rows)))
+        parameters = table("parameters", "Parameters", "Name", "Value", rows=rows)
+        about = exact("description", "About the table", audit.people.schema.description)
+        return Section("check", (about,), tables=(hashes, parameters))
 
 
 def _decisions(group: Group) -> list[Any]:

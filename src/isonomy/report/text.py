@@ -25,7 +25,8 @@ def to_json(facts: Facts) -> dict[str, Any]:
         *above, name = fact.code.split(".")
         inside = found.setdefault(above[0], {}) if above else found
         inside[name] = "inf" if isinstance(fact.value, float) and fact.value == math.inf else fact.value
-    printed = {fact.code: fact.printed for fact in facts.sections[0].facts if fact.rounding in ("up", "down")}
+    rounded = [fact for fact in facts.sections[0].facts if fact.rounding in ("up", "down") and fact.printed]
+    printed = {fact.code: fact.printed for fact in rounded}
     return {"isonomy": version("isonomy"), **found, "printed": printed}
 
 
