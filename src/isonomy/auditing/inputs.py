@@ -9,8 +9,9 @@ from typing import Any, get_args
 
 from isonomy.auditing.bundled import train_small
 from isonomy.auditing.plan import Plan
-from isonomy.auditing.tables import file_hash, is_catalogue, read_people
+from isonomy.auditing.tables import is_catalogue, read_people
 from isonomy.errors import ParameterError, template
+from isonomy.files import file_hash
 from isonomy.networks import Network, simplify
 from isonomy.networks.load import open_network
 from isonomy.population import Dialect, PeopleSource, Population, Schema, open_people

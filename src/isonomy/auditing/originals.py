@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from isonomy.auditing.tables import file_hash, read_people
+from isonomy.auditing.tables import read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
+from isonomy.files import file_hash
 from isonomy.networks import Network, simplify
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation

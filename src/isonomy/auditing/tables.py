@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from isonomy.datasets import load_population
@@ -37,12 +36,3 @@ def read_people(
     if schema is None:
         raise ParameterError(f"'schema' must be given beside the table {source}; 'isonomy init' writes a first one.")
     return Population.from_file(path, schema, domain=domain, unknown=unknown, dialect=dialect or Dialect())
-
-
-def file_hash(path: str | Path) -> str:
-    """SHA-256 of a file."""
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise FileError(f"'{path}' cannot be read: {error.strerror}.") from error

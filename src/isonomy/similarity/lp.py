@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from isonomy.similarity.metric import (
     vector,
 )
 from isonomy_verify.arithmetic import up
+from isonomy_verify.definitions import inverse_up, root_down
 from isonomy_verify.forms import difference_upper
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class WeightedLp(Metric):
     def _gauge(self) -> tuple[FloatArray, float]:
         if self.boxed:
             return super()._gauge()
-        scale = self.weights if self.order == 1 else np.array([_root_down(float(w)) for w in self.weights])
+        scale = self.weights if self.order == 1 else np.array([root_down(float(w)) for w in self.weights])
         return np.diag(scale)[~self.free], self.order
 
     def _root_roundings(self) -> int:
@@ -101,7 +101,7 @@ class WeightedLp(Metric):
     def _coordinatewise(self) -> dict[str, NDArray[Any]]:
         if not self.boxed:
             return super()._coordinatewise()
-        tolerance = [_inverse_up(float(w)) if w else 0.0 for w in self.weights]
+        tolerance = [inverse_up(float(w)) if w else 0.0 for w in self.weights]
         return {"free": self.free, "tolerance": np.array(tolerance)}
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -153,16 +153,3 @@ def _correlations(x: FloatArray, weights: FloatArray) -> FloatArray:
     scale = np.outer(deviation, deviation)
     size = np.divide(np.abs(scatter), scale, out=np.zeros_like(scale), where=scale > 0)
     return np.asarray(np.minimum(size, 1.0))
-
-
-def _root_down(weight: float) -> float:
-    """The largest float whose square is at most ``weight``, or the one below it."""
-    root = math.sqrt(weight)
-    return root if Fraction(root) ** 2 <= Fraction(weight) else math.nextafter(root, 0.0)
-
-
-def _inverse_up(weight: float) -> float:
-    """The smallest float that is at least ``1 / weight``, or the one above it."""
-    inverse = 1.0 / weight
-    exact = math.isinf(inverse) or Fraction(inverse) * Fraction(weight) >= 1
-    return inverse if exact else math.nextafter(inverse, math.inf)
