@@ -41,16 +41,16 @@ from isonomy_verify.arithmetic import (
 )
 from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import certain
+from isonomy_verify.definitions import MATRICES, domain_of, form_of
 from isonomy_verify.dual import heights, plain, price, together
-from isonomy_verify.evidence import domain_of, individuals_of, need, nodes_of, number, profiles_of, scalars
-from isonomy_verify.forms import Form
+from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, witnessed
 from isonomy_verify.local import LocalBounds
 from isonomy_verify.network import normal_form
 from isonomy_verify.preparations import Preparations
 from isonomy_verify.reach import WIDE, Reach
-from isonomy_verify.record import EVIDENCE, BadInput, Record, signers
+from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import enclose_at
 
@@ -147,9 +147,9 @@ class _Check:
         nodes, outputs, width = nodes_of(record)
         self.head = Head(asked["head"], outputs, None, self.float32)
         self.network = Preparations(normal_form(nodes, self.head.rows))
-        self.domain = domain_of(record, str(asked["domain"]), width)
-        metric, self.ground = (Form.of(scalars(record.group(name))) for name in ("metric", "ground"))
-        need(metric.width == self.ground.width == width, "a metric of other coordinates")
+        self.domain = domain_of(record.text(SCHEMA), str(asked["domain"]))
+        metric, self.ground = (form_of(record.text(name, MATRICES), name) for name in (METRIC, GROUND))
+        need(metric.width == self.ground.width == self.domain.width == width, "a metric or schema of other coordinates")
         branches = asked["max_branches"]
         need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
         self.similarity = Similarity(metric, self.delta, self.domain, branches, keep=True)
@@ -404,13 +404,15 @@ class _Check:
         found.say("verdict", claims["verdict"] == right, detail)
         if claims["population"] is not None:
             self._population(claims["population"])
-        for group in ("network", "people", "metric", "ground", "domain"):
+        for group in ("network", "people"):
             names = sorted(f"{EVIDENCE}/{group}.{name}.bin" for name in record.names(group))
             digest = hashlib.sha256(" ".join(record.hashes[name] for name in names).encode()).hexdigest()
             says = ", what it says of its own roundings included" if group == "network" else ""
             found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare{says}")
+        for group, name in (("metric", METRIC), ("ground", GROUND), ("domain", SCHEMA)):
+            found.say(group, None, f"{name}, digest {record.hashes[f'{EVIDENCE}/{name}'][:16]}…, for you to compare")
         self._selection(record.predicate["remarks"].get("selection"))
-        beside = sorted(set(record.hashes) - {f"{EVIDENCE}/{name}.bin" for name in record.seen})
+        beside = sorted(set(record.hashes) - record.seen)
         found.claims.append(("files", "not checked", f"{', '.join(map(ascii, beside))}: the issuer's word"))
         found.say("remarks", None, "names, dates, sources, and what stands beside the claims: the issuer's word")
 

@@ -1,4 +1,4 @@
-"""The objects that a certificate is about, made from its files: network, domain, metrics, and what is said of people.
+"""The objects that a certificate is about, made from its arrays: the network, and what is said of people.
 
 **Soundness.** Every shape and index is looked at before it is used, and sizes are limited: what is wrong is an error.
 """
@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.claims import Profiles
-from isonomy_verify.domain import Domain
 from isonomy_verify.individuals import DECISIONS, Individuals
 from isonomy_verify.network import Node
 from isonomy_verify.record import BadInput, Record
@@ -61,29 +58,6 @@ def nodes_of(record: Record) -> tuple[list[Node], int, int]:
     need(len(nodes) > 0 and nodes[0].kind == "input", "a network without an input")
     need(sum(widths) <= WIDEST, "a network that is too wide")
     return nodes, widths[-1], widths[0]
-
-
-def domain_of(record: Record, kind: str, width: int) -> Domain:
-    """The possible individuals."""
-    arrays = record.group("domain")
-    need(kind in ("unbounded", "relaxed", "realizable"), "a domain of another kind")
-    parts = {name: arrays[name] for name in ("low", "high", "integer", "origin", "unit", "immutable")}
-    need(all(part.shape == (width,) for part in parts.values()), "a domain of other coordinates")
-    need(np.isfinite(parts["origin"]).all() and (parts["unit"] > 0).all() and (parts["low"] <= parts["high"]).all(),
-          "ranges")  # fmt: skip
-    blocks = tuple((int(start), int(stop)) for start, stop in arrays["blocks"])
-    need((arrays["fills"][:, :2] % 1 == 0).all(), "fills")
-    fills = tuple((int(flag), int(place), float(fill)) for flag, place, fill in arrays["fills"])
-    ordered = all(one[1] <= other[0] for one, other in pairwise(blocks))
-    need(ordered and all(0 <= start < stop <= width for start, stop in blocks), "blocks")
-    need(all(0 <= flag < width and 0 <= place < width for flag, place, _ in fills), "fills")
-    names = tuple(str(i) for i in range(width))
-    return Domain(kind=kind, blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
-
-
-def scalars(arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Arrays without axes as numbers."""
-    return {name: array[()] if array.ndim == 0 else np.asarray(array) for name, array in arrays.items()}
 
 
 def profiles_of(record: Record) -> Profiles:

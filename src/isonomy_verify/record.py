@@ -32,6 +32,7 @@ Arrays = dict[str, NDArray[Any]]
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "urn:isonomy:certificate:3"
 PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"
+SCHEMA, METRIC, GROUND = "schema.toml", "metric.toml", "ground.toml"
 
 DOCUMENT_BYTES = 2**24
 """The longest document; one of ten million people has about 20 kB."""
@@ -54,8 +55,7 @@ _KEYS = {
 """What a certificate says: a claim that nobody looks at has no place in it."""
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
-    "<i8": ("rows", "count", "blocks", "inputs", "index", "roundings", "width"),
-    "|b1": ("free", "integer", "immutable"),
+    "<i8": ("rows", "count", "inputs", "index", "roundings", "width"),
     "|u1": ("decision", "kind"),
 }
 _DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in names}
@@ -86,6 +86,7 @@ class Record:
     predicate: Mapping[str, Any]
     elsewhere: Path | None = None
     _read: Arrays = field(default_factory=dict, repr=False)
+    _texts: set[str] = field(default_factory=set, repr=False)
 
     @classmethod
     def read(cls, path: str | Path, elsewhere: str | Path | None = None) -> Record:
@@ -135,19 +136,20 @@ class Record:
         return self._read[name]
 
     @property
-    def seen(self) -> list[str]:
-        """The arrays that were read."""
-        return list(self._read)
+    def seen(self) -> set[str]:
+        """The files that were read."""
+        return {f"{EVIDENCE}/{name}.bin" for name in self._read} | self._texts
 
     def group(self, group: str) -> Arrays:
         """All arrays of a group."""
         return {name: self.array(f"{group}.{name}") for name in self.names(group)}
 
-    def text(self, name: str) -> str:
-        """A text of the evidence, of the SHA-256 that the document names."""
-        content = limited(self.folder / EVIDENCE / name, TEXT_BYTES)
+    def text(self, name: str, most: int = TEXT_BYTES) -> str:
+        """A text of the evidence, of the SHA-256 that the document names and at most so many bytes."""
+        content = limited(self.folder / EVIDENCE / name, most)
         if hashlib.sha256(content).hexdigest() != self.hashes.get(f"{EVIDENCE}/{name}"):
             raise BadInput(f"{EVIDENCE}/{name} is not the file that the certificate names (another SHA-256).")
+        self._texts.add(f"{EVIDENCE}/{name}")
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError:
@@ -178,7 +180,7 @@ class Record:
         flat = array.reshape(-1)
         for start in range(0, flat.size, 2**20):
             piece = flat[start : start + 2**20]
-            if (dtype.kind == "f" and np.isnan(piece).any()) or (dtype.kind == "b" and (piece.view("u1") > 1).any()):
+            if dtype.kind == "f" and np.isnan(piece).any():
                 raise BadInput(f"{file.name} has entries that are no numbers.")
         return array
 

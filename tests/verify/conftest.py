@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from isonomy.attacks import AttackBudget
 from isonomy.auditing.bundled import train_small
 from isonomy.certificates.profiles import Profiles
 from isonomy.datasets import load_population
+from isonomy.population.toml import write_key, write_table
 from isonomy_verify import BadInput, Verification, check, claims, verify
 from isonomy_verify.claims import claimed_upper, outward, verdict
 from isonomy_verify.individuals import Individuals
@@ -118,6 +120,21 @@ class Forger:
         after = np.asarray(edit(before.copy()))
         assert not np.array_equal(before, after), f"{name} was not changed"
         self.put(name, after)
+
+    def text(self, name: str, content: str) -> None:
+        """Another text of the evidence."""
+        file = self.directory / "evidence" / name
+        assert file.read_text() != content, f"{name} was not changed"
+        file.write_text(content)
+
+    def table(self, name: str, edit: Callable[[dict[str, Any]], Any]) -> None:
+        """What a TOML file says is another thing."""
+        found = tomllib.loads((self.directory / "evidence" / name).read_text())
+        edit(found)
+        features = found.pop("features", {})
+        tables = {key: found.pop(key) for key in list(found) if isinstance(found[key], dict)}
+        tables |= {f"features.{write_key(key)}": feature for key, feature in features.items()}
+        self.text(name, "\n".join([write_table("", found), *(write_table(*each) for each in tables.items())]))
 
     def profiles(self) -> claims.Profiles:
         count, radius, value, largest = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -375,6 +376,61 @@ def exchanged_witnesses(name: str) -> Edit:
     return array(f"local.{name}", lambda rows: np.roll(rows, 1, axis=0))
 
 
+def toml(name: str, **parts: Any) -> Edit:
+    """Other numbers of a metric; None: it has none."""
+
+    def edit(forger: Forger) -> None:
+        def change(table: dict[str, Any]) -> None:
+            for part, value in parts.items():
+                table[part] = value(table[part]) if callable(value) else value
+
+        forger.table(f"{name}.toml", change)
+
+    return edit
+
+
+def bad_list(name: str, part: str) -> list[Edit]:
+    """Numbers that are none or of the wrong sign, too few or too many, or no list of numbers."""
+    changes: list[Callable[[list[Any]], Any]] = [
+        lambda found: [math.nan, *found[1:]], lambda found: [-1.0, *found[1:]], lambda found: found[:-1],
+        lambda found: [*found, 1.0], lambda found: [found], lambda found: [str(found[0]), *found[1:]],
+        lambda found: [True, *found[1:]], lambda found: 1.0,
+    ]  # fmt: skip
+    return [toml(name, **{part: change}) for change in changes]
+
+
+def as_root(name: str, root: Callable[[int], Any]) -> Edit:
+    """The metric is one of another root."""
+    return lambda f: f.text(
+        f"{name}.toml", f'kind = "mahalanobis"\nwidth = 58\nroot = {str(root(58)).replace(chr(39), chr(34))}\n'
+    )
+
+
+def feature(name: str, **parts: Any) -> Edit:
+    """A feature of the schema is another one."""
+
+    def edit(forger: Forger) -> None:
+        def change(table: dict[str, Any]) -> None:
+            for part, value in parts.items():
+                own = table["features"][name]
+                own[part] = value(own[part]) if callable(value) else value
+
+        forger.table("schema.toml", change)
+
+    return edit
+
+
+BOMBS = (
+    f"a = {'[' * 5000}{']' * 5000}",
+    f"{'a.' * 200_000}a = 1",
+    f"[{'a.' * 200_000}a]",
+    f"a = {'{a=' * 5000}1{'}' * 5000}",
+    f"a = {'9' * 10_000}",
+    "x" * (2**22 + 1),
+    "[features.a]\ncategories = [" + ",".join(f'"{i}"' for i in range(20_000)) + "]",
+)
+"""Texts that take long to read, or become much more than they are."""
+
 ALONE = ("counterpart", "flip_counterpart")
 
 NUMBERS = ["nan", "1", True, None, [1], {}, -1.0, "-inf"]
@@ -604,67 +660,108 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
         ],
     ),
     # metric, ground, domain
-    "metric's order": (ALL, [lambda f, v=v: f.put("metric.order", np.array(v)) for v in (3.0, 0.5, 0.0, -1.0, np.nan)]),
-    "ground's order": (ALL, [lambda f, v=v: f.put("ground.order", np.array(v)) for v in (3.0, 1.5, 0.0, np.nan)]),
-    "more is free": (ALL, [array("metric.free", lambda f: ~(f & False)), array("metric.free", at(slice(0, 4), True))]),
-    "tolerances": (ALL, [array("metric.tolerance", times(20.0)), *bad("metric.tolerance")]),
-    "ratios": (ALL, [array("metric.relative", plus(5.0)), *bad("metric.relative")]),
-    "metric's units": (ALL, [array("metric.unit", times(0.0)), array("metric.unit", times(-1.0)), *bad("metric.unit")]),
+    "metrics of another kind": (
+        ALL,
+        [toml(n, kind=v) for n in ("metric", "ground") for v in ("euclid", 1, ["counterparts"], "mahalanobis")],
+    ),
+    "ground's order": (ALL, [toml("ground", order=v) for v in (3, 1.5, 0, -1, math.nan, "2", True, [2])]),
+    "more is free": (
+        ALL,
+        [toml("metric", free=lambda f: [True] * len(f)), toml("metric", free=lambda f: [True] * 4 + f[4:])],
+    ),
+    "tolerances": (
+        ALL,
+        [
+            toml("metric", tolerance=lambda t: [20 * v for v in t]),
+            *bad_list("metric", "tolerance"),
+            toml("metric", tolerance=lambda t: [-1.0, *t[1:]]),
+        ],
+    ),
+    "ratios": (ALL, [toml("metric", relative=lambda t: [v + 5 for v in t]), *bad_list("metric", "relative")]),
+    "metric's units": (
+        ALL,
+        [toml("metric", unit=lambda t, f=f: [f * v for v in t]) for f in (0.0, -1.0)] + bad_list("metric", "unit"),
+    ),
+    "a metric without parts": (ALL, [toml("metric", **{part: None}) for part in ("free", "unit", "width", "kind")]),
+    "a metric with more parts": (ALL, [toml("metric", root=[[1.0]]), toml("ground", free=[]), toml("ground", alpha=1)]),
+    "a metric of other coordinates": (ALL, [toml("metric", width=v) for v in (57, 0, -1, 2**40, "58", True, 58.5)]),
     "roots": (
         ALL,
         [
-            lambda f: f.put("ground.root", np.full((58, 58), np.nan)),
-            lambda f: f.put("ground.root", np.eye(57)),
-            lambda f: f.put("metric.root", np.full((1, 58), np.inf)),
-            lambda f: f.put("metric.root", np.eye(59)),
+            as_root("ground", lambda n: [[math.nan] * n] * n),
+            as_root("ground", lambda n: np.eye(n - 1).tolist()),
+            as_root("metric", lambda n: [[math.inf] * n]),
+            as_root("metric", lambda n: [[1.0] * (n - 1), [1.0] * n]),
+            as_root("metric", lambda n: [1.0] * n),
+            as_root("metric", lambda n: "root"),
+            as_root("metric", lambda n: [[]]),
         ],
     ),
-    "moves cost less": (MOVED, [array("ground.root", times(f)) for f in (0.5, 0.9)]),
-    "moves are free": ((SHIFT,), [array("ground.root", times(f)) for f in (0.0, 0.1)]),
+    "everybody is alike": (ALL, [as_root("metric", lambda n: []), as_root("metric", lambda n: [[1e-9] * n])]),
+    "moves cost less": (MOVED, [toml("ground", weights=lambda w, f=f: [f * v for v in w]) for f in (0.25, 0.81)]),
+    "moves are free": ((SHIFT,), [toml("ground", weights=lambda w, f=f: [f * v for v in w]) for f in (0.0, 0.01)]),
+    "weights of the ground cost": (ALL, bad_list("ground", "weights")),
     "ranges": (
         ALL,
         [
-            array("domain.low", plus(2.0)),
-            array("domain.low", plus(-100.0)),
-            array("domain.high", plus(100.0)),
-            *bad("domain.high"),
+            feature("duration", low=20),
+            feature("credit_amount", high=1e7),
+            feature("credit_amount", low=3e4),
+            feature("duration", high=0),
+            feature("duration", low=math.nan),
+            feature("duration", high="72"),
+            feature("duration", low=True),
+            feature("duration", low=None),
         ],
     ),
-    "blocks": (
+    "categories": (
         ALL,
         [
-            array("domain.blocks", lambda b: b[::-1]),
-            array("domain.blocks", lambda b: np.r_[b, b[-1:]]),
-            array("domain.blocks", plus(50)),
-            array("domain.blocks", lambda b: b[:, ::-1]),
-            array("domain.blocks", at((0, 0), -1)),
-            array("domain.blocks", lambda b: b.ravel()),
+            feature("purpose", categories=lambda c: c[:-1]),
+            feature("purpose", categories=lambda c: [*c, "A49"]),
+            feature("purpose", categories=lambda c: [*c, "A99"]),
+            feature("purpose", categories=[1, 2]),
+            feature("purpose", categories=[]),
+            feature("purpose", categories="A40"),
+            feature("purpose", missing="category"),
+        ],
+    ),
+    "features": (
+        ALL,
+        [
+            lambda f: f.table("schema.toml", lambda t: t["features"].pop("job")),
+            lambda f: f.table("schema.toml", lambda t: t.pop("features")),
+            lambda f: f.table("schema.toml", lambda t: t.update(features={})),
+            lambda f: f.table("schema.toml", lambda t: t.update(features=dict(reversed(t["features"].items())))),
+            feature("purpose", kind="numeric"),
+            feature("duration", kind="categorical"),
+            feature("duration", kind="number"),
+            feature("duration", width=2),
+            feature("age", immutable="yes"),
+            feature("age", immutable=1),
         ],
     ),
     "fills": (
         ALL,
-        [
-            lambda f, v=v: f.put("domain.fills", np.array(v))
-            for v in (
-                [[99.0, 0, 0]],
-                [[0.5, 4, 0]],
-                [[0, np.nan, 0]],
-                [[-1, 4, 0]],
-                [0.0, 4.0, 0.0],
-                [[0.0, 4.0]],
-            )
-        ],
+        [feature("duration", fill=v) for v in (4, math.nan, "A", 1e6, True)]
+        + [feature("purpose", kind="ordinal", fill=3)],
     ),
     "lattices": (
         ALL,
+        [feature("duration", unit=v) for v in (0, -68, 93.1, math.inf, None)] + [feature("duration", origin=math.nan)],
+    ),
+    "texts that are no TOML": (
+        ALL,
         [
-            array("domain.unit", times(0.0)),
-            array("domain.unit", times(-1.0)),
-            array("domain.unit", times(1.37)),
-            *bad("domain.origin")[:1],
+            lambda f, n=n, v=v: f.text(n, v)
+            for n in ("schema.toml", "metric.toml", "ground.toml")
+            for v in ("", "=", "\0", "[", "a = 1\na = 2", "\ud7ff = 1")
         ],
     ),
-    "immutable": (ALL, [*bad("domain.immutable")[2:]]),
+    "texts that are bombs": (
+        ALL,
+        [lambda f, n=n, v=v: f.text(n, v) for n in ("schema.toml", "metric.toml") for v in BOMBS],
+    ),
     # network
     "weights of the network": (
         ALL,
@@ -748,7 +845,7 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
             spoiled("people.x", lambda b: np.frombuffer(b).byteswap().tobytes()),
             spoiled("profiles.count", lambda b: np.frombuffer(b, "<i8").astype("<f8").tobytes()),
             spoiled("profiles.value", lambda b: np.frombuffer(b).astype("<f4").astype("<f8").byteswap().tobytes()),
-            spoiled("metric.free", lambda b: bytes([255]) * len(b)),
+            spoiled("local.decision", lambda b: bytes([255]) * len(b)),
         ],
     ),
     "shapes": (
@@ -770,7 +867,7 @@ LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
         ALL,
         [wrong_hash(n) for n in ("people.x", "profiles.value", "network.1.weight", "people.weights")],
     ),
-    "files without a hash": (ALL, [unnamed(name) for name in ("people.x", "metric.free", "profiles.source")]),
+    "files without a hash": (ALL, [unnamed(name) for name in ("people.x", "local.upper", "profiles.source")]),
     "a file named like a hash": (ALL, [named_like_a_hash]),
     "stale signatures": (ALL, [stale(True), stale(False)]),
     "keys twice": (

@@ -20,6 +20,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
+from isonomy_verify import domain as kernel
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -73,7 +74,7 @@ def metric_arrays(metric: Metric) -> Arrays:
     return arrays
 
 
-def domain_arrays(domain: Domain) -> Arrays:
+def domain_arrays(domain: kernel.Domain) -> Arrays:
     """A domain without the names of its coordinates."""
     arrays: Arrays = {
         "kind": np.array(domain.kind),

@@ -60,7 +60,7 @@ def _show(question: str, claims: list[tuple[str, ...]], accepted: bool) -> Itera
     table = Table("claim", "", "detail")
     colours = {"proved again": "green", "recomputed": "green", "trusted": "yellow", "rejected": "bold red"}
     for name, status, detail in claims:
-        table.add_row(name, status, detail, style=colours.get(status))
+        table.add_row(Text(name), status, Text(detail), style=colours.get(status))  # details are a stranger's words
     yield table
     yield "Accepted." if accepted else "Not accepted."
 

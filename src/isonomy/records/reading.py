@@ -20,7 +20,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Ball, Dual, check_radius
-from isonomy.certificates.forms import Arrays, domain_arrays, domain_of, metric_arrays, network_of
+from isonomy.certificates.forms import network_of
 from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points
@@ -30,6 +30,7 @@ from isonomy.population import Domain, Population, Schema, Selection
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
+from isonomy_verify.definitions import MATRICES
 
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
@@ -161,14 +162,9 @@ def _read(path: Path) -> Record:
     signers = files.signers(record) or []
     predicate = dict(record.predicate)
     remarks = predicate["remarks"]
-    schema = Schema.from_toml(record.text("schema.toml"))
-    metric, ground = (metric_from_text(record.text(f"{name}.toml")) for name in ("metric", "ground"))
-    domain = domain_of(record.group("domain") | {"kind": predicate["question"]["domain"]}, schema.coordinate_names)
-    for name, form in (("metric", metric_arrays(metric)), ("ground", metric_arrays(ground))):
-        _same(form, record.group(name), f"{name}.toml and the arrays of the {name} are not the same metric")
-    if domain.kind != "unbounded":
-        same = domain_arrays(schema.domain(domain.kind))
-        _same(same, record.group("domain"), "schema.toml and the arrays of the domain are not the same domain")
+    schema = Schema.from_toml(record.text(files.SCHEMA))
+    metric, ground = (metric_from_text(record.text(name, MATRICES)) for name in (files.METRIC, files.GROUND))
+    domain = schema.domain(predicate["question"]["domain"])
     arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
     arrays["head"] = np.array(predicate["question"]["head"])
     weights = record.array("people.weights")
@@ -192,12 +188,6 @@ def _read(path: Path) -> Record:
         people=_people(record, schema, domain, remarks) if whole else None,
         points=_points(record) if whole else None,
     )
-
-
-def _same(found: Arrays, written: Arrays, message: str) -> None:
-    numbers = {name: array for name, array in found.items() if array.dtype.kind != "U"}
-    if numbers.keys() != written.keys() or any(not np.array_equal(numbers[k], written[k]) for k in numbers):
-        raise FileError(f"{message}.")
 
 
 def _people(record: files.Record, schema: Schema, domain: Domain, remarks: dict[str, Any]) -> Population:

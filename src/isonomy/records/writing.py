@@ -26,16 +26,29 @@ from numpy.typing import NDArray
 
 from isonomy.bounds.kernel import preparations
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_arrays
+from isonomy.certificates.forms import Arrays, domain_arrays, network_arrays
 from isonomy.certificates.local import Bounds
 from isonomy.errors import DataError, FileError, needed
 from isonomy.files import file_hash
 from isonomy.similarity.files import metric_to_text
+from isonomy_verify import definitions
 from isonomy_verify.claims import claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import PARTS, certain
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import DECISIONS, Individuals
-from isonomy_verify.record import DOCUMENT, ENVELOPE, EVIDENCE, PAYLOAD, PREDICATE, STATEMENT, dtype_of, encoded
+from isonomy_verify.record import (
+    DOCUMENT,
+    ENVELOPE,
+    EVIDENCE,
+    GROUND,
+    METRIC,
+    PAYLOAD,
+    PREDICATE,
+    SCHEMA,
+    STATEMENT,
+    dtype_of,
+    encoded,
+)
 from isonomy_verify.tiers import enclose_at
 
 WITHHELD = (
@@ -90,12 +103,7 @@ def write(
             hashes[f"{EVIDENCE}/{name}.bin"] = _put(fresh / f"{name}.bin", array, dtype_of(name))
             if redact and name in WITHHELD:
                 (fresh / f"{name}.bin").unlink()
-        texts = {
-            "metric.toml": metric_to_text(certificate.question.metric),
-            "ground.toml": metric_to_text(certificate.ground),
-            "schema.toml": people.schema.to_toml(),
-        }
-        for name, text in texts.items():
+        for name, text in _texts(certificate).items():
             (fresh / name).write_text(text, encoding="utf-8")
             hashes[f"{EVIDENCE}/{name}"] = file_hash(fresh / name)
         hashes |= {name: file_hash(directory / name) for name in beside}
@@ -226,6 +234,26 @@ class _Careful(Head):
         return super().accuracy + 1e-7
 
 
+def _texts(certificate: Certificate) -> dict[str, str]:
+    """Metric, ground cost and schema; they define what the certificate is about, and so must say just that."""
+    people, question = certificate.people, certificate.question
+    assert people is not None
+    texts = {SCHEMA: people.schema.to_toml()}
+    space = domain_arrays(definitions.domain_of(texts[SCHEMA], question.domain.kind))
+    if not _same(space, domain_arrays(question.domain)):
+        raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
+    for name, metric in ((METRIC, question.metric), (GROUND, certificate.ground)):
+        texts[name] = metric_to_text(metric)
+        if not _same(vars(definitions.form_of(texts[name], name)), vars(metric.form)):
+            raise DataError(f"The {type(metric).__name__} cannot be written to {name}, which would be another metric.")
+    return texts
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Are these the same arrays?"""
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
 def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
     """All arrays by name; those that are mapped from files stay there."""
     question, people, local = certificate.question, certificate.people, certificate.local
@@ -259,9 +287,6 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
             "value": told.value,
             "mass": mass[(mass > 0) | (points.cost == 0)],
         },
-        "metric": metric_arrays(question.metric),
-        "ground": metric_arrays(certificate.ground),
-        "domain": domain_arrays(question.domain),
         "network": network_arrays(question.network),
     }
     found = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}

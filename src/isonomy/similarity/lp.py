@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -15,6 +14,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.similarity.metric import Metric, checked_number, fitting_basis, form_of, vector
 from isonomy_verify.arithmetic import up
+from isonomy_verify.definitions import inverse_up, root_down
 from isonomy_verify.forms import Form, difference_upper
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class WeightedLp(Metric):
     def form(self) -> Form:
         """The order ∞ is a box, the others a root."""
         if self.order == math.inf:
-            tolerance = np.array([_inverse_up(float(w)) if w else 0.0 for w in self.weights])
+            tolerance = np.array([inverse_up(float(w)) if w else 0.0 for w in self.weights])
             return form_of(np.zeros((0, tolerance.size)), free=self.weights == 0.0, tolerance=tolerance)
-        scale = self.weights if self.order == 1 else np.array([_root_down(float(w)) for w in self.weights])
+        scale = self.weights if self.order == 1 else np.array([root_down(float(w)) for w in self.weights])
         return form_of(np.diag(scale), self.order)
 
     def describe(self) -> str:
@@ -107,16 +107,3 @@ def _correlations(x: FloatArray, weights: FloatArray) -> FloatArray:
     scale = np.outer(deviation, deviation)
     size = np.divide(np.abs(scatter), scale, out=np.zeros_like(scale), where=scale > 0)
     return np.asarray(np.minimum(size, 1.0))
-
-
-def _root_down(weight: float) -> float:
-    """The largest float whose square is at most ``weight``, or the one below it."""
-    root = math.sqrt(weight)
-    return root if Fraction(root) ** 2 <= Fraction(weight) else math.nextafter(root, 0.0)
-
-
-def _inverse_up(weight: float) -> float:
-    """The smallest float that is at least ``1 / weight``, or the one above it."""
-    inverse = 1.0 / weight
-    exact = math.isinf(inverse) or Fraction(inverse) * Fraction(weight) >= 1
-    return inverse if exact else math.nextafter(inverse, math.inf)
