@@ -159,17 +159,11 @@ def _known(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin
     """What the profiles of some individuals, from ``begin`` on, say of people at a cost from their owner."""
     start = profiles.start[begin : begin + ROWS + 1]
     radius, value = profiles.radius[start[0] : start[-1]], profiles.value[start[0] : start[-1]]
-    whose = np.append(owner, np.repeat(np.arange(begin, begin + len(start) - 1), np.diff(start)))
-    of_profile = np.arange(len(whose)) >= len(owner)
-    order = np.lexsort((of_profile, np.append(cost, radius), whose))
-    # The next bound in that order is the one for the smallest radius that is not below the cost.
-    place = np.where(of_profile[order], np.arange(len(order)), len(order))
-    ahead = np.append(order, -1)[np.minimum.accumulate(place[::-1])[::-1]]
-    known = (ahead >= 0) & (whose[ahead] == whose[order])
-    bounds = np.where(known, np.append(np.zeros(len(owner)), value)[ahead], profiles.largest)
-    proved = np.empty(len(order))
-    proved[order] = bounds
-    return proved[: len(owner)]
+    levels, rank = np.unique(np.append(radius, cost), return_inverse=True)
+    whose = np.repeat(np.arange(begin, begin + len(start) - 1), np.diff(start))
+    # By individual and radius: the next bound is the one for the smallest radius that is not below the cost.
+    place = np.searchsorted(whose * len(levels) + rank[: len(radius)], owner * len(levels) + rank[len(radius) :])
+    return np.where(np.append(whose, -1)[place] == owner, np.append(value, 0.0)[place], profiles.largest)
 
 
 def compare_means(
