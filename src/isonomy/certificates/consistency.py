@@ -27,16 +27,16 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.forms import domain_arrays, domain_of, network_arrays, network_of
+from isonomy.certificates.forms import domain_arrays, network_arrays, network_of
 from isonomy.errors import SoundnessError
 from isonomy.files import atomic
+from isonomy.population import Domain
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
     from isonomy.certificates.profiles import Profiles
     from isonomy.certificates.question import Question
     from isonomy.networks.network import Network
-    from isonomy.population import Domain
     from isonomy.similarity.metric import Metric
 
 FORMAT = "isonomy contradiction 1"
@@ -207,7 +207,7 @@ def load(path: Path | str) -> tuple[Evidence, Network, Metric, Domain]:
     """A file that an error named: all that is in it, and the network, metric and domain that it describes."""
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     network = network_of({name: np.array(part) for name, part in document["network"].items()}, "network")
-    domain = domain_of({name: np.array(part) for name, part in document["domain"].items()}, tuple(document["names"]))
+    domain = Domain.of({name: np.array(part) for name, part in document["domain"].items()}, tuple(document["names"]))
     return document, network, metric_from_text(document["metric"]), domain
 
 

@@ -74,7 +74,7 @@ def metric_arrays(metric: Metric) -> Arrays:
 
 
 def domain_arrays(domain: Domain) -> Arrays:
-    """A domain without the names of its coordinates."""
+    """A domain without the names of its coordinates; :meth:`Domain.of` reads it again."""
     arrays: Arrays = {
         "kind": np.array(domain.kind),
         "blocks": np.array(domain.blocks, dtype=np.int64).reshape(-1, 2),
@@ -82,11 +82,6 @@ def domain_arrays(domain: Domain) -> Arrays:
     }
     parts = ("low", "high", "integer", "origin", "unit", "immutable")
     return arrays | {part: np.array(getattr(domain, part)) for part in parts}
-
-
-def domain_of(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Domain:
-    """The domain that :func:`domain_arrays` wrote."""
-    return Domain.of(arrays, names)
 
 
 def _kind(op: Operation) -> str:

@@ -20,7 +20,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Ball, Dual, check_radius
-from isonomy.certificates.forms import Arrays, domain_arrays, domain_of, metric_arrays, network_of
+from isonomy.certificates.forms import Arrays, domain_arrays, metric_arrays, network_of
 from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.certificates.question import Question
 from isonomy.certificates.worst_case import Points
@@ -163,7 +163,7 @@ def _read(path: Path) -> Record:
     remarks = predicate["remarks"]
     schema = Schema.from_toml(record.text("schema.toml"))
     metric, ground = (metric_from_text(record.text(f"{name}.toml")) for name in ("metric", "ground"))
-    domain = domain_of(record.group("domain") | {"kind": predicate["question"]["domain"]}, schema.coordinate_names)
+    domain = Domain.of(record.group("domain") | {"kind": predicate["question"]["domain"]}, schema.coordinate_names)
     for name, form in (("metric", metric_arrays(metric)), ("ground", metric_arrays(ground))):
         _same(form, record.group(name), f"{name}.toml and the arrays of the {name} are not the same metric")
     if domain.kind != "unbounded":
