@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 
 from isonomy.certificates import dual as dual_module
 from isonomy.certificates.dual import Ball, Cells, Dual, best_mixture, evaluate
-from isonomy.certificates.profiles import CellBlocks, Profiles, covered
+from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.errors import ParameterError
 from isonomy_verify.arithmetic import mean_up, power_down, power_up
 from isonomy_verify.dual import heights, price
@@ -497,7 +497,7 @@ def test_profiles_by_blocks(seed: int, rows: int, gamma: float) -> None:
     blocks = CellBlocks(profiles, weights, rows)
     assert len(blocks) == sum(weights[at : at + rows].any() for at in range(0, 25, rows))
     assert sum(len(block.weights) for block in blocks) == (weights > 0).sum()
-    cells = covered(profiles, weights, np.arange(25))
+    cells = Cells.of(profiles, np.arange(25), weights)
     whole = Dual.of(cells, 1.0)
     found = Dual(blocks, Ball(order=1.0)).bound(gamma)
     assert found.upper == evaluate(cells, 1.0, gamma, found.multiplier)

@@ -179,3 +179,20 @@ def test_an_unknown_kind_and_what_has_no_search() -> None:
             lambda wrong=wrong: certify(STUMP, X, METRIC, DELTA, shift, **wrong), IsonomyError, "'shift'", "Transport"
         )
     refused(lambda: certify(STUMP, X, METRIC, shift=0.1), IsonomyError, "'delta'")
+
+
+def test_transport_by_its_name_by_its_numbers_and_by_gamma_is_one() -> None:
+    rng = np.random.default_rng(2)
+    net = Network.from_layers([rng.normal(size=(6, 2)), rng.normal(size=(2, 6))], [np.zeros(6), np.zeros(2)])
+    asked = (net, X[:10], METRIC, DELTA)
+    options: dict[str, Any] = {"attack": isonomy.AttackBudget(steps=2, restarts=0), "tier": "interval", **QUIET}
+    found = [
+        certify(*asked, Transport(0.2, 2.0, "l1"), **options),
+        certify(*asked, 0.2, order=2.0, ground="l1", **options),
+        certify(*asked, gamma=0.2, order=2.0, ground="l1", **options),
+    ]
+    assert len({(one.upper, one.lower, one.multiplier) for one in found}) == 1 and found[0].lower > 0
+    assert [(one.gamma, one.order, one.ground.describe()) for one in found] == [
+        (0.2, 2.0, found[0].ground.describe())
+    ] * 3
+    assert isonomy.Effort is isonomy.AttackBudget

@@ -26,7 +26,7 @@ from isonomy.certificates.consistency import compare_means, compare_points, desc
 from isonomy.certificates.dual import Cells, Dual, Mixture
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
-from isonomy.certificates.profiles import CellBlocks, Profiles, Schedule, covered
+from isonomy.certificates.profiles import CellBlocks, Profiles, Schedule
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
@@ -155,9 +155,7 @@ class Certificate:
     @property
     def verdict(self) -> Verdict:
         """Against the certificate's own ε."""
-        if self.epsilon is None:
-            raise ParameterError(template("epsilon", "given to certify() for a verdict", None))
-        return judge(self.lower, self.upper, self.epsilon)
+        return judge(self.lower, self.upper, self._asked_for())
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
@@ -191,14 +189,17 @@ class Certificate:
     @property
     def population_verdict(self) -> Verdict:
         """Certified or undecided for the true population; a sample cannot show a violation of it here."""
+        return "certified" if self.population_upper <= self._asked_for() else "undecided"
+
+    def _asked_for(self) -> float:
         if self.epsilon is None:
             raise ParameterError(template("epsilon", "given to certify() for a verdict", None))
-        return "certified" if self.population_upper <= self.epsilon else "undecided"
+        return self.epsilon
 
     @property
     def cells(self) -> Cells:
         """The cover of everybody that the dual works on."""
-        return covered(self.profiles, self.question.weights, np.arange(len(self)))
+        return Cells.of(self.profiles, np.arange(len(self)), self.question.weights)
 
     @cached_property
     def dual(self) -> Dual:

@@ -100,7 +100,7 @@ class Job:
                 raise DataError("There are no individuals: no row of the table is left.")
             x, weights = first.x[:PILOT], first.weights[:PILOT]
         local = self._looked_at(x, None, False)
-        largest = self._largest(local)
+        largest = largest_violation(self.model.head, self.output_range)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
             raise ParameterError(
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
@@ -123,7 +123,7 @@ class Job:
             return about | _nobody(x.shape[1])
         with told(self.evidence, chunk.rows):
             local = self._looked_at(x, self.attack, self.decide, tick)
-            known, largest = local.witnesses, self._largest(local)
+            known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
             points = still(x, local.lower, known.counterpart)
             if self.shift.moves:
                 moving, tight = self._moving(local), self.tier == "tight"
@@ -164,10 +164,7 @@ class Job:
         )  # fmt: skip
 
     def _moving(self, local: LocalCertificate) -> Moving:
-        return Moving(local.question, getattr(self.shift, "ground", None), self.arithmetic == "float32")  # type: ignore[arg-type]
-
-    def _largest(self, local: LocalCertificate) -> float:
-        return largest_violation(self.model.head, self.output_range)
+        return Moving(local.question, self.shift.ground, self.arithmetic == "float32")
 
 
 _NOT_NUMBERS = ("model", "metric", "shift", "domain", "evidence")

@@ -27,16 +27,16 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.forms import domain_arrays, domain_of, network_arrays, network_of
+from isonomy.certificates.forms import domain_arrays, network_arrays, network_of
 from isonomy.errors import SoundnessError
 from isonomy.files import atomic
+from isonomy.population import Domain
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
     from isonomy.certificates.profiles import Profiles
     from isonomy.certificates.question import Question
     from isonomy.networks.network import Network
-    from isonomy.population import Domain
     from isonomy.similarity.metric import Metric
 
 FORMAT = "isonomy contradiction 1"
@@ -159,17 +159,11 @@ def _known(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin
     """What the profiles of some individuals, from ``begin`` on, say of people at a cost from their owner."""
     start = profiles.start[begin : begin + ROWS + 1]
     radius, value = profiles.radius[start[0] : start[-1]], profiles.value[start[0] : start[-1]]
-    whose = np.append(owner, np.repeat(np.arange(begin, begin + len(start) - 1), np.diff(start)))
-    of_profile = np.arange(len(whose)) >= len(owner)
-    order = np.lexsort((of_profile, np.append(cost, radius), whose))
-    # The next bound in that order is the one for the smallest radius that is not below the cost.
-    place = np.where(of_profile[order], np.arange(len(order)), len(order))
-    ahead = np.append(order, -1)[np.minimum.accumulate(place[::-1])[::-1]]
-    known = (ahead >= 0) & (whose[ahead] == whose[order])
-    bounds = np.where(known, np.append(np.zeros(len(owner)), value)[ahead], profiles.largest)
-    proved = np.empty(len(order))
-    proved[order] = bounds
-    return proved[: len(owner)]
+    levels, rank = np.unique(np.append(radius, cost), return_inverse=True)
+    whose = np.repeat(np.arange(begin, begin + len(start) - 1), np.diff(start))
+    # By individual and radius: the next bound is the one for the smallest radius that is not below the cost.
+    place = np.searchsorted(whose * len(levels) + rank[: len(radius)], owner * len(levels) + rank[len(radius) :])
+    return np.where(np.append(whose, -1)[place] == owner, np.append(value, 0.0)[place], profiles.largest)
 
 
 def compare_means(
@@ -213,7 +207,7 @@ def load(path: Path | str) -> tuple[Evidence, Network, Metric, Domain]:
     """A file that an error named: all that is in it, and the network, metric and domain that it describes."""
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     network = network_of({name: np.array(part) for name, part in document["network"].items()}, "network")
-    domain = domain_of({name: np.array(part) for name, part in document["domain"].items()}, tuple(document["names"]))
+    domain = Domain.of({name: np.array(part) for name, part in document["domain"].items()}, tuple(document["names"]))
     return document, network, metric_from_text(document["metric"]), domain
 
 

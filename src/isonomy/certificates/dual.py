@@ -19,7 +19,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -33,6 +33,7 @@ from isonomy.certificates.protocol import Items, Shift
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
 from isonomy.parallel import in_parallel
+from isonomy_verify import claims
 from isonomy_verify import dual as kernel
 from isonomy_verify.arithmetic import (
     down,
@@ -88,17 +89,15 @@ class Cells(kernel.Cells):
         radius = np.broadcast_to(np.asarray(radii, dtype=np.float64), value.shape)
         if value.shape[1] == 0 or (radius[:, 0] != 0).any() or not (np.diff(radius, axis=1) > 0).all():
             raise ParameterError(template("radii", "increasing numbers that begin with 0", radii))
-        n, count = value.shape
-        column = np.zeros((n, 1))
         value = np.minimum.accumulate(value[:, ::-1], axis=1)[:, ::-1]
-        return cls(
-            owner=np.repeat(np.arange(n), count + 1),
-            near=np.hstack([column, radius]).ravel(),
-            far=np.hstack([radius, column + math.inf]).ravel(),
-            value=np.hstack([value, column + largest]).ravel(),
-            open_=np.tile(np.arange(count + 1) > 0, n),
-            weights=np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64),
-        )
+        start, given = np.arange(0, value.size + 1, value.shape[1]), None if weights is None else np.asarray(weights)
+        return cls.of(claims.Profiles(start, radius.ravel(), value.ravel(), largest), np.arange(len(value)), given)
+
+    @classmethod
+    def of(cls, profiles: claims.Profiles, rows: IntArray, weights: FloatArray | None = None) -> Cells:
+        """Those of some individuals."""
+        cells = profiles.cells(rows, weights=weights)
+        return cls(*(getattr(cells, part.name) for part in fields(cells)))
 
     @property
     def total_weight(self) -> float:

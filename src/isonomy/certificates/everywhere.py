@@ -21,6 +21,7 @@ from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import AttackBudget, attack
 from isonomy.bounds.kernel import head_of
 from isonomy.brief import brief
+from isonomy.certificates.certificate import judge
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
 from isonomy.certificates.protocol import Model
@@ -85,9 +86,7 @@ class GlobalCertificate:
         """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``; without ε there is none."""
         if self.epsilon is None:
             return "none"
-        if self.lower > self.epsilon:
-            return "violated"
-        return "certified" if self.upper <= self.epsilon else "undecided"
+        return judge(self.lower, self.upper, self.epsilon)
 
     def __str__(self) -> str:
         said = "" if self.epsilon is None else f", {self.verdict} at epsilon {self.epsilon:g}"
@@ -135,18 +134,9 @@ def certify_everywhere(
             tick(int(1000 * search.closed_share), 1000)
     witness = search.witness()
     return GlobalCertificate(
-        search.upper,
-        search.lower,
-        search.decided(),
-        witness,
-        limits.epsilon,
-        limits.gap,
-        question.delta,
-        search.looked,
-        time.monotonic() - began,
-        arithmetic,
-        question,
-    )
+        search.upper, search.lower, search.decided(), witness, limits.epsilon, limits.gap, question.delta,
+        search.looked, time.monotonic() - began, arithmetic, question,
+    )  # fmt: skip
 
 
 def _question(model: Model, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:

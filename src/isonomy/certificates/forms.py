@@ -17,7 +17,6 @@ from isonomy.errors import NetworkError
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
-from isonomy.population import Domain
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
 from isonomy_verify import domain as kernel
@@ -83,11 +82,6 @@ def domain_arrays(domain: kernel.Domain) -> Arrays:
     }
     parts = ("low", "high", "integer", "origin", "unit", "immutable")
     return arrays | {part: np.array(getattr(domain, part)) for part in parts}
-
-
-def domain_of(arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> Domain:
-    """The domain that :func:`domain_arrays` wrote."""
-    return Domain.of(arrays, names)
 
 
 def _kind(op: Operation) -> str:

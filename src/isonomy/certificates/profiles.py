@@ -14,8 +14,8 @@ nothing was computed a profile says what is true of anybody at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -101,15 +101,9 @@ class CellBlocks(Each[int, Cells]):
     def __init__(self, profiles: Profiles, weights: FloatArray, rows: int = BLOCK) -> None:
         def cells(start: int) -> Cells:
             some = np.arange(start, min(start + rows, len(profiles)))
-            return covered(profiles, weights, some[weights[some] > 0])
+            return Cells.of(profiles, some[weights[some] > 0], weights)
 
         super().__init__([at for at in range(0, len(profiles), rows) if weights[at : at + rows].any()], cells)
-
-
-def covered(profiles: claims.Profiles, weights: FloatArray, rows: IntArray) -> Cells:
-    """The cells of some individuals, for the dual."""
-    cells = profiles.cells(rows, weights=weights)
-    return Cells(*(getattr(cells, part.name) for part in fields(cells)))
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,6 @@ def profiles(
     *,
     rounds: int = 4,
     tight: bool = True,
-    tick: Callable[[int, int], None] = lambda done, total: None,
     schedule: Schedule,
 ) -> Profiles:
     """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0."""
@@ -170,8 +163,7 @@ def profiles(
     for rung in schedule.rungs if schedule.whole else (schedule.first,):
         if rung is not None:
             known.compute(everybody, rung)
-    tick(1, rounds + 1)
-    for step in range(rounds):
+    for _ in range(rounds):
         jobs = []
         for _ in range(HALVES if known.single else 1):
             found = known.halves(schedule)
@@ -180,7 +172,6 @@ def profiles(
             jobs += found
         if not jobs:
             break
-        tick(step + 2, rounds + 1)
     return known.profiles()
 
 

@@ -168,7 +168,8 @@ class Shift(ABC):
 
     kind: ClassVar[str]
     moves: ClassVar[bool] = False
-    """Can people become others? Then :meth:`schedule`, :meth:`profiles` and :meth:`search_radii` are asked."""
+    """Can people become others, at a ``ground`` cost? Then the last three methods are asked."""
+    ground: Any = None
 
     @property
     def size(self) -> float | None:

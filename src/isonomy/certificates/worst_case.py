@@ -31,7 +31,7 @@ from isonomy.certificates.moving import Moving
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
-from isonomy_verify.arithmetic import down
+from isonomy_verify.arithmetic import mean_down
 
 IntArray = NDArray[np.int64]
 
@@ -97,9 +97,7 @@ class WorstCase:
     @property
     def value(self) -> float:
         """Its mean violation, rounded down."""
-        products = down(self.masses * self.points.value)
-        mean = math.fsum(products.tolist()) / (self.total * (1 + 2.0**-50))
-        return max(0.0, float(down(mean)))
+        return max(0.0, mean_down(self.points.value, self.masses))
 
     @property
     def transport(self) -> float:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
-from isonomy.search.cuts import SMALLEST, cut_box
+from isonomy.search.cuts import SMALLEST, Cut, cut_box
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
@@ -66,7 +66,7 @@ class Trees:
         self.owner = regions.owner
         self.anchors, self.inside = find_anchors(regions.sets, len(regions))
 
-    def search(self, target: Target, budget: Budget, tick: Callable[[], None] = lambda: None) -> FloatArray:
+    def search(self, target: Target, budget: Budget) -> FloatArray:
         """Bounds of all roots, improved until each is below its ``target`` or nothing is left to spend.
 
         ``target()`` gives for each root what would do, infinity where nothing more is asked.
@@ -87,7 +87,6 @@ class Trees:
             self._advance(np.sort(rows[first]), target, budget)
             np.add.at(parts, owner[first], 1)
             budget.nodes -= len(first)
-            tick()
         return leaves.upper()
 
     def _advance(self, rows: Index, target: Target, budget: Budget) -> None:
@@ -134,13 +133,12 @@ class Trees:
             return moving <= CURVED
         return moving <= FEW and self.leaves.bending(row) > 4 * moving
 
-    def _coordinate(self, row: int, whole_only: bool) -> tuple[int, float, float] | None:
+    def _coordinate(self, row: int, whole_only: bool) -> Cut | None:
         if self.leaves.region is None:
             return None
         low, high = self.leaves.box(np.array([row]))
         centre = self.regions.centre[int(self.leaves.root[row])]
-        cut = cut_box(self.judge.similarity.domain, centre, low[0], high[0], self.influence, whole_only)
-        return None if cut is None else (cut.coordinate, cut.end, cut.begin)
+        return cut_box(self.judge.similarity.domain, centre, low[0], high[0], self.influence, whole_only)
 
     def _look(self, roots: Index, moves: FloatArray) -> None:
         """Show the judge people at some places."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ SMALLEST = 1e-9
 """Sides shorter than this are not cut."""
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """A coordinate; where the lower half ends and where the upper half begins."""
 
     coordinate: int

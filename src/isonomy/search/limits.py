@@ -10,14 +10,12 @@ from isonomy.given import FINITE, number, whole
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: the gap between bound and find, the ε that matters, seconds, parts, gradient steps per part."""
+    """When to stop: the gap between bound and find, the ε that matters, seconds, parts."""
 
     gap: float = 1e-6
     epsilon: float | None = None
     seconds: float = 60.0
     nodes: float = math.inf
-    steps: int = 8
-    first_steps: int = 24
 
 
 def checked_limits(time_limit: float | None, gap: float, epsilon: float | None, max_nodes: int | None = None) -> Limits:
