@@ -425,16 +425,16 @@ class _Search:
         best, values = [], []
         size, count = max(1, ROWS // len(directions)), len(directions)
         for start in range(0, len(climbs), size):
-            some = np.arange(start, min(start + size, len(climbs)))
-            each = np.repeat(some, count)
+            batch = np.arange(start, min(start + size, len(climbs)))
+            each = np.repeat(batch, count)
             row = climbs.row[each]
-            tried = base[each] + scale * np.tile(directions, (len(some), 1)) * self.extent[row]
+            tried = base[each] + scale * np.tile(directions, (len(batch), 1)) * self.extent[row]
             tried = self._led_back(row, tried)
             scores = self.field.scores(self.field.margins(self.centre[row] + tried))
             value = climbs.sign[each] * scores[np.arange(len(row)), climbs.target[each]]
-            value = np.where(np.isfinite(value), value, -np.inf).reshape(len(some), count)
+            value = np.where(np.isfinite(value), value, -np.inf).reshape(len(batch), count)
             order = np.argsort(-value, axis=1, kind="stable")[:, :most]
-            best.append(np.take_along_axis(tried.reshape(len(some), count, -1), order[:, :, None], 1))
+            best.append(np.take_along_axis(tried.reshape(len(batch), count, -1), order[:, :, None], 1))
             values.append(np.take_along_axis(value, order, 1))
         return np.concatenate(best).swapaxes(0, 1), np.concatenate(values).T
 

@@ -316,21 +316,21 @@ def _compared(
     row: dict[str, Any] = {"attributes": measured.grouping.title, "metric": metric, "groups": 0}
     nothing = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"), math.nan)
     row |= nothing | {"lowest": "", "highest": ""}
-    notes, families, found = [], [], []
+    notes, families, gaps = [], [], []
     for name in names:
         rates = measured.rates[name]
         undefined = [measured.grouping.names[place] for place in np.flatnonzero(~rates.defined)]
         if undefined:
             notes.append(f"left out, as there is {_EMPTY[name]}: {_listed(undefined)}")
-        some = rates.of(rates.defined)
-        if len(some.value) < 2:
+        defined = rates.of(rates.defined)
+        if len(defined.value) < 2:
             return row | {"note": "; ".join([*notes, f"fewer than two groups have a {_spoken(name)}"])}
-        if ratio and some.value.max() == 0:
+        if ratio and defined.value.max() == 0:
             return row | {"note": "; ".join([*notes, f"the {_spoken(name)} is 0 in every group"])}
-        families.append(some)
-        found.append(some.value.min() / some.value.max() if ratio else some.value.max() - some.value.min())
-    worst = int(np.argmin(found) if ratio else np.argmax(found))
-    name, value = names[worst], float(found[worst])
+        families.append(defined)
+        gaps.append(defined.value.min() / defined.value.max() if ratio else defined.value.max() - defined.value.min())
+    worst = int(np.argmin(gaps) if ratio else np.argmax(gaps))
+    name, value = names[worst], float(gaps[worst])
     bounds = _parity_bounds(families[0]) if metric == "if_parity" else (value, value)
     low, high, resolved = (smallest_ratio if ratio else largest_difference)(families, confidence)
     rates = measured.rates[name]

@@ -51,8 +51,8 @@ class Rows:
     x: FloatArray
     weights: FloatArray
 
-    def __getitem__(self, some: slice | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Rows:
-        return Rows(self.x[some], self.weights[some])
+    def __getitem__(self, rows: slice | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Rows:
+        return Rows(self.x[rows], self.weights[rows])
 
     def __len__(self) -> int:
         return len(self.x)

@@ -1,8 +1,8 @@
 """The trade-off between accuracy and certified violation, as a set of trained models.
 
-found = isonomy.frontier(people, alphas=(0.0, 0.3, 1.0, 3.0))
-found.table                    # accuracy and certified mean violation of each model, and who is dominated
-found.best(epsilon=0.02)       # the most accurate model that is certified at epsilon
+models = isonomy.frontier(people, alphas=(0.0, 0.3, 1.0, 3.0))
+models.table                   # accuracy and certified mean violation of each model, and who is dominated
+models.best(epsilon=0.02)      # the most accurate model that is certified at epsilon
 """
 
 from __future__ import annotations

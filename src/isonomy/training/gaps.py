@@ -182,8 +182,8 @@ class _Product(torch.autograd.Function):
         rows = gradient.any(1).nonzero()[:, 0]
         if len(rows) > _MOST * len(gradient):
             return gradient @ b.T, a.T @ gradient
-        some = gradient[rows]
-        return torch.zeros_like(a).index_copy_(0, rows, some @ b.T), a[rows].T @ some
+        gradient = gradient[rows]
+        return torch.zeros_like(a).index_copy_(0, rows, gradient @ b.T), a[rows].T @ gradient
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

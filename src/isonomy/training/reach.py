@@ -173,13 +173,13 @@ def _cheapest(basis: FloatArray, domain: Domain, moving: NDArray[np.bool_]) -> F
         # t = plus - minus, both at least 0: the smallest sum of extent |t| with basis t = e_k.
         cost = np.concatenate([extent[usable], extent[usable]]) + _NOTHING
         equal = np.concatenate([basis[:, usable], -basis[:, usable]], axis=1)
-        found = linprog(cost, A_eq=equal, b_eq=np.eye(len(basis))[k], method="highs") if usable.any() else None
-        if found is None or found.x is None:
+        program = linprog(cost, A_eq=equal, b_eq=np.eye(len(basis))[k], method="highs") if usable.any() else None
+        if program is None or program.x is None:
             raise MetricError(
                 "The metric leaves directions free that nothing in the domain bounds, so similar individuals can be "
                 "arbitrarily far apart: train with a bounded domain ('relaxed' or 'realizable'), or with ridge > 0."
             )
-        chosen[usable, k] = found.x[: usable.sum()] - found.x[usable.sum() :]
+        chosen[usable, k] = program.x[: usable.sum()] - program.x[usable.sum() :]
     return chosen
 
 

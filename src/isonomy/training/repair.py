@@ -163,20 +163,20 @@ def repair(
             return (outputs - kept).square().mean()
         return functional.kl_div(outputs.log_softmax(1), kept.log_softmax(1), log_target=True, reduction="batchmean")
 
-    some = train.sample(_ROWS)
+    learners = train.sample(_ROWS)
 
     def result(candidate: Network, strength: float) -> Repair:
-        found = certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
-        changes = _changes(network, candidate, judged)
-        return Repair(candidate, found, epsilon, *changes, strength, _collapse(network, candidate, judged, some))
+        certificate = certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
+        changes, lost = _changes(network, candidate, judged), _collapse(network, candidate, judged, learners)
+        return Repair(candidate, certificate, epsilon, *changes, strength, lost)
 
     def tried(best: Repair, strength: float) -> Repair:
         """The present weights, when they are fairer and still decide."""
-        found = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
-        if found.collapsed and not best.collapsed:
-            return replace(best, lost=found.collapse if found.certified else best.lost)
-        fairer = found.certificate.mean_upper < best.certificate.mean_upper
-        return replace(found, lost=best.lost) if fairer or (best.collapsed and not found.collapsed) else best
+        now = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
+        if now.collapsed and not best.collapsed:
+            return replace(best, lost=now.collapse if now.certified else best.lost)
+        fairer = now.certificate.mean_upper < best.certificate.mean_upper
+        return replace(now, lost=best.lost) if fairer or (best.collapsed and not now.collapsed) else best
 
     best = result(network, 0.0)
     with shown("Repairing", progress) as tick:

@@ -352,10 +352,10 @@ def load_state(path: Path, fingerprint: str) -> dict[str, Any] | None:
         return None
     try:
         content = torch.load(path, weights_only=True)
-        kind, found, state = content["format"], content["fingerprint"], content["state"]
+        kind, kept, state = content["format"], content["fingerprint"], content["state"]
     except Exception as error:  # torch raises many kinds for a file that is not its own
         raise FileError(f"The file {path} is not a checkpoint of a training: {type(error).__name__}.") from error
-    if kind != _FORMAT or found != fingerprint:
+    if kind != _FORMAT or kept != fingerprint:
         raise ParameterError(
             f"The checkpoint {path} belongs to a training with other data or parameters: remove it, or name another."
         )
