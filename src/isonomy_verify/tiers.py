@@ -197,7 +197,9 @@ def _block(sweep: Sweep, tier: Tier, rows: float | None, turn: Index = NOBODY) -
             if len(turn):  # which begins with the lines of ``both``
                 for sign, bound in zip((1.0, -1.0), _turned(sweep, j, turn), strict=True):
                     _narrow(low, high, j, sign, turn, bound)
-    at = enclose_run(sweep.prepared, run)
+    # A ball around 0 holds its centre, and where ranges cannot have grown much sizes over it are nearly those there.
+    known = sweep.shared and (last <= 2 or (tier == "tight" and any(sweep.prepared.dense)))
+    at = enclose_run(sweep.prepared, run, sweep.eta if known else None)
     low[sweep.burst], high[sweep.burst] = -np.inf, np.inf
     return _Found(*at, low, high, sweep.slack, sweep.dense_slack)
 
