@@ -57,6 +57,9 @@ class Bounds(NamedTuple):
     over: Enclosure
 
 
+AGAIN = 128
+"""Regions of second passes together, which go both ways at once and stay in cache."""
+
 NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 ROUNDED = 1e-8
@@ -100,7 +103,7 @@ def enclose(
         slack, dense_slack = joined[4:]
         open_ = slack > (OPEN if region is None and not prepared.narrow else OWN)
         again = np.flatnonzero(open_ | (dense_slack > DENSE))
-        for some in np.array_split(again, -(-len(again) // BLOCK)) if len(again) else ():
+        for some in np.array_split(again, -(-len(again) // AGAIN)) if len(again) else ():
             sweep = Sweep(prepared, x[some], None if region is None else region[some])
             more = _block(sweep, tier, 0.0, np.flatnonzero(open_[some]))
             low[some], high[some] = np.fmax(low[some], more.low), np.fmin(high[some], more.high)
