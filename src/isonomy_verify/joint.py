@@ -114,13 +114,9 @@ class Forms:
 
     def step(self, sweep: Sweep, k: int) -> tuple[Array, Array]:
         """Go on to layer ``k``, whose sources have their lines; its ranges."""
-        layer, prepared = self.weights.network.layers[k], sweep.prepared
-        centre: Array = sweep.start[k]
-        if layer.reads_input_only:
-            open_ = np.zeros((sweep.n, layer.width))  # its noise is charged where its ranges are used
-        else:
-            weighed = [sweep.eta[k], *(sweep.eta[source] for source in prepared.open[k].sources), np.ones(sweep.n)]
-            open_ = np.stack(weighed, axis=1) @ prepared.open[k].vectors
+        layer, centre = self.weights.network.layers[k], sweep.start[k]
+        # The noise of a layer that reads the input alone is charged where its ranges are used.
+        open_ = np.zeros((sweep.n, layer.width)) if layer.reads_input_only else sweep._left_open(k, "left")
         slopes = []
         for number, block in enumerate(layer.blocks):
             if not block.source:
@@ -337,8 +333,8 @@ class Joint(Forms):
 
 def _squares(a: Any) -> Array:
     """At least the squared Frobenius norm (n,) of matrices (n, p, q), summed in float64."""
-    total = np.einsum("nij,nij->n", a, a, dtype=np.float64, casting="same_kind")
-    return np.asarray(total * (1 + gamma(a[0].size + 16) if len(a) else 1.0))
+    flat = a.reshape(len(a), -1).astype(np.float64)
+    return np.asarray(np.vecdot(flat, flat) * (1 + gamma(flat.shape[1] + 16)))
 
 
 def largest_up(gram: Any, squares: int = SQUARES) -> Array:

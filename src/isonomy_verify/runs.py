@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,16 +37,17 @@ class Run(NamedTuple):
         return run
 
 
-def enclose_run(prepared: Prepared, run: Run) -> tuple[Array, Array]:
+def enclose_run(prepared: Prepared, run: Run, etas: Sequence[Array] | None = None) -> tuple[Array, Array]:
     """Enclosures of the exact outputs at the points of a run, by its rounding errors as products of norms.
 
+    ``etas``: those of layers over sets that hold the points, where they are known.
     ``‖h − ĥ‖₂`` grows by the spectral norm of each block and the steepest slope of each activation.
     """
     n = len(run.h[0])
     errors: list[Array] = [np.zeros(n)]
     under: Array | float = SMALL
     for k, (layer, norms) in enumerate(zip(prepared.network.layers, prepared.norms, strict=True)):
-        eta = layer.eta([run.h[block.source] for block in layer.blocks], prepared.buffers)
+        eta = layer.eta([run.h[b.source] for b in layer.blocks], prepared.buffers) if etas is None else etas[k]
         error: Array = np.zeros(n)
         for block, norm, scale in zip(layer.blocks, norms, layer.largest_scale, strict=True):
             if block.source:

@@ -142,8 +142,8 @@ class Sweep:
 
     # -- ranges ------------------------------------------------------------------------------------------------------
 
-    def weigh(self, k: int) -> Array:
-        """``eta`` of a layer from the sizes of its sources; what multiplies the rows of its open vectors, (n, rows)."""
+    def weigh(self, k: int) -> None:
+        """``eta`` of a layer from the sizes of its sources."""
         layer, open_ = self.network.layers[k], self.prepared.open[k]
         eta = self._eta(k)
         for source, grow in zip(open_.sources, open_.grow, strict=True):
@@ -152,7 +152,13 @@ class Sweep:
         if self.prepared.run_unit:
             self.burst |= layer.bursts([self.top[block.source] for block in layer.blocks])
         self.under = self.under + layer.underflow * (1 + self.eta[k])
-        return np.stack([self.eta[k], *(self.eta[source] for source in open_.sources), np.ones(self.n)], axis=1)
+
+    def _left_open(self, k: int, name: str) -> Array:
+        """What rounding leaves open in a layer that was weighed."""
+        open_, weights = self.prepared.open[k], np.ones((self.n, len(self.prepared.open[k].vectors)))
+        for i, source in enumerate((k, *open_.sources)):
+            weights[:, i] = self.eta[source]
+        return np.matmul(weights, open_.vectors, out=self._room(name, self.network.layers[k].width))
 
     def _eta(self, k: int) -> Array:
         layer = self.network.layers[k]
@@ -174,16 +180,14 @@ class Sweep:
         exact one, and whoever uses them pays for that. All other ranges hold the exact values.
         """
         layer, landing = self.network.layers[k], self.landings[k]
-        weights = self.weigh(k)
-        low, high = self._room(f"low{k}", layer.width), self._room(f"high{k}", layer.width)
+        self.weigh(k)
         if layer.reads_input_only and self.bare:
             assert landing is not None
-            self.low[k] = np.add(self.start[k], landing.low, out=low)
-            self.high[k] = np.add(self.start[k], landing.high, out=high)
+            self.low[k] = np.add(self.start[k], landing.low, out=self._room(f"low{k}", layer.width))
+            self.high[k] = np.add(self.start[k], landing.high, out=self._room(f"high{k}", layer.width))
             self._size(k)
             return
-        half = np.matmul(weights, self.prepared.open[k].vectors, out=self._room("half", layer.width))
-        run = self._run_at(k)
+        half, run = self._left_open(k, "half"), self._run_at(k)
         middle: Array = self.start[k] if run is None else run.z[k]
         for number, block in enumerate(layer.blocks):
             if block.source:
@@ -200,7 +204,8 @@ class Sweep:
         """
         layer, dense, lines = self.network.layers[k], self.prepared.dense[k], self.lines[k - 1]
         assert dense is not None
-        weights, slope, width, run = self.weigh(k), lines.slope, layer.width, self._run_at(k)
+        self.weigh(k)
+        slope, width, run = lines.slope, layer.width, self._run_at(k)
         before, base, directions = (self.start[0], None, []) if k == 1 else self._linear  # type: ignore[misc]
         first = np.multiply(slope, before, out=self._room("first", slope.shape[1]))
         last = np.add(first, lines.above, out=self._room("last", slope.shape[1]))
@@ -213,7 +218,7 @@ class Sweep:
             first -= doubt
             last += doubt
         centre, more = self._image(k, 0, first, last, layer.bias if run is None else run.z[k], run)
-        open_ = np.matmul(weights, self.prepared.open[k].vectors, out=self._room(f"open{k % 2}", width))
+        open_ = self._left_open(k, f"open{k % 2}")
         open_ += more
         open_ += dense.rest
         room: Any = self.prepared.buffers.single if dense.dtype is np.float32 else self.prepared.buffers
@@ -493,12 +498,13 @@ class Sweep:
                 multiplier, edge = self._edge(k, multipliers[k])
                 cost += self._charge(k, multiplier)
             negative = np.minimum(c, 0.0, out=prepared.buffers("negative", len(c), width))
-            positive = np.subtract(c, negative, out=prepared.buffers("scratch", len(c), width))
+            positive = np.subtract(c, negative, out=c)
             step = np.vecdot(lines.above, positive) if len(positive) > 1 else lines.above @ positive[0]
             if lines.low is not None:
                 step = step + np.vecdot(negative, lines.low)
-            g = np.multiply(lines.slope, positive, out=self._room(f"g{k % 2}", width))
-            g += np.multiply(lines.low_slope, negative, out=self._room("product", width))
+            own = len(c) == self.n  # what is not needed any more is written over
+            g = np.multiply(lines.slope, positive, out=positive if own else self._room(f"g{k % 2}", width))
+            g += np.multiply(lines.low_slope, negative, out=negative if own else self._room("product", width))
             if multipliers is not None:
                 g += multiplier
                 shift, most = np.vecdot(multiplier, edge), np.vecdot(np.abs(multiplier), np.abs(edge))
@@ -562,23 +568,28 @@ class Sweep:
         landing = landings[last]
         landed: Array | None = None if landing is None else landing[0][output : output + 1]
         slopes: list[Float32] = []
-        slack, dense = np.zeros(self.n), np.zeros(self.n)
+        slack, dense, room = np.zeros(self.n), np.zeros(self.n), self.prepared.buffers.single
         for k, layer in enumerate(layers[:-1]):
-            slopes.append(self.prepared.buffers.single(f"slope32{k}", self.n, layer.width))
+            slopes.append(room(f"slope{k}", self.n, layer.width))
             np.copyto(slopes[k], self.lines[k].slope, casting="same_kind")
         for k in range(last - 1, -1, -1):
             c = carried.pop(k + 1, None)
             if c is None:
                 continue
             gap = lines.above if (lines := self.lines[k]).below is None else lines.above - lines.below
-            part = gap @ np.abs(c[0]) if len(c) == 1 else np.vecdot(np.abs(c), gap)
+            if len(c) == 1:
+                part = gap @ np.abs(c[0])
+            else:
+                width = layers[k].width
+                np.copyto(open_ := room("gap", self.n, width), gap, casting="same_kind")
+                part = np.vecdot(np.abs(c, out=room("size", self.n, width)), open_)
             slack += part
             if self.shared and self.prepared.dense[k] is not None:
                 dense += part
-            g = np.multiply(slopes[k], c, out=self.prepared.buffers.single(f"g32{k % 2}", self.n, layers[k].width))
+            g = np.multiply(slopes[k], c, out=room(f"g{k % 2}", self.n, layers[k].width))
             for block, both in zip(layers[k].blocks, single.weights[k], strict=True):
                 if block.source:
-                    c = g @ both[0]
+                    c = np.matmul(g, both[0], out=room(f"back{k} {block.source}", self.n, both[0].shape[1]))
                     carried[block.source] = carried[block.source] + c if block.source in carried else c
             landing = landings[k]
             if landing is not None:
@@ -594,16 +605,18 @@ class Sweep:
         moves: list[Float32] = []
         for k, layer in enumerate(layers[:-1]):
             landing = landings[k]
-            move = self.prepared.buffers.single(f"move{k}", self.n, layer.width)
-            if landing is None:
-                move[:] = 0.0
-            else:
+            move = room(f"move{k}", self.n, layer.width)
+            if landing is not None:
                 np.matmul(u, landing[1], out=move)
-            for block, both in zip(layer.blocks, single.weights[k], strict=True):
+            elif not layer.blocks:
+                move[:] = 0.0
+            for number, (block, both) in enumerate(zip(layer.blocks, single.weights[k], strict=True)):
                 if block.source:
-                    sloped = np.multiply(moves[block.source - 1], slopes[block.source - 1])
-                    product = np.matmul(sloped, both[1])
-                    move += product
+                    before, slope = moves[block.source - 1], slopes[block.source - 1]
+                    sloped = np.multiply(before, slope, out=room("sloped", *slope.shape))
+                    product = np.matmul(sloped, both[1], out=room("moved", self.n, layer.width) if number else move)
+                    if number:
+                        move += product
             moves.append(move)
         return moves
 

@@ -57,6 +57,9 @@ class Bounds(NamedTuple):
     over: Enclosure
 
 
+AGAIN = 128
+"""Regions of second passes together, which go both ways at once and stay in cache."""
+
 NOBODY: Index = np.zeros(0, dtype=np.int64)
 
 ROUNDED = 1e-8
@@ -100,7 +103,7 @@ def enclose(
         slack, dense_slack = joined[4:]
         open_ = slack > (OPEN if region is None and not prepared.narrow else OWN)
         again = np.flatnonzero(open_ | (dense_slack > DENSE))
-        for some in np.array_split(again, -(-len(again) // BLOCK)) if len(again) else ():
+        for some in np.array_split(again, -(-len(again) // AGAIN)) if len(again) else ():
             sweep = Sweep(prepared, x[some], None if region is None else region[some])
             more = _block(sweep, tier, 0.0, np.flatnonzero(open_[some]))
             low[some], high[some] = np.fmax(low[some], more.low), np.fmin(high[some], more.high)
@@ -197,7 +200,9 @@ def _block(sweep: Sweep, tier: Tier, rows: float | None, turn: Index = NOBODY) -
             if len(turn):  # which begins with the lines of ``both``
                 for sign, bound in zip((1.0, -1.0), _turned(sweep, j, turn), strict=True):
                     _narrow(low, high, j, sign, turn, bound)
-    at = enclose_run(sweep.prepared, run)
+    # A ball around 0 holds its centre, and where ranges cannot have grown much sizes over it are nearly those there.
+    known = sweep.shared and (last <= 2 or (tier == "tight" and any(sweep.prepared.dense)))
+    at = enclose_run(sweep.prepared, run, sweep.eta if known else None)
     low[sweep.burst], high[sweep.burst] = -np.inf, np.inf
     return _Found(*at, low, high, sweep.slack, sweep.dense_slack)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,37 @@ def test_tangents_come_closer_where_they_touch() -> None:
         lines, at = parallel(activation, low, high, 0.0), np.full((1, 3), 2.5, dtype=np.float32)
         sides = touching(activation, lines, low, high, at, 0.0)
         assert (sides.slope * 2.5 + sides.above <= lines.slope * 2.5 + lines.above).all()
+
+
+# -- ranges -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("relu", 1.0), ("relu", 1e-12), ("relu", 1e8), ("relu", 1e38), ("tanh", 1.0)]
+)
+def test_ranges_around_a_run_hold_the_extremes_of_exact_sums(kind: str, scale: float) -> None:
+    """Moves from the run are multiplied in float32; beyond its numbers, in float64."""
+    rng = np.random.default_rng(84)
+    nodes = chain(rng, [3, 80, 66, 1], Activation(kind))
+    nodes[1] = nodes[1]._replace(weight=nodes[1].weight * scale, bias=nodes[1].bias * scale)
+    x = rng.normal(size=(3, 3))
+    found = Sweep(Prepared(normal_form(nodes), Ball(np.eye(3), 2.0, RADIUS)), x)
+    with np.errstate(all="ignore"):
+        found.run()
+        found.enclose(0)
+        low, high = (np.array(each) for each in found.values(1))
+        found.enclose(1)
+    layer = found.network.layers[1]
+    assert layer.single[0] is not None
+    weight = layer.blocks[0].weight
+    for i in range(len(x)):
+        for j in range(layer.width):
+            up, down = (
+                sum((Fraction(w) * Fraction(e) for w, e in zip(weight[j], ends, strict=True)), Fraction(layer.bias[j]))
+                for ends in (np.where(weight[j] > 0, high[i], low[i]), np.where(weight[j] > 0, low[i], high[i]))
+            )
+            assert Fraction(found.low[1][i, j]) <= down <= up <= Fraction(found.high[1][i, j])
+            assert found.high[1][i, j] - float(up) <= 1e-4 * (float(up - down) + 1e-7 * float(abs(up)))
 
 
 # -- passes -------------------------------------------------------------------------------------------------------
