@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from alembic import command
-from fastapi.testclient import TestClient
 from sqlalchemy import text
+from starlette.testclient import TestClient
 
 from isonomy.errors import ParameterError
 from isonomy.service import Settings, create_app

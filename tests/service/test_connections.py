@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from isonomy.service.answering import Answering
 from isonomy.service.app import CHEAP, _kind

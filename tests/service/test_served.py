@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from fastapi.testclient import TestClient
 from scipy.optimize import linprog
+from starlette.testclient import TestClient
 from tests.auditing.streamed import FILES, ROWS, plan, write_files
 from tests.auditing.streamed import audited as audit
 from tests.certificates.people import METRIC, SCHEMA, network, table

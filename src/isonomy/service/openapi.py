@@ -1,15 +1,64 @@
-"""The JSON Schemas of requests and answers, from the schema of the individuals."""
+"""The description of the service at ``/openapi.json``: its routes, and JSON Schemas of requests and answers, from the
+schema of the individuals."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib.metadata import version
 from typing import Any
 
 from isonomy.population import Feature, Schema
 from isonomy.population.encoding import UNKNOWN, Coding
 from isonomy.service.served import typical
 from isonomy.service.settings import Settings
+from isonomy.service.web import JSON, Route
 
 Json = dict[str, Any]
+MOST = 1000
+"""Entries of one answer, at most."""
+
+
+def description(schema: Schema, settings: Settings, routes: Iterable[Route]) -> Json:
+    """All routes that are described."""
+    paths: dict[str, Json] = {}
+    for route in routes:
+        if route.described is not None:
+            paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schema, settings)
+    secured: Json = {"bearer": {"type": "http", "scheme": "bearer", "description": "an API key"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Isonomy",
+            "version": version("isonomy"),
+            "description": "Predictions with a proof of how differently a similar person could have been treated.",
+        },
+        "paths": paths,
+        "components": {"securitySchemes": secured} if settings.keys else {},
+    }
+
+
+def limit_parameter() -> Json:
+    """``limit`` in an address."""
+    number: Json = {"type": "integer", "minimum": 1, "maximum": MOST}
+    return {"name": "limit", "in": "query", "required": False, "description": "how many, at most", "schema": number}
+
+
+def _operation(route: Route, schema: Schema, settings: Settings) -> Json:
+    posted = route.method == "POST"
+    refusals = {"422": "a parameter that cannot be used"} if route.key else {"503": "not now"}
+    if route.key and settings.keys:
+        refusals["401"] = "no valid key"
+    if posted:
+        refusals |= {"408": "a slow body", "413": "a large body", "415": "no JSON", "503": "try again later"}
+    said = {code: {"description": why, **_holding(problem_schema())} for code, why in refusals.items()}
+    good: Json = {"description": "the answer", **_holding(answer_schema() if posted else {"type": "object"})}
+    body: Json = {"requestBody": {"required": True, **_holding(request_schema(schema, settings))}} if posted else {}
+    security: Json = {"security": [{"bearer": []}]} if route.key and settings.keys else {}
+    return {**(route.described or {}), **body, **security, "responses": {"200": good, **said}}
+
+
+def _holding(schema: Json) -> Json:
+    return {"content": {JSON: {"schema": schema}}}
 
 
 def request_schema(schema: Schema, settings: Settings) -> Json:

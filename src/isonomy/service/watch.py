@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 import time
@@ -19,8 +18,8 @@ from isonomy.service.alerts import Webhook
 from isonomy.service.certifier import Certifier
 from isonomy.service.log import AuditLog
 from isonomy.service.settings import Settings
+from isonomy.service.telemetry import LOGGER
 
-LOGGER = logging.getLogger("isonomy.service")
 HOUR = 3600.0
 
 
