@@ -57,6 +57,14 @@ class Answers:
         return len(self.upper)
 
 
+class OutsideError(DataError):
+    """So many ``people`` are outside the domain of the certificate, which says nothing of them."""
+
+    def __init__(self, message: str, people: int) -> None:
+        super().__init__(message)
+        self.people = people
+
+
 class Certifier:
     """Answers for any individuals of one schema. Safe to use from several threads."""
 
@@ -86,23 +94,20 @@ class Certifier:
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
-        outside = self.outside(x)
-        if outside is not None:
-            raise DataError(outside[0])
+        self._check_domain(x)
         ends_at = time.monotonic() + seconds
         upper, kept, tier = self._bounded(x, ends_at)
         outputs = self.question.network(x)
         finds = self._search(x, upper, kept) if counterparts else None
         return self._answers(x, outputs, upper, kept, tier, finds)
 
-    def outside(self, x: FloatArray) -> tuple[str, int] | None:
-        """Why somebody is outside a domain that is narrower than the schema, and how many are; None where nobody is."""
-        if self._own_domain:  # else whoever fits the schema is in the domain
+    def _check_domain(self, x: FloatArray) -> None:
+        """Whoever fits the schema is in the domain, unless that is narrower."""
+        if self._own_domain:
             try:
                 check_members(x, 0, self.question.domain)
             except DataError as error:
-                return str(error), int((~self.question.domain.contains(x)).sum())
-        return None
+                raise OutsideError(str(error), int((~self.question.domain.contains(x)).sum())) from None
 
     def tighten(self, x: FloatArray) -> FloatArray:
         """Bounds of the tight tier, however long they take."""

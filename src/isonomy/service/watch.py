@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 from isonomy.arithmetic import FloatArray
@@ -43,6 +44,7 @@ class Watch:
             tighten=certifier.tighten,
             seen=log.looks(served.identity),
         )
+        import_module("ot")  # takes seconds, and the interpreter with it: not during the first look
         past = log.evaluations(served.identity, 1)
         self._contradicted = False
         self._latest: dict[str, Any] | None = past[-1] if past else None

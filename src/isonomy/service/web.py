@@ -68,6 +68,8 @@ class Asked:
         """The body, given up as soon as it is too large."""
         large = HttpError(413, f"The body must have at most {most} bytes.", {"Connection": "close"})
         told = self.headers.get(b"content-length", b"")
+        if told and b"transfer-encoding" in self.headers:  # a proxy may believe the other one
+            raise HttpError(400, "Give either Content-Length or Transfer-Encoding.", {"Connection": "close"})
         if told.isdigit() and int(told[:20]) > most:
             raise large
         parts, size, more = [], 0, True
