@@ -28,7 +28,8 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
             self._since = self.loop.time()
             self._check()
             if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
-                silent = [one for one in self.connections if one.cycle is None and one is not self]
+                others = [one for one in self.connections if isinstance(one, Patient) and one is not self]
+                silent = (one for one in others if one.cycle is None)
                 oldest = min(silent, key=lambda one: one._since or 0.0, default=self)
                 self.connections.discard(oldest)
                 oldest.transport.abort()

@@ -176,7 +176,8 @@ class Reader:
 
     def _within(self, values: FloatArray) -> BoolArray:
         inside: BoolArray = (values >= self._low) & (values <= self._high)
-        return inside & (~self._whole | (values == np.rint(values)))
+        inside &= ~self._whole | (values == np.rint(values))
+        return inside
 
     def _options(self, document: dict[str, Any]) -> Options:
         tier, counterpart = document.get("tier", "tight"), document.get("counterpart", False)
