@@ -34,7 +34,8 @@ def create_app(served: Served, settings: Settings | None = None) -> Application:
     routes = service.routes()
     description = json_reply(openapi.description(served.schema, settings, routes))
     routes.append(Route("GET", "/openapi.json", lambda _: description, key=False))
-    return Application(service, routes, service.metrics, (*LOOPBACK, *settings.allow_host), settings.keys)
+    hosts = (*LOOPBACK, *settings.allow_host)
+    return Application(service.open, service.close, routes, service.metrics, hosts, settings.keys)
 
 
 class Service:
@@ -70,23 +71,18 @@ class Service:
 
     def routes(self) -> list[Route]:
         """What can be asked."""
-        limited = {"parameters": [openapi.limit_parameter()]}
+        monitored = "Is the certificate still about today's population?"
         return [
-            Route("POST", "/v1/predictions", self.predict, True, {"summary": "Predictions with their certificates"}),
-            Route("GET", "/v1/predictions", self.recent, True, {"summary": "The latest predictions", **limited}),
-            Route(
-                "GET", "/v1/monitor", lambda _: json_reply(self.watch.report()), True,
-                {"summary": "Is the certificate still about today's population?"},
-            ),
-            Route("GET", "/v1/monitor/history", self.history, True, {"summary": "States over time", **limited}),
-            Route(
-                "GET", "/v1/certificate", lambda _: json_reply(self.certificate()), True, {"summary": "What was proved"}
-            ),
+            Route("POST", "/v1/predictions", self.predict, "Predictions with their local certificates"),
+            Route("GET", "/v1/predictions", self.recent, "The latest predictions", limited=True),
+            Route("GET", "/v1/monitor", lambda _: json_reply(self.watch.report()), monitored),
+            Route("GET", "/v1/monitor/history", self.history, "States over time", limited=True),
+            Route("GET", "/v1/certificate", lambda _: json_reply(self.certificate()), "What was proved"),
             Route("GET", "/metrics", self.numbers),
-            Route("GET", "/health/live", self.live, False, {"summary": "Is the process alive?"}),
-            Route("GET", "/health/ready", self.is_ready, False, {"summary": "Can requests be answered?"}),
-            Route("GET", "/", self.dashboard, False),
-        ]  # fmt: skip
+            Route("GET", "/health/live", self.live, "Is the process alive?", key=False),
+            Route("GET", "/health/ready", self.is_ready, "Can requests be answered?", key=False),
+            Route("GET", "/", self.dashboard, key=False),
+        ]
 
     async def predict(self, asked: Asked) -> Reply:
         """Read within the limits, answer, and acknowledge what is on disk."""

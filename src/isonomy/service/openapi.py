@@ -22,7 +22,7 @@ def description(schema: Schema, settings: Settings, routes: Iterable[Route]) -> 
     """All routes that are described."""
     paths: dict[str, Json] = {}
     for route in routes:
-        if route.described is not None:
+        if route.summary:
             paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schema, settings)
     secured: Json = {"bearer": {"type": "http", "scheme": "bearer", "description": "an API key"}}
     return {
@@ -37,14 +37,10 @@ def description(schema: Schema, settings: Settings, routes: Iterable[Route]) -> 
     }
 
 
-def limit_parameter() -> Json:
-    """``limit`` in an address."""
-    number: Json = {"type": "integer", "minimum": 1, "maximum": MOST}
-    return {"name": "limit", "in": "query", "required": False, "description": "how many, at most", "schema": number}
-
-
 def _operation(route: Route, schema: Schema, settings: Settings) -> Json:
     posted = route.method == "POST"
+    number: Json = {"type": "integer", "minimum": 1, "maximum": MOST}
+    limit: Json = {"name": "limit", "in": "query", "description": "how many, at most", "schema": number}
     refusals = {"422": "a parameter that cannot be used"} if route.key else {"503": "not now"}
     if route.key and settings.keys:
         refusals["401"] = "no valid key"
@@ -54,7 +50,8 @@ def _operation(route: Route, schema: Schema, settings: Settings) -> Json:
     good: Json = {"description": "the answer", **_holding(answer_schema() if posted else {"type": "object"})}
     body: Json = {"requestBody": {"required": True, **_holding(request_schema(schema, settings))}} if posted else {}
     security: Json = {"security": [{"bearer": []}]} if route.key and settings.keys else {}
-    return {**(route.described or {}), **body, **security, "responses": {"200": good, **said}}
+    asked: Json = {"parameters": [limit]} if route.limited else {}
+    return {"summary": route.summary, **asked, **body, **security, "responses": {"200": good, **said}}
 
 
 def _holding(schema: Json) -> Json:

@@ -22,6 +22,8 @@ from isonomy.service.settings import Settings
 from isonomy.service.telemetry import LOGGER
 
 HOUR = 3600.0
+MONITORED = ("window", "every", "least", "confidence", "guarantee", "sample")
+"""Settings that are the monitor's own."""
 
 
 class Watch:
@@ -35,12 +37,7 @@ class Watch:
         self.monitor = Monitor(
             served.reference(certifier.largest),
             served.schema.width,
-            window=settings.window,
-            every=settings.every,
-            least=settings.least,
-            confidence=settings.confidence,
-            guarantee=settings.guarantee,
-            sample=settings.sample,
+            **{name: getattr(settings, name) for name in MONITORED},
             tighten=certifier.tighten,
             seen=log.looks(served.identity),
         )
@@ -67,10 +64,7 @@ class Watch:
         """The state, what it rests on, and the groups of the window."""
         served, settings = self._certifier.served, self._settings
         few = f"Too few people have come by: the first look is after {self.monitor.first}."
-        latest = self._latest or {
-            "state": "undecided",
-            "reason": f"{few} {served.caution}".rstrip(),
-        }
+        latest = self._latest or {"state": "undecided", "reason": f"{few} {served.caution}".rstrip()}
         groups = []
         if self.monitor.arrived:
             x, upper = self.monitor.people()

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from isonomy.errors import IsonomyError, SoundnessError
@@ -98,24 +98,15 @@ Handler = Callable[[Asked], "Reply | Awaitable[Reply]"]
 
 
 class Route(NamedTuple):
-    """A method and a path, who answers (in a thread of its own unless it is a coroutine), whether a key is needed,
-    and what the description of the service says of it; None: nothing."""
+    """A method and a path, and who answers (in a thread of its own unless it is a coroutine). Without a ``summary`` the
+    description of the service has nothing of it; ``limited``: the address may say how many, at most."""
 
     method: str
     path: str
     handler: Handler
+    summary: str = ""
     key: bool = True
-    described: Mapping[str, Any] | None = None
-
-
-class Lifetime(Protocol):
-    """What lives as long as the application."""
-
-    def open(self) -> None:
-        """Before the first request."""
-
-    def close(self) -> None:
-        """After the last one."""
+    limited: bool = False
 
 
 class Application:
@@ -123,7 +114,8 @@ class Application:
 
     def __init__(
         self,
-        lifetime: Lifetime,
+        begin: Callable[[], None],
+        end: Callable[[], None],
         routes: Iterable[Route],
         metrics: Metrics,
         hosts: Collection[str],
@@ -131,7 +123,7 @@ class Application:
     ) -> None:
         """``hosts``: the names under which the service may be called (``*``: any). A page from elsewhere whose name was
         made to mean this machine (DNS rebinding) calls it by that name, and is refused."""
-        self._lifetime, self._metrics, self._keys = lifetime, metrics, keys
+        self._begin, self._end, self._metrics, self._keys = begin, end, metrics, keys
         self._hosts = {host.lower().strip("[]") for host in hosts}
         self._routes: dict[str, dict[str, Route]] = {}
         for route in routes:
@@ -198,13 +190,13 @@ class Application:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            self._lifetime.open()
+            self._begin()
         except BaseException as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             raise
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self._lifetime.close()
+        self._end()
         await send({"type": "lifespan.shutdown.complete"})
 
 
