@@ -16,6 +16,24 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
+class _Joined:
+    """A transport that sends the head of an answer with what follows it: one message, and one waking of the client."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._head = transport, b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Uvicorn writes the head, which an empty line ends, then the body."""
+        if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+        else:
+            self._transport.write(self._head + data)
+            self._head = b""
+
+
 def patient(seconds: float) -> type[asyncio.Protocol]:
     """uvicorn's protocol, with patience for so many seconds."""
 
@@ -24,7 +42,7 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+            super().connection_made(_Joined(transport))  # type: ignore[arg-type]
             self._since = self.loop.time()
             self._check()
             if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -116,7 +116,7 @@ class Application:
         self,
         begin: Callable[[], None],
         end: Callable[[], None],
-        routes: Iterable[Route],
+        routes: Collection[Route],
         metrics: Metrics,
         hosts: Collection[str],
         keys: Collection[Key] = (),
@@ -128,6 +128,7 @@ class Application:
         self._routes: dict[str, dict[str, Route]] = {}
         for route in routes:
             self._routes.setdefault(route.path, {})[route.method] = route
+        self._coroutines = {route.handler for route in routes if asyncio.iscoroutinefunction(route.handler)}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens; or begin and end."""
@@ -155,8 +156,8 @@ class Application:
                 raise HttpError(405, "Method Not Allowed", {"Allow": ", ".join(methods)})
             if route.key and self._keys:
                 asked.caller = self._caller(asked.headers)
-            if asyncio.iscoroutinefunction(route.handler):
-                return await route.handler(asked)  # type: ignore[no-any-return]
+            if route.handler in self._coroutines:
+                return await route.handler(asked)  # type: ignore[misc]
             return await asyncio.to_thread(route.handler, asked)  # type: ignore[arg-type]
         except HttpError as error:
             return json_reply({"detail": error.detail}, error.status, error.headers)
