@@ -83,8 +83,8 @@ def request_schema(schema: Schema, settings: Settings) -> Json:
     batch: Json = {"type": "array", "items": individual, "minItems": 1, "maxItems": settings.max_batch}
     return {
         "oneOf": [
-            _closed({"individual": individual, **shared}, ["individual"]),
-            _closed({"individuals": batch, **shared}, ["individuals"]),
+            _closed({"individual": individual, **shared}, *shared),
+            _closed({"individuals": batch, **shared}, *shared),
         ]
     }
 
@@ -93,7 +93,7 @@ def individual_schema(schema: Schema) -> Json:
     """One individual in raw units, every column of the schema and no other."""
     properties = {feature.name: feature_schema(feature) for feature in schema.features}
     example = {feature.name: typical(feature) for feature in schema.features}
-    return {**_closed(properties, list(properties)), "example": example}
+    return {**_closed(properties), "example": example}
 
 
 def feature_schema(feature: Feature) -> Json:
@@ -122,7 +122,7 @@ def answer_schema() -> Json:
             "tier": {"enum": ["interval", "tight"]},
             "counterpart": {"type": "object", "description": "in raw units, where it was asked for"},
         },
-        ["prediction", "outputs", "upper", "lower", "verdict", "decision", "tier"],
+        "counterpart",
     )
     return _closed(
         {
@@ -131,8 +131,7 @@ def answer_schema() -> Json:
             "epsilon": {"type": "number"},
             "delta": {"type": "number"},
             "predictions": {"type": "array", "items": row},
-        },
-        ["request", "certificate", "epsilon", "delta", "predictions"],
+        }
     )
 
 
@@ -140,12 +139,11 @@ def problem_schema() -> Json:
     """Every answer that is not the one asked for."""
     place: Json = {"type": "array", "items": {"type": ["string", "integer"]}}
     text: Json = {"type": "string"}
-    detail: Json = {
-        "type": "array",
-        "items": _closed({"loc": place, "msg": text, "type": text}, ["loc", "msg", "type"]),
-    }
-    return _closed({"detail": {"anyOf": [text, detail]}}, ["detail"])
+    detail: Json = {"type": "array", "items": _closed({"loc": place, "msg": text, "type": text})}
+    return _closed({"detail": {"anyOf": [text, detail]}})
 
 
-def _closed(properties: Json, required: list[str]) -> Json:
+def _closed(properties: Json, *optional: str) -> Json:
+    """An object with these properties and no other, all of them required unless they are named again."""
+    required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -157,7 +157,7 @@ class Application:
             if route.key and self._keys:
                 asked.caller = self._caller(asked.headers)
             if route.handler in self._coroutines:
-                return await route.handler(asked)  # type: ignore[misc]
+                return await route.handler(asked)  # type: ignore[no-any-return]
             return await asyncio.to_thread(route.handler, asked)  # type: ignore[arg-type]
         except HttpError as error:
             return json_reply({"detail": error.detail}, error.status, error.headers)
