@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 import isonomy
 from isonomy.service import Key, new_key

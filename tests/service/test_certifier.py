@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 import isonomy
 from isonomy.attacks import Known

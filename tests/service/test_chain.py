@@ -11,14 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from alembic import command
-from fastapi.testclient import TestClient
 from sqlalchemy import text
+from starlette.testclient import TestClient
 
 from isonomy.errors import ParameterError
 from isonomy.service import Settings, create_app
 from isonomy.service.chain import START, Verified, verify
-from isonomy.service.database import LogError, migration_config, open_database, read_only
+from isonomy.service.database import LogError, migrate, open_database, read_only
 from isonomy.service.log import AuditLog
 
 from .example import rows, served
@@ -180,10 +179,8 @@ def test_retention_is_a_record_and_covers_only_what_it_says(tmp_path: Path) -> N
 
 def test_a_log_from_before_the_chain_is_linked_as_it_stands(database: Path) -> None:
     engine = open_database(f"sqlite:///{database}")
-    config = migration_config()
     with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0001")
+        migrate(connection, "0001")
     engine.dispose()
     with pytest.raises(LogError, match="earlier version"):
         followed(database)

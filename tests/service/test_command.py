@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from isonomy.errors import FileError, ParameterError
 from isonomy.service import Key, Settings, new_key, read_keys, run, serve
 from isonomy.service.keys import who
-from isonomy.service.logs import Lines
+from isonomy.service.telemetry import Lines
 
 from .example import process, rows, served
 

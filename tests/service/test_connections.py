@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
+from isonomy.service import reading
 from isonomy.service.answering import Answering
 from isonomy.service.app import CHEAP, _kind
 
-from .example import process, rows
+from .example import SCHEMA, process, rows
 
 Serve = Callable[..., TestClient]
 GOOD = rows(1)[0]
@@ -67,6 +72,96 @@ def test_connections_that_never_finish_their_headers(tmp_path: Path) -> None:
             body.settimeout(60)
             assert b" 408 " in body.recv(4096)
         assert len(running.post({"individual": GOOD})["predictions"]) == 1
+
+
+def test_whoever_does_not_take_the_answers_is_closed(tmp_path: Path) -> None:
+    """Many large answers asked for at once on one connection and never read: it goes, and its place is free."""
+    body = json.dumps({"individuals": rows(1000), "tier": "interval"}).encode()
+    with process(tmp_path / "audit.db", headers_timeout=1.0) as running:
+        with socket.socket() as greedy:
+            greedy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            greedy.connect(("127.0.0.1", running.port))
+            greedy.settimeout(120)
+            request = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+            with pytest.raises(OSError, match=r"reset|Broken pipe"):
+                while True:
+                    greedy.sendall(request)
+        assert len(running.post({"individual": GOOD})["predictions"]) == 1
+
+
+def test_silent_connections_give_way_to_new_ones(tmp_path: Path) -> None:
+    """There are 16 places: of a hundred connections that say nothing the oldest are closed, and nobody is kept out."""
+    with process(tmp_path / "audit.db", max_waiting=1, headers_timeout=600.0) as running:
+        held = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(100)]
+        assert len(running.post({"individual": GOOD})["predictions"]) == 1
+        assert all(ends_within(one, 60) < 60 for one in held[:80])
+        for one in held:
+            one.close()
+
+
+def sent(port: int, request: bytes) -> bytes:
+    """All that comes back until the other side closes."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.settimeout(120)
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_other_ways_to_speak_http(tmp_path: Path) -> None:
+    body = json.dumps({"individual": GOOD}).encode()
+    whole = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    chunked = HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n"
+    with process(tmp_path / "audit.db", headers_timeout=5.0) as running:
+
+        def statuses(request: bytes) -> list[bytes]:
+            return re.findall(rb"HTTP/1\.1 (\d+)", sent(running.port, request))
+
+        assert statuses(whole.replace(b"HTTP/1.1", b"HTTP/1.0")) == [b"200"]
+        assert statuses(whole.replace(b"Connection: close\r\n", b"") * 4 + whole) == [b"200"] * 5  # one after another
+        assert statuses(chunked + b"\r\n" + chunks) == [b"200"]
+        assert statuses(chunked + b"Content-Length: 5\r\n\r\n" + chunks) == [b"400"]  # two readers, two requests
+        for wrong in (b"Content-Length: 5\r\nContent-Length: 6", b"Content-Length: -5", b"Host: evil", b"X: \x00"):
+            assert statuses(HEAD + wrong + b"\r\n\r\n{}") == [b"400"]
+        assert statuses(chunked + b"\r\nZZ\r\n") == [b"400"]
+        assert statuses(b"GET /health/live HTTP/1.1\r\n\r\n") == [b"400"]  # no host
+        assert statuses(b"GET /health/live HTTP/1.0\r\n\r\n") == [b"421"]
+        assert statuses(whole.replace(b"\r\nHost: localhost", b"\r\nHost: evil.example")) == [b"421"]
+        upgrade = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket"
+        assert statuses(upgrade + b"\r\n\r\n") == [b"200"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_bodies_in_other_encodings_are_refused(serve: Serve, encoding: str) -> None:
+    """They could hide from whoever looks at bytes what a request asks for."""
+    body = json.dumps({"individual": GOOD, "counterpart": True}).encode(encoding)
+    answer = serve().post("/v1/predictions", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422 and answer.json()["detail"][0]["type"] == "json_invalid"
+
+
+@pytest.mark.parametrize("text", ['{"individual": {%s}}', "{%s}"])
+def test_a_hundred_thousand_names_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Only as many complaints are written as are shown, and none at length."""
+    written: list[Any] = []
+    real = reading.complaint
+    monkeypatch.setattr(reading, "complaint", lambda *given, **more: written.append(given) or real(*given, **more))
+    names = ",".join(f'"{place}{"x" * 100}": 1' for place in range(100_000))
+    reader = reading.Reader(SCHEMA, 10, 10.0)
+    with pytest.raises(reading.BadRequestError) as caught:
+        rows_, _ = reader.request(reading.parse((text % names).encode()))
+        reader.coordinates(rows_, single=True)
+    assert len(caught.value.details) == reading.SHOWN and len(written) <= reading.SHOWN + len(SCHEMA.features)
+    assert all(len(str(each)) < 300 for each in caught.value.details)
+
+
+def test_nothing_large_is_imported_while_serving(serve: Serve) -> None:
+    """The monitor's distance needs a package whose import takes seconds: it is there before the first request."""
+    code = (
+        "import sys; from isonomy.service import Settings, create_app; from tests.service.example import bare; "
+        "from starlette.testclient import TestClient; client = TestClient(create_app(bare(), Settings(database="
+        "'sqlite://')));  client.__enter__(); assert 'ot' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
 
 
 @pytest.mark.parametrize(

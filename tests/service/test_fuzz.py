@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import schemathesis
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import load_all_checks
+from starlette.testclient import TestClient
 
 from isonomy.service import new_key
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, text
+from starlette.testclient import TestClient
 
 from isonomy.service import Settings, create_app
 from isonomy.service.database import open_database

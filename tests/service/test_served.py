@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from fastapi.testclient import TestClient
 from scipy.optimize import linprog
+from starlette.testclient import TestClient
 from tests.auditing.streamed import FILES, ROWS, plan, write_files
 from tests.auditing.streamed import audited as audit
 from tests.certificates.people import METRIC, SCHEMA, network, table
@@ -180,6 +180,24 @@ def test_claims_that_the_evidence_does_not_bear_are_refused(
         claims = {"epsilon": 0.9}
     with pytest.raises(FileError, match=r"certificate\.json") as caught:
         Served.from_directory(edited(source, tmp_path / "out", set_claims(**claims)))
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "claims", "says"),
+    [
+        ("small", {"delta": 2.0}, "within delta = 2, but somebody similar changes by"),
+        ("large", {"delta": 0.5}, "within delta = 0.5, but somebody similar changes by"),
+        ("small", {"delta": 0.5}, "'delta' is 0.5, but counterparts in its evidence are 1 apart"),
+        ("small", {"order": 2.0}, "'lower' is 0.142125, but the population in its evidence attains 0.13"),
+    ],
+)
+def test_what_contradicts_the_evidence_is_refused(
+    kind: str, claims: dict[str, Any], says: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Nothing but the document was edited: neither hashes nor the bound from the profiles tell."""
+    with pytest.raises(FileError, match=r"certificate\.json") as caught:
+        Served.from_directory(edited(request.getfixturevalue(kind), tmp_path / "out", set_claims(**claims)))
     assert says in str(caught.value)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import logging
 import queue
 import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LOGGER = logging.getLogger("isonomy.service")
+from isonomy.service.telemetry import LOGGER
+
 WAITS = (1.0, 5.0, 30.0)
 """Seconds before each further try."""
 

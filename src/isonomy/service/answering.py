@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.service.certifier import Answers, Certifier
+from isonomy.arithmetic import FloatArray
+from isonomy.service.certifier import Answers, Certifier, OutsideError
 from isonomy.service.log import AuditLog, Entry
 from isonomy.service.reading import BadRequestError, Reader, complaint, parse
 from isonomy.service.settings import Settings
@@ -50,12 +51,12 @@ class Answering:
             raise BadRequestError.at(most, "counterpart")
         budget = self._settings.budget_ms if options.budget_ms is None else options.budget_ms
         seconds = arrived + budget / 1000.0 - time.monotonic() if options.tier == "tight" else 0.0
-        outside = self._certifier.outside(x)
-        if outside is not None:
-            raise BadRequestError([complaint(outside[0], "individuals")], outside[1])
-        answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
+        try:
+            answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
+        except OutsideError as error:
+            raise BadRequestError([complaint(str(error), "individuals")], error.people) from None
         request, at = new_request()
-        outputs = [f"[{', '.join(map(repr, row))}]" for row in answers.outputs.tolist()]  # finite, so this is JSON
+        outputs = [f"[{row}]" for row in json.dumps(answers.outputs.tolist())[2:-2].split("], [")]  # finite numbers
         entry = self._entry(request, at, caller, answers, outputs, rows)
         return Answered(self._written(request, answers, outputs), request, answers, self._log.append(entry))
 
@@ -75,11 +76,11 @@ class Answering:
         """The answer as JSON; written by hand, since a dictionary per individual would cost more than its bounds."""
         names: dict[Any, str] = {name: json.dumps(name) for name in set(answers.predictions)}
         columns = (
-            answers.predictions, outputs, _numbers(answers.upper.tolist()), answers.lower.tolist(), answers.verdict,
+            answers.predictions, outputs, _numbers(answers.upper), _numbers(answers.lower), answers.verdict,
             answers.decision, answers.tier, counterparts(answers.counterpart, len(answers)),
         )  # fmt: skip
         rows = [
-            f'{{"prediction":{names[prediction]},"outputs":{output},"upper":{upper},"lower":{lower!r},'
+            f'{{"prediction":{names[prediction]},"outputs":{output},"upper":{upper},"lower":{lower},'
             f'"verdict":"{verdict}","decision":"{decision}","tier":"{tier}"{other}}}'
             for prediction, output, upper, lower, verdict, decision, tier, other in zip(*columns, strict=True)
         ]
@@ -101,6 +102,6 @@ def _plain(cell: Any) -> Any:
     return cell.item() if isinstance(cell, np.generic) else cell
 
 
-def _numbers(values: list[float]) -> list[str]:
-    """JSON knows no infinity: a bound without limit is null."""
-    return [repr(value) if math.isfinite(value) else "null" for value in values]
+def _numbers(values: FloatArray) -> list[str]:
+    """As JSON, which knows no infinity: a bound without limit is null."""
+    return json.dumps(values.tolist())[1:-1].replace("Infinity", "null").split(", ")

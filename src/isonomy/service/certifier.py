@@ -57,6 +57,14 @@ class Answers:
         return len(self.upper)
 
 
+class OutsideError(DataError):
+    """So many ``people`` are outside the domain of the certificate, which says nothing of them."""
+
+    def __init__(self, message: str, people: int) -> None:
+        super().__init__(message)
+        self.people = people
+
+
 class Certifier:
     """Answers for any individuals of one schema. Safe to use from several threads."""
 
@@ -86,23 +94,33 @@ class Certifier:
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
-        outside = self.outside(x)
-        if outside is not None:
-            raise DataError(outside[0])
-        ends_at = time.monotonic() + seconds
-        upper, kept, tier = self._bounded(x, ends_at)
-        outputs = self.question.network(x)
+        self._check_domain(x)
+        upper, kept, tier = self._bounded(x, time.monotonic() + seconds)
+        outputs, epsilon = self.question.network(x), self.served.epsilon
         finds = self._search(x, upper, kept) if counterparts else None
-        return self._answers(x, outputs, upper, kept, tier, finds)
+        lower = np.zeros(len(x)) if finds is None else finds.lower
+        flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
+        others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
+        with told(self._evidence):
+            compare_people(
+                self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier.tolist(),
+                arithmetic=self.served.arithmetic,
+            )  # fmt: skip
+        verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
+        decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
+        return Answers(
+            x, outputs, self._predictions(outputs), upper, lower, verdict.tolist(),
+            decision.tolist() if self.head.decides else ["none"] * len(x), tier.tolist(),
+            None if finds is None else self.served.schema.decode(finds.counterpart),
+        )  # fmt: skip
 
-    def outside(self, x: FloatArray) -> tuple[str, int] | None:
-        """Why somebody is outside a domain that is narrower than the schema, and how many are; None where nobody is."""
-        if self._own_domain:  # else whoever fits the schema is in the domain
+    def _check_domain(self, x: FloatArray) -> None:
+        """Whoever fits the schema is in the domain, unless that is narrower."""
+        if self._own_domain:
             try:
                 check_members(x, 0, self.question.domain)
             except DataError as error:
-                return str(error), int((~self.question.domain.contains(x)).sum())
-        return None
+                raise OutsideError(str(error), int((~self.question.domain.contains(x)).sum())) from None
 
     def tighten(self, x: FloatArray) -> FloatArray:
         """Bounds of the tight tier, however long they take."""
@@ -143,41 +161,6 @@ class Certifier:
         began = time.monotonic()
         self.tight.chunk(x)
         return time.monotonic() - began
-
-    def _answers(
-        self,
-        x: FloatArray,
-        outputs: FloatArray,
-        upper: FloatArray,
-        kept: BoolArray,
-        tier: NDArray[np.str_],
-        finds: Finds | None,
-    ) -> Answers:
-        epsilon = self.served.epsilon
-        lower = np.zeros(len(x)) if finds is None else finds.lower
-        verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
-        flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
-        decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
-        if not self.head.decides:
-            decision = np.full(len(x), "none")
-        others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
-        with told(self._evidence):
-            compare_people(
-                self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier.tolist(),
-                arithmetic=self.served.arithmetic,
-            )  # fmt: skip
-        counterpart = None if finds is None else self.served.schema.decode(finds.counterpart)
-        return Answers(
-            x=x,
-            outputs=outputs,
-            predictions=self._predictions(outputs),
-            upper=upper,
-            lower=lower,
-            verdict=verdict.tolist(),
-            decision=decision.tolist(),
-            tier=tier.tolist(),
-            counterpart=counterpart,
-        )
 
     def _predictions(self, outputs: FloatArray) -> list[str] | list[float]:
         """The class of the largest output, by name where the schema has one; the number of a regression."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +14,12 @@ import uvicorn
 from isonomy.errors import ParameterError, template
 from isonomy.options import Given, select, with_options
 from isonomy.parallel import one_thread_in_blas, set_workers
-from isonomy.service import logs
 from isonomy.service.app import create_app
 from isonomy.service.connections import patient
 from isonomy.service.keys import read_keys
 from isonomy.service.served import Served
 from isonomy.service.settings import Settings
-
-LOGGER = logging.getLogger("isonomy.service")
+from isonomy.service.telemetry import LOGGER, write_lines
 
 
 def run(
@@ -45,7 +42,7 @@ def run(
         )
     if not 0 <= port <= 65535:
         raise ParameterError(template("port", "a number from 0 to 65535", port))
-    logs.configure(log_level)
+    write_lines(log_level)
     facts = {"certificate": served.identity, "host": host, "port": port, **settings.shown()}
     LOGGER.info("starting", extra={"facts": facts})
     if served.caution:
@@ -64,6 +61,8 @@ def run(
         timeout_graceful_shutdown=30,
         limit_concurrency=16 * settings.max_waiting,
         http=patient(settings.headers_timeout),
+        ws="none",
+        proxy_headers=False,
     )
     with one_thread_in_blas():
         uvicorn.Server(config).run()

@@ -10,24 +10,26 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from isonomy.errors import FileError, IsonomyError, ParameterError, template
+from isonomy.service import chain
+from isonomy.service.tables import CHAIN, EVALUATIONS, METADATA, PREDICTIONS, REQUESTS
 
 _LOCK = 7_466_081_120  # an arbitrary number: two services that start at once take turns
 APPENDING = 7_466_081_121  # another one: two services that append to one chain take turns
 FILE = "isonomy.db"
 """The name of an SQLite log in its folder."""
+TABLES = {"0001": [REQUESTS, PREDICTIONS, EVALUATIONS], "0002": [CHAIN]}
+"""What each version of the log has added."""
+VERSIONS = tuple(TABLES)
 
 
 class LogError(IsonomyError):
@@ -44,7 +46,7 @@ def open_database(address: str) -> Engine:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
-            _migrate(connection)
+            migrate(connection)
     except SQLAlchemyError as error:
         shown = make_url(address).render_as_string(hide_password=True)
         raise LogError(f"The audit log at '{shown}' cannot be opened: {_first_line(error)}") from None
@@ -79,22 +81,28 @@ def read_only(place: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def migration_config() -> Config:
-    """Alembic's view of the steps shipped with the package."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def _migrate(connection: Connection) -> None:
-    config = migration_config()
-    known = ScriptDirectory.from_config(config)
-    present = MigrationContext.configure(connection).get_current_revision()
-    if present is not None and present not in {step.revision for step in known.walk_revisions()}:
-        raise LogError(f"The audit log has tables of a later version ({present}): use that version of isonomy.")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+def migrate(connection: Connection, version: str = VERSIONS[-1]) -> None:
+    """Make the tables those of a version; later ones are left alone. The name of the table that says which one it is
+    comes from the tool that made the first logs."""
+    connection.execute(
+        text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    )
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if found is not None and found not in VERSIONS:
+        raise LogError(f"The audit log has tables of a later version ({found}): use that version of isonomy.")
+    present, wanted = (0 if name is None else VERSIONS.index(name) + 1 for name in (found, version or None))
+    for step in range(present, wanted):
+        METADATA.create_all(connection, TABLES[VERSIONS[step]])
+        if VERSIONS[step] == "0002":  # what is there already is linked as it stands now
+            links = chain.linked(0, chain.START, chain.records_of(connection))
+            while rows := list(islice(links, 1000)):
+                connection.execute(insert(CHAIN), [dict(zip(CHAIN.c.keys(), row, strict=True)) for row in rows])
+    for step in range(present, wanted, -1):
+        METADATA.drop_all(connection, TABLES[VERSIONS[step - 1]])
+    if present != wanted:
+        connection.execute(text("DELETE FROM alembic_version"))
+        if version:
+            connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
 
 
 def _engine(address: str) -> Engine:

@@ -1,15 +1,61 @@
-"""The JSON Schemas of requests and answers, from the schema of the individuals."""
+"""The description of the service at ``/openapi.json``: its routes, and JSON Schemas of requests and answers, from the
+schema of the individuals."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib.metadata import version
 from typing import Any
 
 from isonomy.population import Feature, Schema
 from isonomy.population.encoding import UNKNOWN, Coding
 from isonomy.service.served import typical
 from isonomy.service.settings import Settings
+from isonomy.service.web import JSON, Route
 
 Json = dict[str, Any]
+MOST = 1000
+"""Entries of one answer, at most."""
+
+
+def description(schema: Schema, settings: Settings, routes: Iterable[Route]) -> Json:
+    """All routes that are described."""
+    paths: dict[str, Json] = {}
+    for route in routes:
+        if route.summary:
+            paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schema, settings)
+    secured: Json = {"bearer": {"type": "http", "scheme": "bearer", "description": "an API key"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Isonomy",
+            "version": version("isonomy"),
+            "description": "Predictions with a proof of how differently a similar person could have been treated.",
+        },
+        "paths": paths,
+        "components": {"securitySchemes": secured} if settings.keys else {},
+    }
+
+
+def _operation(route: Route, schema: Schema, settings: Settings) -> Json:
+    posted = route.method == "POST"
+    number: Json = {"type": "integer", "minimum": 1, "maximum": MOST}
+    limit: Json = {"name": "limit", "in": "query", "description": "how many, at most", "schema": number}
+    refusals = {"422": "a parameter that cannot be used"} if route.key else {"503": "not now"}
+    if route.key and settings.keys:
+        refusals["401"] = "no valid key"
+    if posted:
+        refusals |= {"408": "a slow body", "413": "a large body", "415": "no JSON", "503": "try again later"}
+    said = {code: {"description": why, **_holding(problem_schema())} for code, why in refusals.items()}
+    good: Json = {"description": "the answer", **_holding(answer_schema() if posted else {"type": "object"})}
+    body: Json = {"requestBody": {"required": True, **_holding(request_schema(schema, settings))}} if posted else {}
+    security: Json = {"security": [{"bearer": []}]} if route.key and settings.keys else {}
+    asked: Json = {"parameters": [limit]} if route.limited else {}
+    return {"summary": route.summary, **asked, **body, **security, "responses": {"200": good, **said}}
+
+
+def _holding(schema: Json) -> Json:
+    return {"content": {JSON: {"schema": schema}}}
 
 
 def request_schema(schema: Schema, settings: Settings) -> Json:
@@ -37,8 +83,8 @@ def request_schema(schema: Schema, settings: Settings) -> Json:
     batch: Json = {"type": "array", "items": individual, "minItems": 1, "maxItems": settings.max_batch}
     return {
         "oneOf": [
-            _closed({"individual": individual, **shared}, ["individual"]),
-            _closed({"individuals": batch, **shared}, ["individuals"]),
+            _closed({"individual": individual, **shared}, *shared),
+            _closed({"individuals": batch, **shared}, *shared),
         ]
     }
 
@@ -47,7 +93,7 @@ def individual_schema(schema: Schema) -> Json:
     """One individual in raw units, every column of the schema and no other."""
     properties = {feature.name: feature_schema(feature) for feature in schema.features}
     example = {feature.name: typical(feature) for feature in schema.features}
-    return {**_closed(properties, list(properties)), "example": example}
+    return {**_closed(properties), "example": example}
 
 
 def feature_schema(feature: Feature) -> Json:
@@ -76,7 +122,7 @@ def answer_schema() -> Json:
             "tier": {"enum": ["interval", "tight"]},
             "counterpart": {"type": "object", "description": "in raw units, where it was asked for"},
         },
-        ["prediction", "outputs", "upper", "lower", "verdict", "decision", "tier"],
+        "counterpart",
     )
     return _closed(
         {
@@ -85,8 +131,7 @@ def answer_schema() -> Json:
             "epsilon": {"type": "number"},
             "delta": {"type": "number"},
             "predictions": {"type": "array", "items": row},
-        },
-        ["request", "certificate", "epsilon", "delta", "predictions"],
+        }
     )
 
 
@@ -94,12 +139,11 @@ def problem_schema() -> Json:
     """Every answer that is not the one asked for."""
     place: Json = {"type": "array", "items": {"type": ["string", "integer"]}}
     text: Json = {"type": "string"}
-    detail: Json = {
-        "type": "array",
-        "items": _closed({"loc": place, "msg": text, "type": text}, ["loc", "msg", "type"]),
-    }
-    return _closed({"detail": {"anyOf": [text, detail]}}, ["detail"])
+    detail: Json = {"type": "array", "items": _closed({"loc": place, "msg": text, "type": text})}
+    return _closed({"detail": {"anyOf": [text, detail]}})
 
 
-def _closed(properties: Json, required: list[str]) -> Json:
+def _closed(properties: Json, *optional: str) -> Json:
+    """An object with these properties and no other, all of them required unless they are named again."""
+    required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -20,8 +21,8 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
-from isonomy.population import Feature, Schema
-from isonomy.population.encoding import UNKNOWN, Coding, text_of
+from isonomy.population import BoolArray, Feature, Schema
+from isonomy.population.encoding import ABSENT, UNKNOWN, Coding, text_of
 
 SHOWN = 20
 """Complaints listed in one answer."""
@@ -61,9 +62,15 @@ class Options:
 
 
 def parse(body: bytes) -> Any:
-    """The JSON of a body. NaN and infinities pass here, so that the column can be named that holds them."""
+    """The JSON of a body. NaN and infinities pass here, so that the column can be named that holds them.
+
+    No name may stand twice in an object. Every name is followed by a colon: where there are no more colons than names
+    in the objects that were read, none was lost. Only where there are more (in a text, say) is every object looked at.
+    """
     try:
-        return json.loads(body, object_pairs_hook=_once)
+        text = body.decode()
+        document = json.loads(text)
+        return document if body.count(b":") == _names(document) else json.loads(text, object_pairs_hook=_once)
     except BadRequestError:
         raise
     except RecursionError:
@@ -74,7 +81,16 @@ def parse(body: bytes) -> Any:
         message = f"The body is not JSON: {error.msg} at character {error.pos}."
         raise BadRequestError.at(message, kind="json_invalid") from None
     except ValueError:  # a whole number with thousands of digits: infinite for every purpose here
-        return json.loads(body, object_pairs_hook=_once, parse_int=_infinite)
+        return json.loads(text, object_pairs_hook=_once, parse_int=_infinite)
+
+
+def _names(document: Any) -> int:
+    """Names in the object of a request and in those of its individuals."""
+    if not isinstance(document, dict):
+        return 0
+    rows = document.get("individuals", [document.get("individual")])
+    inner = isinstance(rows, list) and set(map(type, rows)) == {dict}
+    return len(document) + (sum(map(len, rows)) if inner else 0)
 
 
 def _infinite(digits: str) -> int | float:
@@ -86,7 +102,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         (name, _), *_ = (Counter(name for name, _ in pairs)).most_common(1)
-        raise BadRequestError.at(f"'{name}' stands twice in one object.", kind="json_invalid")
+        raise BadRequestError.at(f"'{name[:60]}' stands twice in one object.", kind="json_invalid")
     return found
 
 
@@ -102,19 +118,32 @@ class Reader:
 
     def __init__(self, schema: Schema, max_batch: int, max_budget_ms: float) -> None:
         self.schema, self.max_batch, self.max_budget_ms = schema, max_batch, max_budget_ms
-        self._columns = [_Column(feature) for feature in schema.features]
-        self._names = [feature.name for feature in schema.features]
+        columns = self._columns = [_Column(feature) for feature in schema.features]
+        kinds = np.array([feature.kind == "categorical" for feature in schema.features])
+        self._one_hot, self._scaled = np.flatnonzero(kinds), np.flatnonzero(~kinds)
+        starts = np.cumsum([0, *(feature.width for feature in schema.features)])[:-1]
+        self._starts, self._places = starts[kinds][:, None], starts[~kinds]
+        self._flags = [start + 1 for start, feature in zip(starts, schema.features, strict=True) if feature.flagged]
+        self._low, self._high = (np.array([each.ends[side] for each in columns])[:, None] for side in (0, 1))
+        self._whole = np.array([each.whole for each in columns])[:, None]
+        scaled = [feature for feature in schema.features if feature.kind != "categorical"]
+        self._origin, self._unit = (
+            np.array([getattr(feature, name) for feature in scaled], dtype=np.float64)[:, None]
+            for name in ("origin", "unit")
+        )
+        self._names = dict.fromkeys(feature.name for feature in schema.features)
         # With one feature itemgetter gives the value itself.
-        self._pick = itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
+        self._pick = itemgetter(*self._names) if len(columns) > 1 else lambda row: (row[columns[0].name],)
 
     def request(self, document: Any) -> tuple[list[Any], Options]:
         """The individuals of a request as they stand there, and what else it asks for."""
         if not isinstance(document, dict):
             raise BadRequestError.at("The body must be an object with 'individual' or 'individuals'.", kind="type")
         known = {"individual", "individuals", "tier", "budget_ms", "counterpart"}
-        unknown = [complaint(f"'{name}' is no field of a request.", name) for name in document if name not in known]
-        if unknown:
-            raise BadRequestError(unknown[:SHOWN])
+        unknown = islice((name for name in document if name not in known), SHOWN)
+        complaints = [complaint(f"'{name[:60]}' is no field of a request.", name[:60]) for name in unknown]
+        if complaints:
+            raise BadRequestError(complaints)
         if ("individual" in document) == ("individuals" in document):
             raise BadRequestError.at("Give either 'individual' or 'individuals'.", kind="missing")
         rows = document["individuals"] if "individuals" in document else [document["individual"]]
@@ -124,15 +153,31 @@ class Reader:
         return rows, self._options(document)
 
     def coordinates(self, rows: Sequence[Any], single: bool = False) -> FloatArray:
-        """Fair coordinates (n, m) of individuals in raw units; a :class:`BadRequestError` names what does not fit."""
+        """Fair coordinates (n, m) of individuals in raw units; a :class:`BadRequestError` names what does not fit.
+
+        All columns become numbers first, (k, n), so that what follows is done once and not for each of them.
+        """
         try:
-            if any(len(row) != len(self._names) for row in rows):
+            if set(map(len, rows)) != {len(self._names)}:
                 raise _Unfit
-            columns = zip(*map(self._pick, rows), strict=True)
-            parts = [column.read(cells) for column, cells in zip(self._columns, columns, strict=True)]
+            cells = zip(*map(self._pick, rows), strict=True)
+            read = [column.read(some) for column, some in zip(self._columns, cells, strict=True)]
+            values = np.array([numbers for numbers, _ in read], dtype=np.float64)
+            if not self._within(values).all():
+                raise _Unfit
         except _REFUSED:
             raise BadRequestError(self._complaints(rows, single), self._refused(rows)) from None
-        return np.concatenate(parts, axis=1)
+        x = np.zeros((len(rows), self.schema.width))
+        for place, flags in zip(self._flags, [flags for _, flags in read if flags is not None], strict=True):
+            x[:, place] = flags
+        x[:, self._places] = ((values[self._scaled] - self._origin) / self._unit).T
+        x[np.arange(len(rows)), self._starts + values[self._one_hot].astype(np.intp)] = 1.0
+        return x
+
+    def _within(self, values: FloatArray) -> BoolArray:
+        inside: BoolArray = (values >= self._low) & (values <= self._high)
+        inside &= ~self._whole | (values == np.rint(values))
+        return inside
 
     def _options(self, document: dict[str, Any]) -> Options:
         tier, counterpart = document.get("tier", "tight"), document.get("counterpart", False)
@@ -151,15 +196,8 @@ class Reader:
 
         Whatever else is wrong is a mistake in writing, which tells nothing of anybody.
         """
-        names = set(self._names)
-        people = [row for row in rows if isinstance(row, dict) and set(row) == names]
-        refused: set[int] = set()
-        for column in self._columns:
-            try:
-                column.read([row[column.name] for row in people])
-            except _REFUSED:
-                refused.update(place for place, row in enumerate(people) if column.wrong(row) is not None)
-        return len(refused)
+        people = [row for row in rows if isinstance(row, dict) and row.keys() == self._names.keys()]
+        return sum(any(column.wrong(row) for column in self._columns) for row in people)
 
     def _complaints(self, rows: Sequence[Any], single: bool) -> list[dict[str, Any]]:
         """All that is wrong, cell by cell, up to a limit."""
@@ -169,7 +207,7 @@ class Reader:
             if not isinstance(row, dict):
                 found.append(complaint("An individual must be an object of columns.", *where, kind="type"))
             else:
-                unknown = (name for name in row if name not in self._names)
+                unknown = islice((name[:60] for name in row if name not in self._names), SHOWN)
                 found += [
                     complaint(f"The schema has no column '{name}'.", *where, name, kind="extra") for name in unknown
                 ]
@@ -184,14 +222,36 @@ class Reader:
 
 
 class _Column:
-    """How the cells of one feature are read from JSON: its coding, and which types a cell may have."""
+    """How the cells of one feature are read from JSON: its coding, and which types a cell may have.
+
+    A category or level becomes its rank, which needs no ``ends``.
+    """
 
     def __init__(self, feature: Feature) -> None:
-        self.feature, self.name, self.coding = feature, feature.name, Coding(feature)
+        self.feature, self.name = feature, feature.name
+        coding = self.coding = Coding(feature)
+        self.ends = (coding.low, coding.high) if coding.numeric else (-math.inf, math.inf)
+        self.whole = coding.numeric and coding.whole
 
-    def read(self, cells: Sequence[Any]) -> FloatArray:
-        """The coordinates (n, width) of a column."""
-        return self._numbers(cells) if self.coding.numeric else self._ranks(cells)
+    def read(self, cells: Sequence[Any]) -> tuple[Sequence[float], Sequence[bool] | None]:
+        """A number for each cell, and which of them are missing where the feature has a flag for it."""
+        coding, flagged = self.coding, self.feature.flagged
+        if not coding.numeric:
+            known: Sequence[float] = self._ranks(cells)
+            missing = [rank == ABSENT for rank in known] if flagged else None
+        elif NUMBERS.issuperset(map(type, cells)) and not coding.ranks:
+            return cells, [False] * len(cells) if flagged else None
+        else:  # codes such as -9 stand for a missing value, also where they are written as numbers
+            texts = NUMBERS | {str}
+            known, missing = cells, [c is None or (type(c) in texts and text_of(c) in coding.ranks) for c in cells]
+            if not flagged or not NUMBERS.issuperset(
+                type(c) for c, gone in zip(cells, missing, strict=True) if not gone
+            ):
+                raise _Unfit
+        if missing is None:
+            return known, None
+        fill = self.feature.fill_value
+        return [fill if gone else number for number, gone in zip(known, missing, strict=True)], missing
 
     def wrong(self, row: dict[str, Any]) -> str | None:
         """What is wrong with an individual's cell, or None."""
@@ -199,40 +259,25 @@ class _Column:
             return f"Column '{self.name}' is missing."
         cell = row[self.name]
         try:
-            self.read([cell])
+            number = float(self.read([cell])[0][0])
+            if self.ends[0] <= number <= self.ends[1] and not (self.whole and number % 1):
+                return None
         except _REFUSED:
-            return f"Column '{self.name}': {_shown(cell)} is not {self._right()}."
-        return None
+            pass
+        return f"Column '{self.name}': {_shown(cell)} is not {self._right()}."
 
-    def _numbers(self, cells: Sequence[Any]) -> FloatArray:
-        coding, fill = self.coding, self.feature.fill_value
-        missing = np.zeros(len(cells), dtype=bool)
-        if not NUMBERS.issuperset(map(type, cells)):
-            if not self.feature.flagged:
-                raise _Unfit
-            missing = np.array([cell is None or (isinstance(cell, str) and cell in coding.ranks) for cell in cells])
-            cells = [fill if gone else cell for cell, gone in zip(cells, missing, strict=True)]
-            if not NUMBERS.issuperset(map(type, cells)):
-                raise _Unfit
-        values = np.array(cells, dtype=np.float64)
-        if coding.ranks:  # codes such as -9, also where they are written as numbers
-            coded = np.array([text_of(cell) in coding.ranks for cell in cells])
-            values, missing = np.where(coded, fill, values), missing | coded
-        if not coding.fits(values).all():
-            raise _Unfit
-        return coding.of_numbers(values, missing)
+    def _is_code(self, cell: Any) -> bool:
+        return type(cell) in (int, float, str) and text_of(cell) in self.coding.ranks
 
-    def _ranks(self, cells: Sequence[Any]) -> FloatArray:
+    def _ranks(self, cells: Sequence[Any]) -> list[int]:
         coding, kinds = self.coding, set(map(type, cells))
         if kinds == {str}:
-            ranks = [coding.ranks[cell] for cell in cells]
-        elif kinds == {int}:  # a text for each cell would cost more than the rest
-            ranks = [coding.codes[cell] for cell in cells]
-        elif kinds <= PLAIN and not (coding.absent == UNKNOWN and type(None) in kinds):
-            ranks = [coding.absent if cell is None else coding.ranks[_text(cell)] for cell in cells]
-        else:
-            raise _Unfit
-        return coding.of_ranks(np.array(ranks))
+            return [coding.ranks[cell] for cell in cells]
+        if kinds == {int}:  # a text for each cell would cost more than the rest
+            return [coding.codes[cell] for cell in cells]
+        if kinds <= PLAIN and not (coding.absent == UNKNOWN and type(None) in kinds):
+            return [coding.absent if cell is None else coding.ranks[_text(cell)] for cell in cells]
+        raise _Unfit
 
     def _right(self) -> str:
         null = " or null" if self.coding.absent != UNKNOWN else ""

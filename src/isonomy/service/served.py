@@ -1,8 +1,8 @@
 """What a service serves: a network with everything that its certificate says.
 
 **Soundness.** Of a certificate that was read from files, the upper bound is computed again from the profiles, and
-claims that contradict it or one another are refused. That each profile bounds its individual is taken from the files:
-``isonomy verify`` asks that.
+claims that contradict it or one another are refused. That each profile bounds its individual is taken from the files,
+unless a short search refutes it: ``isonomy verify`` proves it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
+from isonomy.attacks import AttackBudget, attack
 from isonomy.certificates.certificate import Certificate, Verdict, judge
-from isonomy.certificates.local import Arithmetic
+from isonomy.certificates.dual import Ball
+from isonomy.certificates.local import Arithmetic, Bounds
 from isonomy.certificates.question import Question
 from isonomy.errors import DataError, FileError
 from isonomy.monitor import Reference
@@ -33,6 +35,9 @@ Curve = Callable[[Sequence[float]], Sequence[float]]
 
 ROUNDING = 1e-9
 """By which share a bound may come out larger on another machine than on the one that wrote it."""
+
+ASKED = 64
+"""Audited individuals, at most, around whom the evidence is searched for a contradiction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,49 +77,45 @@ class Served:
 
     @classmethod
     def of_certificate(cls, certificate: Certificate, people: Population, identity: str = "") -> Served:
-        """Serve a certificate that is at hand, for the people that it was made of.
-
-        Without an epsilon of its own, a certificate promises what it proved: ``upper``.
-        """
+        """Serve a certificate that is at hand, for the people that it was made of."""
         question = certificate.question
         if question.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
-        served = cls(
-            network=question.network,
-            metric=question.metric,
-            schema=question.schema,
-            domain=question.domain,
-            delta=certificate.delta,
-            gamma=certificate.gamma,
-            order=certificate.order,
-            ground=certificate.ground,
-            epsilon=certificate.upper if certificate.epsilon is None else certificate.epsilon,
-            upper=certificate.upper,
-            curve=lambda gammas: [bound.upper for bound in certificate.dual.curve([float(gamma) for gamma in gammas])],
-            people=people,
-            statement=str(certificate),
-            identity=identity or question.network.hash(),
-            confidence=certificate.confidence,
-            lower=certificate.lower,
-            arithmetic="float32" if certificate.arithmetic == "float32" else "float64",
-            largest=certificate.profiles.largest,
+        identity = identity or question.network.hash()
+        return cls._of(
+            question, certificate, certificate.upper, people, certificate.arithmetic, str(certificate), identity
         )
-        return _stated(served)
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
-        """Serve a certificate that was read from its files; without an epsilon, it promises what it proved."""
+        """Serve a certificate that was read from its files, unless these contradict one another."""
         with readable(record.path):
-            dual = record.dual
-            upper = _checked(record, dual.bound(record.gamma).upper)
-            served = cls(
-                **_read_from(record, upper, len(record.weights)),
-                curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-                confidence=record.confidence,
-                arithmetic="float32" if record.document["question"]["arithmetic"] == "float32" else "float64",
-                largest=record.profiles.largest,
+            upper = _checked(record, record.dual.bound(record.gamma).upper)
+            _refute(record)
+            found = f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."
+            statement = (
+                f"No population within {record.gamma:g} of the {len(record.weights):,} audited individuals has a mean "
+                f"violation above {at_most(upper)}{found}"
             )
-            return _stated(served)
+            identity = hashlib.sha256(record.path.read_bytes()).hexdigest()
+            return cls._of(record, record, upper, record.people, _arithmetic(record), statement, identity)
+
+    @classmethod
+    def _of(
+        cls, asked: Question | Record, found: Certificate | Record, upper: float, people: Population | None,
+        arithmetic: str, statement: str, identity: str,
+    ) -> Served:  # fmt: skip
+        """What was asked and what was found; without an epsilon of its own, a certificate promises what it proved."""
+        dual = found.dual
+        served = cls(
+            **{name: getattr(asked, name) for name in ("network", "metric", "schema", "domain")},
+            **{name: getattr(found, name) for name in ("delta", "gamma", "order", "ground", "lower", "confidence")},
+            epsilon=upper if found.epsilon is None else found.epsilon, upper=upper, people=people, identity=identity,
+            curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
+            statement=statement, arithmetic="float32" if arithmetic == "float32" else "float64",
+            largest=found.profiles.largest,
+        )  # fmt: skip
+        return replace(served, statement=f"{statement} {served.caution}".rstrip())
 
     @property
     def verdict(self) -> Verdict:
@@ -180,22 +181,37 @@ def _checked(record: Record, proved: float) -> float:
     return max(upper, proved)
 
 
-def _read_from(record: Record, upper: float, individuals: int) -> dict[str, Any]:
-    """What a certificate has."""
-    names = ("network", "metric", "schema", "domain", "delta", "gamma", "order", "ground", "lower", "people")
-    found = f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."
-    return {name: getattr(record, name) for name in names} | {
-        "epsilon": upper if record.epsilon is None else record.epsilon,
-        "upper": upper,
-        "statement": f"No population within {record.gamma:g} of the {individuals:,} audited individuals has a mean "
-        f"violation above {at_most(upper)}{found}",
-        "identity": hashlib.sha256(record.path.read_bytes()).hexdigest(),
-    }
+def _arithmetic(record: Record) -> str:
+    return str(record.document["question"]["arithmetic"])
 
 
-def _stated(served: Served) -> Served:
-    """The statement with what has to be said beside it."""
-    return replace(served, statement=f"{served.statement} {served.caution}".rstrip())
+def _refute(record: Record) -> None:
+    """Refuse what the evidence itself contradicts: an edited delta or order, more often than not.
+
+    The people behind ``lower`` must have counterparts within delta, and attain it within gamma. A short search among
+    some of the audited individuals, by the delta that is claimed, must not go beyond what the evidence says of them.
+    """
+    if record.people is None or record.points is None:  # redacted: there is nobody to ask
+        return
+    points, metric, delta = record.points, record.metric, record.delta
+    apart = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
+    if not apart <= delta * (1 + ROUNDING):
+        raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {apart:g} apart.")
+    attained = points.mixture(record.weights, Ball(record.gamma, record.order)).value
+    if not record.lower <= attained * (1 + 1e-6):
+        raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
+    rows = np.unique(np.linspace(0, len(record.weights) - 1, ASKED).astype(np.int64))
+    bounds = Bounds(record.question, "tight", None, _arithmetic(record) == "float32")
+    found = attack(
+        record.network, bounds.head, record.question.similarity, np.array(record.people.x[rows]), AttackBudget()
+    )
+    claimed = record.profiles.value[record.profiles.start[rows]]
+    worst = int(np.argmax(found.lower - claimed))
+    if found.lower[worst] > claimed[worst]:
+        raise FileError(
+            f"its evidence says that individual {rows[worst]} changes by at most {claimed[worst]:.6g} within delta = "
+            f"{delta:g}, but somebody similar changes by {found.lower[worst]:.6g}."
+        )
 
 
 def somebody(schema: Schema) -> Population:

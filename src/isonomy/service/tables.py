@@ -1,4 +1,4 @@
-"""The tables of the audit log, as they are now; how they came to be is in ``migrations``.
+"""The tables of the audit log; which version has which is in :mod:`isonomy.service.database`.
 
 A request is named by its time and chance (32 hexadecimal digits, milliseconds first), so that the primary key is in the
 order of time and needs no other index. No raw features are kept unless the service is told to.

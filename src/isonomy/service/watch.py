@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 from isonomy.arithmetic import FloatArray
@@ -19,9 +19,11 @@ from isonomy.service.alerts import Webhook
 from isonomy.service.certifier import Certifier
 from isonomy.service.log import AuditLog
 from isonomy.service.settings import Settings
+from isonomy.service.telemetry import LOGGER
 
-LOGGER = logging.getLogger("isonomy.service")
 HOUR = 3600.0
+MONITORED = ("window", "every", "least", "confidence", "guarantee", "sample")
+"""Settings that are the monitor's own."""
 
 
 class Watch:
@@ -35,15 +37,11 @@ class Watch:
         self.monitor = Monitor(
             served.reference(certifier.largest),
             served.schema.width,
-            window=settings.window,
-            every=settings.every,
-            least=settings.least,
-            confidence=settings.confidence,
-            guarantee=settings.guarantee,
-            sample=settings.sample,
+            **{name: getattr(settings, name) for name in MONITORED},
             tighten=certifier.tighten,
             seen=log.looks(served.identity),
         )
+        import_module("ot")  # takes seconds, and the interpreter with it: not during the first look
         past = log.evaluations(served.identity, 1)
         self._contradicted = False
         self._latest: dict[str, Any] | None = past[-1] if past else None
@@ -66,10 +64,7 @@ class Watch:
         """The state, what it rests on, and the groups of the window."""
         served, settings = self._certifier.served, self._settings
         few = f"Too few people have come by: the first look is after {self.monitor.first}."
-        latest = self._latest or {
-            "state": "undecided",
-            "reason": f"{few} {served.caution}".rstrip(),
-        }
+        latest = self._latest or {"state": "undecided", "reason": f"{few} {served.caution}".rstrip()}
         groups = []
         if self.monitor.arrived:
             x, upper = self.monitor.people()

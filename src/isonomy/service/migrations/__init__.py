@@ -1,1 +1,0 @@
-"""How the tables of the audit log came to be, step by step."""
