@@ -457,3 +457,24 @@ def test_shares_that_do_not_add_up_are_refused() -> None:
         with pytest.raises(ValueError, match="must add up to 1"):
             BallBox(-box, box, blocks=[(0, 3)], shares=np.array(shares))
     BallBox(-box, box, blocks=[(0, 3)], shares=np.array([[1.0, 0.0, 1e-9]]))
+
+
+def test_where_two_boxes_leave_nothing_a_point_is_left() -> None:
+    one, other = (
+        BallBox(np.array([[0.0, 0.0]]), np.array([[1.0, 1.0]])),
+        BallBox(np.full((1, 2), 2.0), np.full((1, 2), 3.0)),
+    )
+    left = one.within(other)
+    assert (left.low == 2.0).all() and (left.high == 2.0).all()
+
+
+def test_ranges_of_many_sets_are_those_of_each() -> None:
+    """Sets with few columns choose splits of their own, so many at a time; all get the same as they would alone."""
+    rng = np.random.default_rng(87)
+    rows, weight = 600, rng.normal(size=(2048, 2))
+    low, high = -rng.random((rows, 2)), rng.random((rows, 2))
+    sets = BallBox(low, high, np.eye(2), 2.0, np.full(rows, 0.5), np.zeros((rows, 2)))
+    found = sets.landing(weight, np.abs(weight))
+    for row in (0, rows - 1):
+        alone = sets[row : row + 1].landing(weight, np.abs(weight))
+        assert np.allclose(found.low[row], alone.low[0], rtol=1e-12) and np.allclose(found.high[row], alone.high[0])
