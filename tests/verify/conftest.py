@@ -75,7 +75,7 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory, people = tmp_path_factory.mktemp("decided"), load_population("german")
     rng = np.random.default_rng(7)
     network = honest.network(rng, "wide", people.schema.width, 2, "softmax")
-    metric, options = isonomy.Counterparts.of(people.schema), {"rounds": 0, "progress": None, "effort": SMALL}
+    metric, options = isonomy.Counterparts.of(people.schema), {"rounds": 0, "progress": None, "attack": SMALL}
     some = people.test.with_domain("relaxed").sample(24)
     found = isonomy.certify(network, some, metric, 1.0, 0.0, epsilon=0.4, decide=True, **options)
     records.write(directory, found)
