@@ -107,7 +107,9 @@ def test_refusals(client: TestClient) -> None:
     assert client.post("/v1/predictions", content=json.dumps({"individual": GOOD})).status_code == 415
     odd = client.post("/v1/predictions", content=b"a=1", headers={"Content-Type": "application/x-www-form-urlencoded"})
     assert odd.status_code == 415
-    assert client.put("/v1/predictions").status_code == 405
+    wrong = client.put("/v1/predictions")
+    assert wrong.status_code == 405 and wrong.headers["allow"] == "GET, HEAD, POST"
+    assert client.get("/v1/monitor/").status_code == 404
     assert client.get("/nowhere").status_code == 404
     assert client.get("/v1/predictions?limit=0").status_code == 422
     assert client.post("/v1/predictions", json={"individuals": [GOOD] * 101, "counterpart": True}).status_code == 422
@@ -272,6 +274,21 @@ def test_health_metrics_and_headers(client: TestClient) -> None:
     page = client.get("/")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert page.headers["x-content-type-options"] == "nosniff"
+
+
+def test_what_nobody_thought_of_is_answered_counted_and_logged(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(Answering, "__call__", broken)
+    monkeypatch.setattr(AuditLog, "recent", broken)
+    for answer in (client.post("/v1/predictions", json={"individual": GOOD}), client.get("/v1/predictions")):
+        assert answer.status_code == 500 and "written to the log" in answer.json()["detail"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert caplog.text.count("ZeroDivisionError: secret") == 2
+    assert 'isonomy_requests_total{path="/v1/predictions",status="500"} 2.0' in client.get("/metrics").text
 
 
 def test_recent_predictions_and_the_certificate(client: TestClient) -> None:

@@ -129,6 +129,8 @@ def test_other_ways_to_speak_http(tmp_path: Path) -> None:
         assert statuses(whole.replace(b"\r\nHost: localhost", b"\r\nHost: evil.example")) == [b"421"]
         upgrade = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket"
         assert statuses(upgrade + b"\r\n\r\n") == [b"200"]
+        head = sent(running.port, b"HEAD /v1/certificate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
@@ -178,6 +180,12 @@ def test_only_names_that_are_allowed(serve: Serve, host: str, status: int) -> No
     assert answer.status_code == status
     assert status == 200 or "--allow-host" in answer.json()["detail"]
     assert client.post("/v1/predictions", json={"individual": GOOD}, headers={"Host": host}).status_code == status
+
+
+def test_every_refusal_is_the_same(serve: Serve) -> None:
+    client = serve()
+    first, second = (client.get("/health/live", headers={"Host": "evil.example"}) for _ in range(2))
+    assert first.headers == second.headers and first.headers["x-frame-options"] == "DENY"
 
 
 def test_any_name_if_that_is_asked_for(serve: Serve) -> None:

@@ -5,21 +5,43 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from fastapi import FastAPI, HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from isonomy.errors import IsonomyError
 from isonomy.service import openapi
 from isonomy.service.answering import Answered, Answering
 from isonomy.service.certifier import Certifier
 from isonomy.service.dashboard import PAGE, POLICY
 from isonomy.service.log import AuditLog
+from isonomy.service.openapi import Operation
 from isonomy.service.reading import BadRequestError
 from isonomy.service.served import Served
 from isonomy.service.settings import Settings
 from isonomy.service.telemetry import Metrics
 from isonomy.service.watch import Watch
-from isonomy.service.web import Application, Asked, HttpError, Reply, Route, json_reply
+from isonomy.service.web import (
+    JSON,
+    KeyBackend,
+    RequestMiddleware,
+    failed,
+    json_response,
+    not_allowed,
+    read_body,
+    refused,
+    whole_number,
+)
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CHEAP = 8192
@@ -27,15 +49,31 @@ CHEAP = 8192
 LATER = {"Retry-After": "1"}
 
 
-def create_app(served: Served, settings: Settings | None = None) -> Application:
-    """The service for one certificate, as an ASGI application."""
+def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
+    """The service for one certificate. One table of operations makes its routes and its description; the routes are
+    Starlette's, since FastAPI's own would look at every request longer than the bounds of an individual take."""
     settings = settings or Settings()
     service = Service(served, settings)
-    routes = service.routes()
-    description = json_reply(openapi.description(served.schema, settings, routes))
-    routes.append(Route("GET", "/openapi.json", lambda _: description, key=False))
-    hosts = (*LOOPBACK, *settings.allow_host)
-    return Application(service.open, service.close, routes, service.metrics, hosts, settings.keys)
+    operations = service.operations()
+    keyed = [Middleware(AuthenticationMiddleware, backend=KeyBackend(settings.keys))]
+    app = FastAPI(
+        routes=[
+            Route(one.path, one.handler, methods=[one.method], middleware=keyed if one.key else None)
+            for one in operations
+        ],
+        lifespan=service.lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(RequestMiddleware, metrics=service.metrics, hosts=(*LOOPBACK, *settings.allow_host)),
+            Middleware(ExceptionMiddleware, handlers={Exception: failed}),  # FastAPI's own place for it is outermost
+        ],
+        exception_handlers={IsonomyError: refused, 405: not_allowed},
+    )
+    description = openapi.description(served.schema, settings, operations)
+    app.openapi = lambda: description  # type: ignore[method-assign]
+    return app
 
 
 class Service:
@@ -49,8 +87,9 @@ class Service:
         self.waiting = {"cheap": 0, "dear": 0}
         self.ready = False
 
-    def open(self) -> None:
-        """Open the log, warm up, watch."""
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Open the log, warm up, watch; and the other way round at the end."""
         threads = self.settings.threads
         # Each kind has threads of its own, so that a cheap request never waits for dear ones to end.
         self.pools = {kind: ThreadPoolExecutor(threads, thread_name_prefix=kind) for kind in self.waiting}
@@ -60,55 +99,53 @@ class Service:
         self.watch = Watch(self.certifier, self.log, self.settings, self.metrics.looked)
         gc.freeze()  # what is there now stays: it need not be looked through again and again
         self.ready = True
-
-    def close(self) -> None:
-        """The other way round."""
+        yield
         self.ready = False
         for pool in self.pools.values():
             pool.shutdown(wait=True)
         self.watch.close()
         self.log.close()
 
-    def routes(self) -> list[Route]:
+    def operations(self) -> list[Operation]:
         """What can be asked."""
         monitored = "Is the certificate still about today's population?"
         return [
-            Route("POST", "/v1/predictions", self.predict, "Predictions with their local certificates"),
-            Route("GET", "/v1/predictions", self.recent, "The latest predictions", limited=True),
-            Route("GET", "/v1/monitor", lambda _: json_reply(self.watch.report()), monitored),
-            Route("GET", "/v1/monitor/history", self.history, "States over time", limited=True),
-            Route("GET", "/v1/certificate", lambda _: json_reply(self.certificate()), "What was proved"),
-            Route("GET", "/metrics", self.numbers),
-            Route("GET", "/health/live", self.live, "Is the process alive?", key=False),
-            Route("GET", "/health/ready", self.is_ready, "Can requests be answered?", key=False),
-            Route("GET", "/", self.dashboard, key=False),
+            Operation("POST", "/v1/predictions", self.predict, "Predictions with their local certificates"),
+            Operation("GET", "/v1/predictions", self.recent, "The latest predictions", limited=True),
+            Operation("GET", "/v1/monitor", lambda _: json_response(self.watch.report()), monitored),
+            Operation("GET", "/v1/monitor/history", self.history, "States over time", limited=True),
+            Operation("GET", "/v1/certificate", lambda _: json_response(self.certificate()), "What was proved"),
+            Operation("GET", "/metrics", self.numbers),
+            Operation("GET", "/health/live", self.live, "Is the process alive?", key=False),
+            Operation("GET", "/health/ready", self.is_ready, "Can requests be answered?", key=False),
+            Operation("GET", "/", self.dashboard, key=False),
         ]
 
-    async def predict(self, asked: Asked) -> Reply:
+    async def predict(self, request: Request) -> Response:
         """Read within the limits, answer, and acknowledge what is on disk."""
         arrived = time.monotonic()
-        if asked.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-            raise HttpError(415, "The body must be application/json.")
-        body: bytes | None = None
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise HTTPException(415, "The body must be application/json.")
+        caller, body = request.user.display_name, None
         try:
             async with asyncio.timeout(self.settings.timeout):
-                body = await asked.body(self.settings.max_body)
-                answered = await self._answered(body, asked.caller, arrived)
+                body = await read_body(request, self.settings.max_body)
+                answered = await self._answered(body, caller, arrived)
         except TimeoutError:
             if body is None:
-                raise HttpError(408, "The body did not arrive in time.") from None
-            raise HttpError(503, "The answer took too long.", LATER) from None
+                raise HTTPException(408, "The body did not arrive in time.") from None
+            raise HTTPException(503, "The answer took too long.", LATER) from None
         except BadRequestError as error:
             if error.people:  # who was not admitted is of today's population all the same
                 self.metrics.refused.inc(error.people)
                 self.watch.refuse(error.people)
-                asked.facts = {"caller": asked.caller, "refused": error.people}
+                request.state.facts = {"caller": caller, "refused": error.people}
             raise
         answers = answered.answers
         self.metrics.answered(answers)
         self.watch.add(answers.x, answers.upper, answers.lower)
-        asked.facts = {"request": answered.request, "caller": asked.caller, "people": len(answers)}
-        return Reply(answered.body)
+        request.state.facts = {"request": answered.request, "caller": caller, "people": len(answers)}
+        return Response(answered.body, media_type=JSON)
 
     async def _answered(self, body: bytes, caller: str, arrived: float) -> Answered:
         """Through a thread of the arithmetic, which also writes the log: the loop is woken once, when all is on
@@ -116,7 +153,7 @@ class Service:
         kind, most = _kind(body), self.settings.max_waiting
         half = (most + 1) // 2  # of the places: dear requests leave the rest to cheap ones
         if sum(self.waiting.values()) >= most or (kind == "dear" and self.waiting[kind] >= half):
-            raise HttpError(503, "Too many requests wait; try again later.", LATER)
+            raise HTTPException(503, "Too many requests wait; try again later.", LATER)
         loop = asyncio.get_running_loop()
         told: asyncio.Future[Answered] = loop.create_future()
 
@@ -148,35 +185,35 @@ class Service:
         self.waiting[kind] += change
         self.metrics.waiting.set(sum(self.waiting.values()))
 
-    def recent(self, asked: Asked) -> Reply:
+    def recent(self, request: Request) -> Response:
         """The latest predictions, and how many had which verdict."""
-        limit, identity = asked.whole_number("limit", 50, openapi.MOST), self.served.identity
-        return json_reply({"verdicts": self.log.verdicts(identity, 1000), "recent": self.log.recent(identity, limit)})
+        limit, identity = whole_number(request, "limit", 50, openapi.MOST), self.served.identity
+        verdicts, recent = self.log.verdicts(identity, 1000), self.log.recent(identity, limit)
+        return json_response({"verdicts": verdicts, "recent": recent})
 
-    def history(self, asked: Asked) -> Reply:
+    def history(self, request: Request) -> Response:
         """What the monitor saw, the latest last."""
-        limit = asked.whole_number("limit", 200, openapi.MOST)
-        return json_reply({"evaluations": self.log.evaluations(self.served.identity, limit)})
+        limit = whole_number(request, "limit", 200, openapi.MOST)
+        return json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
 
-    def numbers(self, asked: Asked) -> Reply:
+    def numbers(self, request: Request) -> Response:
         """For Prometheus."""
-        return Reply(self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def live(self, asked: Asked) -> Reply:
+    async def live(self, request: Request) -> Response:
         """The process is alive."""
-        return json_reply({"status": "alive"})
+        return json_response({"status": "alive"})
 
-    async def is_ready(self, asked: Asked) -> Reply:
+    async def is_ready(self, request: Request) -> Response:
         """Requests can be answered, unless there is trouble."""
         trouble = self.log.trouble if self.ready else "The service is starting or ending."
         if trouble is not None:
-            raise HttpError(503, trouble)
-        return json_reply({"status": "ready"})
+            raise HTTPException(503, trouble)
+        return json_response({"status": "ready"})
 
-    async def dashboard(self, asked: Asked) -> Reply:
+    async def dashboard(self, request: Request) -> Response:
         """The page at ``/``."""
-        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-        return Reply(PAGE.encode(), "text/html; charset=utf-8", 200, headers)
+        return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"})
 
     def certificate(self) -> dict[str, Any]:
         """What was proved, for whoever asks."""

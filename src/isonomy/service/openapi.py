@@ -3,27 +3,42 @@ schema of the individuals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from isonomy.population import Feature, Schema
 from isonomy.population.encoding import UNKNOWN, Coding
 from isonomy.service.served import typical
 from isonomy.service.settings import Settings
-from isonomy.service.web import JSON, Route
+from isonomy.service.web import JSON
 
 Json = dict[str, Any]
 MOST = 1000
 """Entries of one answer, at most."""
 
 
-def description(schema: Schema, settings: Settings, routes: Iterable[Route]) -> Json:
-    """All routes that are described."""
+class Operation(NamedTuple):
+    """A method and a path, and who answers (in a thread of its own unless it is a coroutine). Without a ``summary`` the
+    description of the service has nothing of it; ``limited``: the address may say how many, at most."""
+
+    method: str
+    path: str
+    handler: Callable[[Request], Response | Awaitable[Response]]
+    summary: str = ""
+    key: bool = True
+    limited: bool = False
+
+
+def description(schema: Schema, settings: Settings, operations: Iterable[Operation]) -> Json:
+    """All operations that are described."""
     paths: dict[str, Json] = {}
-    for route in routes:
-        if route.summary:
-            paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schema, settings)
+    for one in operations:
+        if one.summary:
+            paths.setdefault(one.path, {})[one.method.lower()] = _described(one, schema, settings)
     secured: Json = {"bearer": {"type": "http", "scheme": "bearer", "description": "an API key"}}
     return {
         "openapi": "3.1.0",
@@ -37,21 +52,21 @@ def description(schema: Schema, settings: Settings, routes: Iterable[Route]) -> 
     }
 
 
-def _operation(route: Route, schema: Schema, settings: Settings) -> Json:
-    posted = route.method == "POST"
+def _described(operation: Operation, schema: Schema, settings: Settings) -> Json:
+    posted = operation.method == "POST"
     number: Json = {"type": "integer", "minimum": 1, "maximum": MOST}
     limit: Json = {"name": "limit", "in": "query", "description": "how many, at most", "schema": number}
-    refusals = {"422": "a parameter that cannot be used"} if route.key else {"503": "not now"}
-    if route.key and settings.keys:
+    refusals = {"422": "a parameter that cannot be used"} if operation.key else {"503": "not now"}
+    if operation.key and settings.keys:
         refusals["401"] = "no valid key"
     if posted:
         refusals |= {"408": "a slow body", "413": "a large body", "415": "no JSON", "503": "try again later"}
     said = {code: {"description": why, **_holding(problem_schema())} for code, why in refusals.items()}
     good: Json = {"description": "the answer", **_holding(answer_schema() if posted else {"type": "object"})}
     body: Json = {"requestBody": {"required": True, **_holding(request_schema(schema, settings))}} if posted else {}
-    security: Json = {"security": [{"bearer": []}]} if route.key and settings.keys else {}
-    asked: Json = {"parameters": [limit]} if route.limited else {}
-    return {"summary": route.summary, **asked, **body, **security, "responses": {"200": good, **said}}
+    security: Json = {"security": [{"bearer": []}]} if operation.key and settings.keys else {}
+    asked: Json = {"parameters": [limit]} if operation.limited else {}
+    return {"summary": operation.summary, **asked, **body, **security, "responses": {"200": good, **said}}
 
 
 def _holding(schema: Json) -> Json:
