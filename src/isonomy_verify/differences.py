@@ -30,6 +30,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation, Curve, slope_range
 from isonomy_verify.arithmetic import TINY, U32, Array, U
@@ -282,14 +283,32 @@ def compare(
         raise ValueError("Pairs with sets of their own need boxes around them.")
     smaller = [near.within(part) for part in within]  # type: ignore[arg-type]
     found = []
-    for start in range(0, len(x), BLOCK):
-        part = slice(start, start + BLOCK)
+    # Who is crowded is decided person by person, so that a bound does not hang on who else is asked about.
+    crowd = _crowded(pairs, x, near) if tight else np.zeros(len(x), dtype=bool)
+    order = np.argsort(crowd, kind="stable")
+    halves = np.split(order, [int((~crowd).sum())])
+    for part in (half[start : start + BLOCK] for half in halves for start in range(0, len(half), BLOCK)):
         own = near[part], between[part], None if limits is None else limits[part], [each[part] for each in smaller]
-        found.append(_Block(pairs, x[part], *own, tight).gaps())
+        found.append(_Block(pairs, x[part], *own, tight, bool(crowd[part[0]])).gaps())
     if not found:
         none = Enclosure(*[np.zeros((0, pairs.network.outputs.width))] * 2)
         return [Gap(none, none, none)] * (1 + len(within))
-    return [_joined([gaps[i] for gaps in found]) for i in range(1 + len(within))]
+    joined, back = [_joined([gaps[i] for gaps in found]) for i in range(1 + len(within))], np.argsort(order)
+    return joined if not crowd.any() else [Gap(*(part.of(back) for part in gap)) for gap in joined]
+
+
+def _crowded(pairs: Pairs, x: Array, near: Ball | BallBox) -> NDArray[np.bool_]:
+    """Of whom are many neurons of the first layer open?"""
+    layer, found = pairs.network.layers[0], np.zeros(len(x), dtype=bool)
+    if layer.activation is None:
+        return found
+    for start in range(0, len(x), BLOCK):
+        part = slice(start, start + BLOCK)
+        sweep = Sweep(pairs.near, x[part], None if pairs.shared else near[part])
+        sweep.enclose(0)
+        least, most = slope_range(layer.activation, sweep.low[0], sweep.high[0])
+        found[part] = np.mean(least < most, axis=1) > CROWDED
+    return found
 
 
 class _Block:
@@ -304,6 +323,7 @@ class _Block:
         limits: BallBox | None,
         smaller: list[Ball | BallBox],
         tight: bool,
+        crowded: bool,
     ) -> None:
         self.pairs, self.tight, self.smaller = pairs, tight, smaller
         self.last = pairs.network.depth
@@ -312,21 +332,12 @@ class _Block:
         self.far: Sweep | None = None
         joint = Joint.of(pairs.weights, between) if tight else None
         self.forms = Forms.of(pairs.weights, near) if joint is not None else None
-        self.each = tight and (joint is None or self.forms is None or not self._crowded())
+        self.each = tight and (joint is None or self.forms is None or not crowded)
         if self.each or not tight:
             self.far = Sweep(pairs.far, x, Sum(between, near, limits) if own else None)
         self.between = Differences(pairs.between, self.near, self.far, between if own else None, joint)
         for k in range(self.last + 1):
             self._layer(k)
-
-    def _crowded(self) -> bool:
-        """Are many neurons of the first layer open?"""
-        layer = self.pairs.network.layers[0]
-        if layer.activation is None:
-            return False
-        self.near.enclose(0)
-        least, most = slope_range(layer.activation, self.near.low[0], self.near.high[0])
-        return bool(np.mean(least < most) > CROWDED)
 
     def _layer(self, k: int) -> None:
         for sweep in (self.near, self.far, self.between):

@@ -175,18 +175,7 @@ class Similarity:
         whole = np.zeros((len(ruled), len(root)))
         whole[ruled] = inverse
         root, inverse = (self._matrices.setdefault(*each) for each in (("root", root), ("inverse", whole)))
-        sets = ConvexSets(
-            root=root,
-            order=self.form.order,
-            radius=np.array([self.delta]),
-            offset=np.zeros((1, len(root))),
-            low=low,
-            high=high,
-            blocks=(),
-            base=np.zeros((1, len(ruled))),
-            inverse=inverse,
-            clipped=self.form.boxed,
-        )
+        sets = self._around(root, inverse, low, high, (), np.zeros((1, len(ruled))), clipped=self.form.boxed)
         if not self.form.boxed:
             self._shared = sets
         if self.keep:
@@ -197,21 +186,24 @@ class Similarity:
                     kept.popitem(last=False)
         return sets
 
+    def _around(
+        self,
+        root: Array,
+        inverse: Array,
+        low: Array,
+        high: Array,
+        blocks: tuple[tuple[int, int], ...],
+        base: Array,
+        clipped: bool = True,
+    ) -> ConvexSets:
+        """The ball of δ around 0, in boxes and simplices."""
+        ball = root, self.form.order, np.array([self.delta]), np.zeros((1, len(root)))
+        return ConvexSets(*ball, low, high, blocks, base, inverse, clipped)
+
     def _relaxed(self, x: Array, owner: Index, blocks: tuple[tuple[int, int], ...], wander: Wander | None) -> Regions:
         low, high = self._ranges(x, wander)
         root, inverse = self._relaxed_root
-        sets = ConvexSets(
-            root=root,
-            order=self.form.order,
-            radius=np.array([self.delta]),
-            offset=np.zeros((1, len(root))),
-            low=low,
-            high=high,
-            blocks=blocks,
-            base=x,
-            inverse=inverse,
-        )
-        return Regions(owner, x, sets)
+        return Regions(owner, x, self._around(root, inverse, low, high, blocks, x))
 
     def _realizable(self, x: Array, owner: Index, branches: Branches, wander: Wander | None) -> list[Regions]:
         low, high = self._ranges(x, wander)

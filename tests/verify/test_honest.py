@@ -7,8 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+from isonomy.bounds.kernel import head_of, preparations
+from isonomy.certificates.question import Question
+from isonomy.similarity.ground import ground_metric
+from isonomy_verify.reach import Reach
 
 from . import honest
 
@@ -54,3 +61,19 @@ def test_honest_certificates_are_accepted(first: int, tmp_path: Path) -> None:
             continue
         paths[str(tmp_path / str(seed))] = honest.write(seed, tmp_path / str(seed), most)
     checked(paths, MACHINES[first // 4 % 2])
+
+
+def test_bounds_do_not_hang_on_who_else_is_asked_about(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A table is checked in other batches than those in which it was certified."""
+    asked: list[Any] = []
+    monkeypatch.setattr(honest.isonomy, "certify", lambda *of, **options: asked.append((of, options)))
+    monkeypatch.setattr(honest.records, "write", lambda *of: None)
+    honest.write(48, tmp_path, 40)
+    (network, people, metric, delta), options = asked[0]
+    question = Question.of(network, people, metric, delta, None)
+    ground = ground_metric(options["ground"], people.domain.width)
+    reach = Reach(preparations(network), head_of(network), question.similarity, ground.form)
+    x = np.ascontiguousarray(people.x)
+    together = reach.bound(x, [0.2])[:, 0]
+    for i in (2, 7, 31):
+        assert abs(reach.bound(x[i : i + 1], [0.2])[0, 0] / together[i] - 1) < 1e-6

@@ -1,0 +1,96 @@
+"""What a certificate claims beside the best that is known, how many bytes of hints it has, and how long checking takes.
+
+    python -m benchmarks.certificates [--people 300] [--rows 2000]
+
+For each case: the headline claimed and the best that the library knows (without the claims' margin), their ratio, the
+same for the mean of everybody alone, decisions claimed of those known, bytes of hints per person (all that is stored
+of somebody besides coordinates, weights and claimed values), and the seconds of audit, writing and checking.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import isonomy
+from isonomy import records
+from isonomy.auditing.bundled import train_small
+from isonomy.datasets import load_population
+from isonomy.networks import Network
+from isonomy.networks.affine import Affine
+from isonomy.networks.graph import Activation, Add, Graph, Input, Node
+from isonomy.population import Population
+from isonomy_verify import verify
+
+HINTS = ("profiles.count", "profiles.radius", "profiles.source", "points.count", "local.decision")
+
+
+def dense(rng: np.random.Generator, out: int, inner: int) -> Affine:
+    return Affine.of(rng.normal(size=(out, inner)) / inner**0.5, rng.normal(size=out) * 0.1)
+
+
+def residual(width: int, hidden: int = 24) -> Network:
+    """Two blocks ``x + W gelu(norm(x))``, the norm as batch normalisation is when it runs."""
+    rng = np.random.default_rng(0)
+    nodes = [Node(Input(width)), Node(dense(rng, hidden, width), (0,))]
+    for _ in range(2):
+        last = len(nodes) - 1
+        norm = Affine.of(np.diag(rng.uniform(0.5, 1.5, hidden)), rng.normal(size=hidden) * 0.1)
+        nodes += [
+            Node(norm, (last,)),
+            Node(dense(rng, hidden, hidden), (last + 1,)),
+            Node(Activation("gelu"), (last + 2,)),
+        ]
+        nodes += [Node(dense(rng, hidden, hidden), (last + 3,)), Node(Add(), (last, last + 4))]
+    return Network(Graph((*nodes, Node(dense(rng, 2, hidden), (len(nodes) - 1,)))), "softmax", "residual")
+
+
+def case(name: str, network: Network, people: Population, gamma: float, **options: Any) -> None:
+    """Certify, write, check, and print a line."""
+    metric = isonomy.Counterparts.of(people.schema)
+    began = time.perf_counter()
+    found = isonomy.certify(network, people, metric, 1.0, gamma, progress=None, decide=True, **options)
+    audited = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        path = records.write(Path(folder), found)
+        written = time.perf_counter()
+        checked = verify(path)
+        done = time.perf_counter()
+        said = json.loads(path.read_text())["predicate"]
+        files = (path.parent / "evidence" / f"{part}.bin" for part in HINTS)
+        size = sum(file.stat().st_size for file in files) / len(people)
+    own, beside = said["claims"]["local"], said["beside"]
+    certain = own["decisions"].get("certified", 0), beside["decisions"].get("certified", 0)
+    print(
+        f"{name:<28} {len(people):>7,} people  upper {said['claims']['upper']:.6f} of {beside['upper']:.6f} "
+        f"({said['claims']['upper'] / beside['upper']:.6f})  alone {own['upper'] / beside['mean_upper']:.6f}  "
+        f"decisions {certain[0]:,} of {certain[1]:,}  hints {size:.0f} B  audit {audited - began:.1f} s  "
+        f"writing {written - audited:.1f} s  checking {done - written:.1f} s  "
+        f"{'accepted' if checked.accepted else 'REFUSED'}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print a line for each case."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--people", type=int, default=300)
+    parser.add_argument("--rows", type=int, default=2000, help="of the large table")
+    given = parser.parse_args()
+    german, adult = load_population("german"), load_population("adult")
+    some = german.test.sample(min(given.people, len(german.test)))
+    case("German credit, bundled", train_small(german.train), some, 0.1)
+    bank = train_small(adult.train.sample(4000), hidden=(64, 64))
+    case("Adult, MLP of 2 x 64", bank, adult.test.sample(given.people), 0.05)
+    case("German, GELU, residual, norm", residual(german.schema.width), some, 0.1)
+    case("Adult, large", bank, adult.test.sample(given.rows), 0.05, rounds=0)
+
+
+if __name__ == "__main__":
+    main()
