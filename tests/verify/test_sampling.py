@@ -202,5 +202,5 @@ def test_false_counts_are_missed_as_seldom_as_alpha(share: float, large: Any, mo
     monkeypatch.setattr(_Check, "_look", looked_at)
     monkeypatch.setattr(_Check, "_derived", derived)
     with drawing(theta=THETA):
-        missed = [check.verify(large, seed=seed).accepted for seed in range(150)]
-    assert np.mean(missed) <= THETA + 3 * math.sqrt(THETA / 150)
+        missed = [check.verify(large, seed=seed).accepted for seed in range(50)]
+    assert np.mean(missed) <= THETA + 3 * math.sqrt(THETA / 50)

@@ -353,7 +353,7 @@ def test_sizes_are_limited_before_reading(forger: Forger, tmp_path: Path) -> Non
 def test_pipes_and_devices_are_not_read(forger: Forger) -> None:
     """Neither waits for ever nor reads for ever, whether or not something of that length is expected."""
     path = forger.done()
-    for name in ("certificate.json", "evidence/people.weights.bin", "certificate.dsse.json"):
+    for name in ("certificate.json", "evidence/network.0.inputs.bin", "evidence/schema.toml", "certificate.dsse.json"):
         kept = (path / name).read_bytes() if (path / name).exists() else None
         (path / name).unlink(missing_ok=True)
         os.mkfifo(path / name)
