@@ -28,7 +28,7 @@ from isonomy.networks.graph import Activation, Add, Graph, Input, Node
 from isonomy.population import Population
 from isonomy_verify import verify
 
-HINTS = ("profiles.count", "profiles.radius", "profiles.source", "points.count", "local.decision")
+HINTS = ("profiles.count", "profiles.radius", "profiles.pass", "profiles.passes", "points.count", "local.decision")
 
 
 def dense(rng: np.random.Generator, out: int, inner: int) -> Affine:

@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inwa
 from isonomy_verify.decisions import certain
 from isonomy_verify.definitions import MATRICES, domain_of, form_of
 from isonomy_verify.dual import heights, plain, price, together
-from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of
+from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, witnessed
 from isonomy_verify.local import LocalBounds
@@ -298,12 +299,10 @@ class _Check:
         said = self.individuals.decision[rows] == CERTIFIED
         self.own[rows], self.kept[rows] = known.upper, certain(self.bounds, x, known, said)
 
-    @property
+    @cached_property
     def source(self) -> Array:
         """The radius of the pass behind every bound of a profile: a hint."""
-        source = self.record.array("profiles.source")
-        need(source.shape == self.profiles.radius.shape, "passes")
-        return source
+        return sources_of(self.record, self.profiles)
 
     def lower(self) -> None:
         """The population that the witnesses describe: possible people, similar pairs, within the budget."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from isonomy_verify.activations import Activation
+from isonomy_verify.arithmetic import Array
 from isonomy_verify.claims import Profiles
 from isonomy_verify.individuals import DECISIONS, Individuals
 from isonomy_verify.network import Node
@@ -70,6 +71,13 @@ def profiles_of(record: Record) -> Profiles:
     profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]))
     profiles.check()
     return profiles
+
+
+def sources_of(record: Record, profiles: Profiles) -> Array:
+    """The radius of the pass behind every bound of a profile: one of a few, which a number names."""
+    passes, chosen = record.array("profiles.passes"), record.array("profiles.pass")
+    need(passes.ndim == 1 and chosen.shape == profiles.radius.shape and (chosen < len(passes)).all(), "passes")
+    return np.asarray(passes[chosen])
 
 
 def individuals_of(record: Record, n: int, largest: float) -> Individuals:

@@ -56,6 +56,7 @@ _KEYS = {
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
     "<i8": ("rows", "count", "inputs", "index", "roundings", "width"),
+    "<u4": ("pass",),
     "|u1": ("decision", "kind"),
 }
 _DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in names}

@@ -132,7 +132,7 @@ def exchanged(forger: Forger) -> None:
     low, high = int(own.argmin()), int(own.argmax())
     order[[low, high]] = high, low
     places = np.concatenate([np.arange(start[i], start[i + 1]) for i in order])
-    for name in ("radius", "value", "source"):
+    for name in ("radius", "value", "pass"):
         forger.put(f"profiles.{name}", forger.array(f"profiles.{name}")[places])
     forger.put("profiles.count", count[order])
     forger.follow()
@@ -142,8 +142,19 @@ def sources(value: Any) -> Edit:
     """Hostile hints, and bounds that would need better ones."""
 
     def edit(forger: Forger) -> None:
-        found = forger.array("profiles.source")
-        forger.put("profiles.source", value(found) if callable(value) else np.full_like(found, value))
+        found = forger.array("profiles.passes")
+        forger.put("profiles.passes", value(found) if callable(value) else np.full_like(found, value))
+        forger.change("profiles.value", times(0.97))
+        forger.follow()
+
+    return edit
+
+
+def passes(value: Any) -> Edit:
+    """Hostile numbers of passes, and bounds that would need better ones."""
+
+    def edit(forger: Forger) -> None:
+        forger.put("profiles.pass", value(forger.array("profiles.pass")))
         forger.change("profiles.value", times(0.97))
         forger.follow()
 
@@ -586,6 +597,11 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
         ],
     ),
     "sources hostile": (ALL, [sources(value) for value in (np.nan, np.inf, -1.0, 1e-300, 1e300, 1e6)]),
+    "passes that are not there": (
+        ALL,
+        [passes(lambda p: p + 2**20), passes(lambda p: p - 1), passes(lambda p: p[:-1])],
+    ),
+    "other passes": (MOVED, [passes(lambda p: p[::-1]), passes(lambda p: p * 0)]),
     "sources of other passes": (MOVED, [sources(times(f)) for f in (0.5, 2.0, 0.0)]),
     # people
     "weights on the worst": (ALL, [weight_on(True)]),
@@ -867,7 +883,7 @@ LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
         ALL,
         [wrong_hash(n) for n in ("people.x", "profiles.value", "network.1.weight", "people.weights")],
     ),
-    "files without a hash": (ALL, [unnamed(name) for name in ("people.x", "local.upper", "profiles.source")]),
+    "files without a hash": (ALL, [unnamed(name) for name in ("people.x", "local.upper", "profiles.pass")]),
     "a file named like a hash": (ALL, [named_like_a_hash]),
     "stale signatures": (ALL, [stale(True), stale(False)]),
     "keys twice": (

@@ -31,6 +31,7 @@ from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
 from isonomy_verify.definitions import MATRICES
+from isonomy_verify.evidence import profiles_of, sources_of
 
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
@@ -168,10 +169,8 @@ def _read(path: Path) -> Record:
     arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
     arrays["head"] = np.array(predicate["question"]["head"])
     weights = record.array("people.weights")
-    parts = {name: record.array(f"profiles.{name}") for name in ("count", "radius", "value", "source", "largest")}
-    start = np.append(0, np.cumsum(parts["count"]))
-    profiles = Profiles(start, parts["radius"], parts["value"], float(parts["largest"][0]), parts["source"])
-    profiles.check()
+    said = profiles_of(record)
+    profiles = Profiles(said.start, said.radius, said.value, said.largest, sources_of(record, said))
     whole = "people.x" not in predicate["withheld"]
     return Record(
         path=path,

@@ -262,6 +262,7 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
     mass = certificate.mixture.masses(question.weights, len(points.owner))
     # Of the people that were found, those whom the claimed population consists of, and everybody as they are.
     told = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
+    passes = np.unique(profiles.source)
     groups: dict[str, Arrays] = {
         "people": {"x": question.x, "weights": question.weights, "rows": people.rows}
         | ({} if people.y is None else {"y": people.y}),
@@ -276,7 +277,8 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
             "count": np.diff(profiles.start),
             "radius": profiles.radius,
             "value": profiles.value,
-            "source": profiles.source,
+            "pass": np.searchsorted(passes, profiles.source).astype(np.uint32),
+            "passes": passes,
             "largest": np.array([profiles.largest]),
         },
         "points": {
