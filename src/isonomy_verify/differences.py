@@ -109,7 +109,7 @@ class Differences(Sweep):
         layer = self.network.layers[k]
         eta = layer.eta([self.top[block.source] for block in layer.blocks], self.prepared.buffers, bias=False)
         if self.prepared.run_unit:
-            self.burst |= layer.bursts([self.top[b.source] + self.near.top[b.source] for b in layer.blocks])
+            self.burst |= layer.bursts([self.sizes(b.source) + self.near.sizes(b.source) for b in layer.blocks])
             eta = (2 * eta + 2 * self.near.eta[k]) * (1 + 8 * U)
         return eta
 

@@ -137,7 +137,8 @@ class Layer:
         total: Array | float = self.bias_norm * self.bias_norm if bias else 0.0
         for top, squares in zip(tops, self.scale_squared, strict=True):
             total = total + np.multiply(top, top, out=None if room is None else room("square", *top.shape)) @ squares
-        return np.asarray(np.sqrt(total) * (1 + 4 * self.unit) + self.lost)
+        # What is infinite says nothing of the layer, also where it meets a column of zeros.
+        return np.asarray(np.sqrt(np.fmin(total, np.inf)) * (1 + 4 * self.unit) + self.lost)
 
 
 class Network(NamedTuple):

@@ -71,7 +71,7 @@ class Sweep:
         self.top = [empty] * (len(layers) + 1)  # sizes of the sources; 0 is the input
         self.top[0] = np.abs(x, out=self._room("top0", x.shape[1]))
         if region is not None:
-            self.top[0] += np.where(np.isfinite(region.extent), region.extent, 0.0)
+            self.top[0] += self._extent(region)
         self.under: Array | float = TINY
         self.slack, self.dense_slack = np.zeros(self.n), np.zeros(self.n)
         self.pulls: list[Array] = []  # by which steer led, output by output: coefficients of the region's coordinates
@@ -89,6 +89,20 @@ class Sweep:
 
     def _room(self, name: str, width: int) -> Array:
         return self.prepared.buffers(name, self.n, width)
+
+    def _extent(self, region: Region) -> Array:
+        """How far the input moves, coordinate by coordinate; one that nothing bounds adds nothing only where no path
+        leads from it, not where the weights of its paths add up to 0 after rounding."""
+        extent = region.extent
+        if np.isfinite(extent).all():
+            return extent
+        blocks = [block for layer in self.network.layers for block in layer.blocks if not block.source]
+        read = np.any([(block.size != 0).any(0) for block in blocks], axis=0) if blocks else False
+        return np.where(np.isinf(extent) & ~np.asarray(read), 0.0, extent)
+
+    def sizes(self, source: int) -> Array:
+        """How large a source can be, all in all: ``top``, and for the input what a set that all share adds to it."""
+        return self.top[source] if source or not self.shared else self.top[0] + self._extent(self.region)
 
     def _start(self, k: int) -> Array:
         """The bias, and what the layer reads of ``x`` itself: (n, width), or (1, width) where it reads nothing of
@@ -150,7 +164,7 @@ class Sweep:
             eta = eta + self.eta[source] * grow
         self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
         if self.prepared.run_unit:
-            self.burst |= layer.bursts([self.top[block.source] for block in layer.blocks])
+            self.burst |= layer.bursts([self.sizes(block.source) for block in layer.blocks])
         self.under = self.under + layer.underflow * (1 + self.eta[k])
 
     def _left_open(self, k: int, name: str) -> Array:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from isonomy import Explore, Network, WeightedLp, certify_local
+from isonomy import Counterparts, Explore, Network, WeightedLp, certify_local
 from isonomy.errors import MetricError
 from isonomy.networks.graph import Activation, Affine, Graph, Input, Node
 from isonomy_verify.regions import BallBox
@@ -135,3 +135,39 @@ def test_the_tight_tier_of_other_activations_is_no_looser_than_the_quick_one() -
             for tier in ("quick", "tight")
         )
         assert (tight <= quick * (1 + 1e-9)).all()
+
+
+UNBOUNDED = {
+    "an infinite tolerance": (WeightedLp(np.array([1.0, 1e-320]), np.inf), 0.01),
+    "tolerance times delta": (Counterparts(np.array([1e-12, 1e300]), [False, False], [0, 0], [0, 0], [1, 1]), 1e9),
+    "a ratio to a large power": (Counterparts([1e-6, 0.0], [False, False], [0.0, 0.5], [0.0, 100.0], [1, 1]), 1e4),
+}
+
+
+@TIERS
+@pytest.mark.parametrize("case", UNBOUNDED)
+def test_paths_that_cancel_are_read(case: str, tier: str) -> None:
+    """1e16 + 1 − 1e16 is 0 in floats and 1 in truth, and nothing bounds the coordinate that it multiplies."""
+    first = np.array([[1.0, 1e16], [0.0, 1.0], [0.0, -1e16]])
+    layers = Affine.of(first, np.zeros(3)), Affine.of(np.ones((1, 3)), np.zeros(1))
+    graph = Graph((Node(Input(2), ()), *(Node(layer, (place,)) for place, layer in enumerate(layers))))
+    network = Network(graph, "sigmoid")
+    metric, delta = UNBOUNDED[case]
+    x, y = np.array([[1.0, 0.0]]), np.array([[1.0, -50.0]])
+    assert metric.distance_upper(x, y)[0] <= delta
+    found = certify_local(network, x, metric, delta, tier=tier, attack=False, progress=None, max_nodes=8)  # type: ignore[arg-type]
+    assert found.upper[0] >= 1 / (1 + np.exp(-1.0)) - 1e-9 and found.decision[0] == "undecided"
+
+
+@TIERS
+@pytest.mark.parametrize("order", [1, 2, np.inf])
+def test_inputs_that_overflow_in_float32_have_no_bound(order: float, tier: str) -> None:
+    """A ball that everybody shares reaches 1e39, which float32 has no number for."""
+    network = Network.from_layers(
+        [np.array([[1e-30]]), np.array([[-1e-10]])], [np.zeros(1), np.array([0.5])], head="sigmoid"
+    )
+    found = certify_local(
+        network, np.ones((1, 1)), WeightedLp(np.ones(1), order), 1e39, tier=tier, arithmetic="float32", attack=False,
+        progress=None, max_nodes=8,
+    )  # type: ignore[arg-type]  # fmt: skip
+    assert found.upper[0] > 0.622 and found.decision[0] == "undecided"

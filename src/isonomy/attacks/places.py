@@ -58,6 +58,7 @@ def _beyond(sets: ConvexSets, moves: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.norm(sets.offset + moves @ sets.root.T, sets.order, axis=1) - sets.radius)
 
 
+@np.errstate(all="ignore")  # what overflows is no witness
 def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
     """Project moves into their sets: box, simplices, then along the line to the anchor into the ball."""
     moves = _boxed(sets, moves, _Shares.of(sets))
