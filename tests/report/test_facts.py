@@ -6,11 +6,14 @@ import dataclasses
 import json
 from decimal import Decimal
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from isonomy.records import write
+from isonomy.records.writing import claimed_bounds
 from isonomy.report import Findings
 from isonomy.report.facts import Fact, facts_of_row
 from isonomy.report.html import to_html
@@ -98,9 +101,10 @@ def test_each_rendering_shows_the_numbers_of_the_facts(kind: str) -> None:
 
 
 @every
-def test_machines_get_the_values_in_full(kind: str) -> None:
+def test_machines_get_what_is_claimed(kind: str) -> None:
     found, document = findings(kind).certificate, to_json(findings(kind).facts)
-    assert (document["upper"], document["lower"]) == (found.upper, found.lower)
+    assert (document["lower"], document["upper"]) == claimed_bounds(found)[:2]
+    assert found.upper <= document["upper"] <= found.upper * (1 + 1e-5) + 1e-5
     assert document["local"] == {"mean_upper": found.local.mean_upper, "mean_lower": found.local.mean_lower}
     json.dumps(document, allow_nan=False)
 
@@ -133,3 +137,18 @@ def test_one_person() -> None:
     differs, equal = facts["row"].tables
     assert {str(row[0].text) for row in differs.rows} == set(facts.fact("differs").value)
     assert len(differs.rows) + len(equal.rows) == len(found.people.schema.features)
+
+
+@every
+def test_the_verdict_is_that_of_the_certificate(kind: str, tmp_path: Path) -> None:
+    """Also where ε lies between what was derived and what is claimed of it."""
+    base = findings(kind)
+    for epsilon in (base.certificate.upper, base.claimed[1], base.certificate.lower, base.claimed[0]):
+        certificate = dataclasses.replace(base.certificate, epsilon=epsilon)
+        told = dataclasses.replace(base, certificate=certificate)
+        claims = json.loads(write(tmp_path / "record", certificate).read_text())["predicate"]["claims"]
+        document = to_json(told.facts)
+        assert (document["lower"], document["upper"], document["verdict"]) == tuple(
+            claims[name] for name in ("lower", "upper", "verdict")
+        )
+        assert told.facts.verdict == claims["verdict"]

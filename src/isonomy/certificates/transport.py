@@ -72,6 +72,8 @@ def checked_shift(shift: Any, gamma: float | None, order: float, ground: Ground)
     if not isinstance(shift, Shift):
         if gamma is None:
             number("shift", shift, "a number >= 0, infinity, or a shift such as isonomy.Transport(0.1)")
+        elif isinstance(shift, bool) or not isinstance(shift, int | float) or shift != 0:
+            raise ParameterError(template("shift", "left out where 'gamma' is given", shift))
         return Transport(shift if gamma is None else gamma, order, ground)
     if gamma is not None or order != 1 or ground != "l2":
         given = template("shift", "a number where 'gamma', 'order' or 'ground' are given too", type(shift).__name__)

@@ -169,16 +169,21 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
     }
 
 
-def _claims(certificate: Certificate) -> dict[str, Any]:
-    """What the evidence implies, rounded outward; see :mod:`isonomy_verify.claims`."""
+def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
+    """What is claimed of the mean, with the margin that another machine needs: lower, upper, and what could hide."""
     asked = (certificate.order, certificate.gamma, certificate.multiplier)
     implied, hidden = claimed_upper(certificate.profiles, certificate.question.weights, *asked)
-    upper, lower = outward(implied), inward(certificate.lower)
+    return inward(certificate.lower), outward(implied), outward(hidden)
+
+
+def _claims(certificate: Certificate) -> dict[str, Any]:
+    """What the evidence implies, rounded outward; see :mod:`isonomy_verify.claims`."""
+    lower, upper, hidden = claimed_bounds(certificate)
     return {
         "upper": upper,
         "lower": lower,
         "multiplier": certificate.multiplier,
-        "hidden": outward(hidden),
+        "hidden": hidden,
         "verdict": verdict(lower, upper, certificate.epsilon),
         "population": _population(certificate),
     }

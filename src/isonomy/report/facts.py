@@ -33,13 +33,12 @@ __all__ = ["Fact", "Facts", "Section", "facts", "facts_of_change", "facts_of_row
 def facts(audit: Findings) -> Facts:
     """What there is to say of an audit; of a redacted one nothing that holds for one person only."""
     sheet = Sheet(audit)
-    found = audit.certificate
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), sheet.shift(), sheet.people(), sheet.decisions(),
         sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
         groups(audit, sheet.hidden, sheet.round.numbers), sheet.check(),
     )  # fmt: skip
-    return Facts(sheet.headline, None if found.epsilon is None else found.verdict, sections, audit.redacted)
+    return Facts(sheet.headline, audit.verdict, sections, audit.redacted)
 
 
 QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.fairness import GroupFairness
 from isonomy.networks.network import Network
 from isonomy.population import Population
@@ -50,6 +50,19 @@ class Findings:
         from isonomy.report.facts import facts
 
         return facts(self)
+
+    @cached_property
+    def claimed(self) -> tuple[float, float]:
+        """Lower and upper bound as the certificate claims them: what is told is what a stranger can check."""
+        from isonomy.records.writing import claimed_bounds
+
+        return claimed_bounds(self.certificate)[:2]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What follows from the claims for ε, if there is one."""
+        epsilon = self.certificate.epsilon
+        return None if epsilon is None else judge(*self.claimed, epsilon)
 
     @property
     def regression(self) -> bool:

@@ -26,7 +26,8 @@ class Sheet:
     def __init__(self, audit: Findings) -> None:
         found = audit.certificate
         self.audit, self.found, self.redacted = audit, found, audit.redacted
-        self.round = Rounded.of(found.lower, found.upper, found.epsilon, audit.regression)
+        lower, upper = audit.claimed
+        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression)
         self.similar = similar(audit)
         self.asked = (
             exact("delta", "δ, similar", found.delta),
@@ -38,10 +39,10 @@ class Sheet:
             exact("tier", "Tier", found.tier),
             exact("epsilon", "ε, accepted", found.epsilon),
         )
-        self.upper = self.round.proved("upper", "Mean violation within γ, proved", found.upper)
-        self.lower = self.round.found("lower", "Mean violation within γ, found", found.lower)
+        self.upper = self.round.proved("upper", "Mean violation within γ, proved", upper)
+        self.lower = self.round.found("lower", "Mean violation within γ, found", lower)
         unit = words.unit(audit) if audit.regression else ""
-        reached = str(self.lower) if found.lower > 0 else None
+        reached = str(self.lower) if lower > 0 else None
         self.headline = words.headline(found.gamma, words.these(len(audit.people)), str(self.upper), reached, unit)
         largest = None if found.epsilon is None else found.largest_gamma(found.epsilon)
         printed = "any" if largest == math.inf else "" if largest is None else down(largest)
@@ -75,7 +76,7 @@ class Sheet:
             exact("split", "Part of the table", people.split),
             exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
             *self.asked,
-            exact("verdict", "Verdict", None if found.epsilon is None else found.verdict),
+            exact("verdict", "Verdict", audit.verdict),
             self.upper,
             self.lower,
             self.round.proved("local.mean_upper", "Mean violation of these people, proved", found.local.mean_upper),
@@ -93,7 +94,7 @@ class Sheet:
             exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
             *self._verdicts(),
         )
-        return Section("summary", listing, (words.threshold(found, kept), words.meaning(audit), self.behind),
+        return Section("summary", listing, (words.threshold(audit, kept), words.meaning(audit), self.behind),
                        notes=self.similar.warnings)  # fmt: skip
 
     def _verdicts(self) -> list[Fact]:

@@ -54,7 +54,7 @@ def curve(findings: Findings) -> list[Place]:
     certificate = findings.certificate
     gamma = certificate.gamma
     if gamma == 0:
-        return [Place(0.0, certificate.lower, certificate.upper)]
+        return [Place(0.0, *findings.claimed)]
     if math.isinf(gamma):
         return []
     far = max((s.distance.estimate for s in findings.shifts if comparable(certificate, s.distance)), default=0.0)
@@ -69,6 +69,9 @@ def curve(findings: Findings) -> list[Place]:
     # A larger ball holds the smaller one's populations, and a bound for it holds for the smaller one too.
     lower = np.maximum.accumulate(table["lower"].to_numpy())
     upper = np.minimum.accumulate(table["upper"].to_numpy()[::-1])[::-1]
+    own = gammas.index(gamma)
+    lower[own], upper[own] = findings.claimed
+    upper = np.maximum.accumulate(upper)
     return [Place(*row) for row in zip(gammas, lower.tolist(), upper.tolist(), strict=True)]
 
 

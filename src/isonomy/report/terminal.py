@@ -51,7 +51,8 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
         row, (differs, equal) = pair.fact("row"), pair["row"].tables
         yield Text(f"\nMost unequal pair found (row {row}, difference {pair.fact('lower')}):")
         yield _grid(differs)
-        yield Text(f"In the other {len(equal.rows)} features both agree: isonomy explain --row {row}")
+        more = f"isonomy explain OUT --row {row}, where OUT is the folder of this audit"
+        yield Text(f"In the other {len(equal.rows)} features both agree: {more}.")
 
 
 def row_to_terminal(facts: Facts, pool: str) -> Iterator[Shown]:

@@ -80,17 +80,17 @@ def reach(largest: float | None, printed: str) -> str:
     return "whatever the shift" if math.isinf(largest) else f"up to a shift of {printed}"
 
 
-def threshold(certificate: Certificate, kept: str) -> str:
+def threshold(findings: Findings, kept: str) -> str:
     """What the verdict has to do with ε; ``kept`` says up to which shift it is kept."""
-    if certificate.epsilon is None:
+    if findings.verdict is None or findings.certificate.epsilon is None:
         return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
-    epsilon = parameter(certificate.epsilon)
+    epsilon = parameter(findings.certificate.epsilon)
     text = {
         "certified": f"This is within the accepted ε = {epsilon}, with proof.",
         "violated": f"This is beyond the accepted ε = {epsilon}: a population shows it.",
         "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and nothing beyond "
         "it was found.",
-    }[certificate.verdict]
+    }[findings.verdict]
     return f"{text} Proved to stay within ε: {kept}."
 
 
