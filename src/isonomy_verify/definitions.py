@@ -111,15 +111,17 @@ def _columns(feature: Any, where: str) -> dict[str, Any]:
         kind in ("ordinal", "categorical")
     ):
         raise BadInput(f"{where} must be numeric or integer, or have categories.")
+    missing, fill = feature.get("missing", "error") == "category", feature.get("fill")
+    filled = fill is None if kind == "categorical" else not missing or (kind == "ordinal" and fill is not None)
+    if feature.get("missing", "error") not in ("error", "category") or not filled:
+        raise BadInput(f"{where} must have categories and no 'fill' for 'missing' to be one of them, or a 'fill'.")
     if kind == "categorical":
-        missing = feature.get("missing", "error") == "category"
         width = len(levels) + (missing and feature.get("missing_label", "missing") not in levels)
         return {
             "low": [0.0 if width > 1 else 1.0] * width, "high": [1.0] * width, "integer": [False] * width,
             "origin": [0.0] * width, "unit": [1.0] * width, "immutable": [immutable] * width, "one_hot": True,
             "fill": None,
         }  # fmt: skip
-    fill = feature.get("fill")
     numbers = {"low": -math.inf, "high": math.inf} | feature
     if kind == "ordinal":
         numbers |= {"low": 0.0, "high": len(levels) - 1.0}

@@ -24,6 +24,7 @@ from isonomy import records
 from isonomy.auditing.bundled import train_small
 from isonomy.datasets import load_population
 from isonomy_verify import BadInput, check, verify
+from isonomy_verify.definitions import domain_of
 from isonomy_verify.record import DOCUMENT_BYTES, encoded, strict_json
 
 from .conftest import SMALL, Forger, drawing, refused, statuses
@@ -471,3 +472,18 @@ def test_what_has_no_rule_is_refused_by_name(forger: Forger) -> None:
     with pytest.raises(BadInput, match="magic") as caught:
         verify(forger.done())
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        'kind = "ordinal"\ncategories = ["a", "b"]\norigin = 0\nunit = 1\nmissing = "category"',
+        'kind = "numeric"\nlow = 0\nhigh = 1\norigin = 0\nunit = 1\nmissing = "category"',
+        'categories = ["a", "b"]\nfill = "a"',
+        'categories = ["a", "b"]\nmissing = "Category"',
+    ],
+)
+def test_what_the_library_reads_otherwise_is_refused(feature: str) -> None:
+    """A flag that one reader has and another has not would make two domains of one text."""
+    with pytest.raises(BadInput, match="missing"):
+        domain_of(f"[features.one]\n{feature}\n", "realizable")

@@ -112,7 +112,7 @@ class Plan:
     )
     name: str = option("", "Of the audit. Default: the schema's.", panel=RESULTS)
     out: str | None = option(None, "The directory to write. Default: audit-NAME.", panel=RESULTS, path=True)
-    redact: bool = option(False, "Keep people's rows out of everything written.", panel=RESULTS)
+    redact: bool = option(False, "Keep people's rows out of what is written; it is not anonymous.", panel=RESULTS)
     key: str | None = option(None, "A private key with which to sign the certificate.", panel=RESULTS, path=True)
     engine: Literal["local", "dask"] | None = option(
         None, "For a dataset larger than memory (a Parquet file, a folder of them, or a CSV file). local: stream it "
