@@ -42,6 +42,9 @@ PASS = 512
 LARGE = 1e20
 """Numbers up to here can be multiplied in float32, with weights of up to 1e10."""
 
+DEEP = 8
+"""Layers behind which rounding adds up to something, so that it is weighed neuron by neuron."""
+
 
 class Sweep:
     """Ranges and lines of every layer over one batch of regions."""
@@ -549,11 +552,11 @@ class Sweep:
         return [np.where(np.isnan(bound), np.inf, bound) for bound in bounds]
 
     def _charge(self, k: int, c: Array) -> Array:
-        """What coefficients of a layer's activations cost in rounding: ``|c|·charge``, or ``‖c‖‖charge‖`` where that is
-        little anyway."""
+        """What coefficients of a layer's activations cost in rounding: ``|c|·charge``, or, in float64 runs of few
+        layers, ``‖c‖‖charge‖``, which is little anyway."""
         prepared = self.prepared
         weighed = self.eta[k] * prepared.rounding[k]
-        if prepared.run_unit:
+        if prepared.run_unit or self.network.depth > DEEP:
             (rho, rest), size = prepared.charge[k], np.abs(c)
             return np.asarray((size @ rho) * weighed + size @ rest)
         length, rest_length = prepared.charge_norms[k]

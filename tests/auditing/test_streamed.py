@@ -212,7 +212,7 @@ def test_without_links_parts_are_copied(folder: Path, copied: Audited, monkeypat
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("stop", ["take_place", "_write_individuals", "markdown", "junit"])
+@pytest.mark.parametrize("stop", ["take_place", "_write_individuals", "to_markdown", "to_junit"])
 @pytest.mark.parametrize("trouble", [KeyboardInterrupt, OSError])
 def test_stopped_anywhere_while_writing_it_goes_on(
     folder: Path, quick: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str, trouble: type[Exception]

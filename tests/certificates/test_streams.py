@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 
 import isonomy
+from isonomy import files
 from isonomy.certificates import chunks
 from isonomy.certificates.certify import LARGEST_CHUNK, certify
 from isonomy.certificates.dual import Cells, Dual, evaluate
@@ -434,13 +435,13 @@ def test_a_bound_that_is_too_small_ends_the_run(tmp_path: Path, monkeypatch: pyt
     table(60).to_csv(source, index=False)
     if place == "read":
         assert ask(source, work, attack=True, split="test").lower > 0
-        read = chunks.read_arrays
+        read = files.read_arrays
 
         def lie(path: Path, about: str) -> dict[str, np.ndarray] | None:
             found = read(path, about)
             return None if found is None else found | {"profile_value": found["profile_value"] / 1e3}
 
-        monkeypatch.setattr(chunks, "read_arrays", lie)
+        monkeypatch.setattr(files, "read_arrays", lie)
     elif place == "dual":
         mean = Dual._mean
         monkeypatch.setattr(Dual, "_mean", lambda *given: mean(*given) / 1e3)

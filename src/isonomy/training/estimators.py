@@ -206,8 +206,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
 
     def predict(self, X: Population | npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of each individual."""
-        classes: npt.NDArray[Any] = self.classes_[self._outputs(X).argmax(axis=1)]
-        return classes
+        chosen = self._outputs(X).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
 
 
 @dataclass(eq=False, repr=False)
