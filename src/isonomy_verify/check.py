@@ -214,11 +214,11 @@ class _Check:
             some = rows[start : start + ROWS]
             value, owner = self._derived(some)
             most = inflated(self.profiles.value[self.profiles.places(some)])
-            loose += len(np.unique(owner[np.minimum(value, largest) > most]))
+            loose += len(np.unique(owner[~(np.minimum(value, largest) <= most)]))
             cells, above = proved.cells(some, value), np.zeros(len(some), dtype=bool)
             for slope in slopes:
                 derived = heights(cells, *asked, slope)
-                above |= derived > claimed_heights(self.profiles, some, *asked, slope)
+                above |= ~(derived <= claimed_heights(self.profiles, some, *asked, slope))  # what is no number is above
             derived = heights(cells, *asked, self.multiplier)
             total += exact_sum(products_up(np.array(self.weights[some]), derived))
             highest = max(highest, float(derived.max()))
@@ -365,7 +365,7 @@ class _Check:
         for start in range(0, len(unseen), ROWS):
             block = unseen[start : start + ROWS]
             self._look(block, np.ascontiguousarray(self.x[block]))
-        high = np.minimum(self.own[rows], self.largest) > self.individuals.highs(rows)
+        high = ~(np.minimum(self.own[rows], self.largest) <= self.individuals.highs(rows))
         turns = (self.individuals.decision[rows] == CERTIFIED) & ~self.kept[rows]
         bounds = f"{len(rows):,} derived, {int(high.sum()):,} above their claim"
         decisions = f"{len(rows):,} looked at, {int(turns.sum()):,} of those said to be certified are not"

@@ -11,7 +11,6 @@ convex ball and a box around ``x``, which is all that bounds need to know.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +55,6 @@ class Form:
             object.__setattr__(self, part, _frozen(array))
         if not (self.unit > 0).all():
             raise ValueError("'unit' of a metric must be positive.")
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, Any]) -> Form:
-        """From the arrays of a certificate."""
-        parts = ("root", "free", "tolerance", "relative", "origin", "unit")
-        return cls(order=float(arrays["order"]), **{part: arrays[part] for part in parts})
 
     @property
     def width(self) -> int:

@@ -333,7 +333,7 @@ class Joint(Forms):
 
 def _squares(a: Any) -> Array:
     """At least the squared Frobenius norm (n,) of matrices (n, p, q), summed in float64."""
-    flat = a.reshape(len(a), -1).astype(np.float64)
+    flat = a.reshape(len(a), a.shape[1] * a.shape[2]).astype(np.float64)
     return np.asarray(np.vecdot(flat, flat) * (1 + gamma(flat.shape[1] + 16)))
 
 

@@ -1,23 +1,22 @@
-"""The kernel alone, given arrays and nothing of the library, has the bounds that the library has, bit for bit."""
+"""The kernel alone, given texts, arrays and nothing of the library, has the bounds that the library has, to the bit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.similarity.test_forms import on_disk
 from tests.similarity.test_wander import KINDS, SCHEMA, WIDTH, members, metric_of, singular_there
 
 from isonomy.bounds.kernel import nodes_of
-from isonomy.certificates.forms import domain_arrays, metric_arrays
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.similarity import Mahalanobis
+from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import ground_metric
-from isonomy_verify.domain import Domain
-from isonomy_verify.forms import Form
+from isonomy_verify.definitions import domain_of, form_of
 from isonomy_verify.heads import Head
 from isonomy_verify.local import LocalBounds
 from isonomy_verify.network import normal_form
@@ -36,7 +35,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("space", ["realizable", "relaxed", "unbounded"])
-def test_bounds_from_arrays_are_those_of_the_library(kind: str, space: Any) -> None:
+def test_bounds_from_texts_are_those_of_the_library(kind: str, space: Any) -> None:
     rng = np.random.default_rng(KINDS.index(kind))
     metric, domain = metric_of(rng, kind), SCHEMA.domain(space)
     if singular_there(metric, domain) or (space == "unbounded" and metric.free.any()):
@@ -47,8 +46,8 @@ def test_bounds_from_arrays_are_those_of_the_library(kind: str, space: Any) -> N
 
     head = Head(network.head, network.classes, None, float32)
     ready = Preparations(normal_form(nodes_of(network.graph), head.rows))
-    space_of = Domain.of(on_disk(domain_arrays(domain)), domain.names)
-    similarity = Similarity(Form.of(on_disk(metric_arrays(metric))), 0.3, space_of, keep=True)
+    space_of = replace(domain_of(SCHEMA.to_toml(), space), names=domain.names)
+    similarity = Similarity(form_of(metric_to_text(metric), "metric.toml"), 0.3, space_of, keep=True)
     for tier in ("interval", "quick", "tight", "paper"):
         if tier == "paper" and space != "unbounded":
             continue
@@ -58,7 +57,7 @@ def test_bounds_from_arrays_are_those_of_the_library(kind: str, space: Any) -> N
         assert same(mine.upper, theirs.upper) and same(mine.kept, theirs.kept), tier
         assert same(own.keeps(x, mine.upper), stranger.keeps(x, theirs.upper))
     moving = Moving(question, ground, float32)
-    reach = Reach(ready, head, similarity, Form.of(on_disk(metric_arrays(ground))), float32)
+    reach = Reach(ready, head, similarity, form_of(metric_to_text(ground), "ground.toml"), float32)
     for tight in (True, False):
         bound = moving.bound(np.arange(len(x)), RADII, tight)
         assert same(bound, reach.bound(x, RADII, tight)) and bound.max() > 0

@@ -21,7 +21,7 @@ from isonomy import records
 from isonomy.auditing.bundled import train_small
 from isonomy.certificates import Certificate
 from isonomy.certificates.finite_sample import Clusters
-from isonomy.certificates.forms import metric_arrays, network_arrays, network_of
+from isonomy.certificates.forms import network_arrays, network_of
 from isonomy.datasets import load_population
 from isonomy.errors import DataError, FileError
 from isonomy.networks import Network
@@ -327,12 +327,12 @@ def test_metrics_in_their_common_form() -> None:
     weighted = isonomy.WeightedLp.fit(people)
     x, y = people.x[:40], people.x[40:80]
     for metric in (weighted, isonomy.WeightedLp(weighted.weights, 1.0), isonomy.SensitiveSubspace.fit(people)):
-        form = metric_arrays(metric)
+        form = vars(metric.form)
         assert form["free"].all()
         assert np.allclose(
             np.linalg.norm((x - y) @ form["root"].T, float(form["order"]), axis=1), metric.distance(x, y)
         )
     widest = isonomy.WeightedLp(weighted.weights, math.inf)
-    form = metric_arrays(widest)
+    form = vars(widest.form)
     counts = ~form["free"]
     assert np.allclose((np.abs(x - y)[:, counts] / form["tolerance"][counts]).max(1), widest.distance(x, y))

@@ -1,10 +1,9 @@
-"""A stranger who reads the arrays of a certificate derives the regions that the library has, bit for bit."""
+"""A stranger who reads the texts of a certificate derives the regions that the library has, bit for bit."""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.population.strategies import Case, cases
 
-from isonomy.certificates.forms import domain_arrays, metric_arrays
 from isonomy.errors import IsonomyError
 from isonomy.population import Population
 from isonomy.similarity import Counterparts, Explore, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
+from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.regions import Similarity
 from isonomy_verify import similar
+from isonomy_verify.definitions import domain_of, form_of
 from isonomy_verify.domain import Domain
-from isonomy_verify.forms import Form
 from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import filled
 
@@ -44,13 +43,6 @@ def metric_of(rng: np.random.Generator, kind: str, case: Case) -> Metric:
             return SensitiveSubspace(root, ridge=float(rng.choice([0.0, 1.0])))
     weights = rng.choice([0.0, 0.3, 1.0, 7.0], width)
     return WeightedLp(weights, {"l1": 1, "l2": 2, "linf": math.inf}[kind])
-
-
-def on_disk(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    file.seek(0)
-    return dict(np.load(file))
 
 
 def bits(regions: Regions | tuple[ConvexSets, np.ndarray]) -> list[Any]:
@@ -82,7 +74,7 @@ def derived(who: similar.Similarity, x: np.ndarray, wide: np.ndarray) -> list[An
     cap=st.sampled_from([1024, 2]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_regions_from_arrays_are_those_of_the_library(
+def test_regions_from_texts_are_those_of_the_library(
     case: Case, kind: str, space: Any, delta: float, cap: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -92,8 +84,8 @@ def test_regions_from_arrays_are_those_of_the_library(
         own = Similarity(metric, delta, domain, cap)
     except IsonomyError:
         assume(False)
-    form = Form.of(on_disk(metric_arrays(metric)))
-    stranger = similar.Similarity(form, delta, Domain.of(on_disk(domain_arrays(domain)), domain.names), cap)
+    form, theirs = form_of(metric_to_text(metric), "metric.toml"), domain_of(case.schema.to_toml(), space)
+    stranger = similar.Similarity(form, delta, replace(theirs, names=domain.names), cap)
     assert type(stranger.domain) is Domain
     wide = rng.random((1, domain.width)) * (domain.numeric if space == "realizable" else 1.0)
     with np.errstate(all="ignore"):
@@ -118,10 +110,9 @@ def test_regions_from_arrays_are_those_of_the_library(
     ],
 )
 def test_arrays_that_are_no_metric_are_refused(wrong: dict[str, Any]) -> None:
-    arrays = metric_arrays(WeightedLp([1.0, 2.0], 2))
-    Form.of(arrays)
+    form = WeightedLp([1.0, 2.0], 2).form
     with pytest.raises(ValueError, match="metric must be"):
-        Form.of(arrays | wrong)
+        replace(form, **wrong)
 
 
 @pytest.mark.parametrize(

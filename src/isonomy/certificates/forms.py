@@ -17,8 +17,6 @@ from isonomy.errors import NetworkError
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
-from isonomy.similarity.lp import WeightedLp
-from isonomy.similarity.metric import Metric
 from isonomy_verify import domain as kernel
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,16 +59,6 @@ def network_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
     if head not in ("softmax", "sigmoid", "regression"):
         raise NetworkError(f"A network has no head '{head}'.")
     return Network(Graph(tuple(nodes)), head, name)  # type: ignore[arg-type]
-
-
-def metric_arrays(metric: Metric) -> Arrays:
-    """What a bound needs to know of a metric."""
-    form = metric.form
-    parts = ("root", "order", "free", "tolerance", "relative", "origin", "unit")
-    arrays: Arrays = {part: np.array(getattr(form, part)) for part in parts}
-    if isinstance(metric, WeightedLp) and len(form.root):
-        arrays["root"] = np.diag(form.root.sum(axis=0))  # with a row of zeros for a free coordinate
-    return arrays
 
 
 def domain_arrays(domain: kernel.Domain) -> Arrays:
