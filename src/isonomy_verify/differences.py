@@ -39,6 +39,7 @@ from isonomy_verify.lines import Lines, Sides
 from isonomy_verify.network import Network
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, Index, Region, Sum
+from isonomy_verify.steering import steer
 from isonomy_verify.sweep import Sweep
 from isonomy_verify.tiers import Enclosure, checked
 
@@ -402,7 +403,7 @@ def _outputs(sweep: Sweep, within: Sequence[Region], tight: bool, each: bool) ->
         return found
     run = sweep.run()
     for j in range(sweep.network.outputs.width):
-        moves = sweep.steer(j)
+        moves = steer(sweep, j)
         for sign in (1.0, -1.0):
             for touch in (True, False) if both else (True,):
                 sides = sweep.sides(run, moves, sign) if touch else sweep.sides()

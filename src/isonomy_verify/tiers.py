@@ -20,6 +20,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import BallBox, Index, Region
 from isonomy_verify.runs import Run, enclose_run
+from isonomy_verify.steering import steer, turned
 from isonomy_verify.sweep import BLOCK, Sweep
 
 Tier = Literal["interval", "quick", "tight"]
@@ -191,7 +192,7 @@ def _block(sweep: Sweep, tier: Tier, rows: float | None, turn: Index = NOBODY) -
         # Lines that touch at one place are nearly always better for ReLUs, and not so often for others.
         both = tier == "tight" and (sweep.prepared.narrow or kinds != {"relu"}) and len(turn) < sweep.n
         for j in range(network.outputs.width):
-            moves = sweep.steer(j) if tier == "tight" else None
+            moves = steer(sweep, j) if tier == "tight" else None
             for sign in (1.0, -1.0):
                 bound = sweep.side(j, sign, sweep.sides(run, moves, sign))
                 if both:
@@ -224,5 +225,5 @@ def _turned(sweep: Sweep, output: int, rows: Index) -> list[Array]:
     sides, trace = twice.sides(), dict[int, Array]()
     for rate in RATES:
         best = np.fmin(best, twice.side(outputs, sign, sides, trace))
-        sides = twice.turned(sides, trace, rate)
+        sides = turned(twice, sides, trace, rate)
     return np.split(np.fmin(best, twice.side(outputs, sign, sides)), 2)

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from isonomy import AttackBudget, Network, WeightedLp, certify
+from isonomy import AttackBudget, Network, Transport, WeightedLp, certify
 from isonomy.certificates.profiles import FURTHEST, NEAREST, subradii
 from isonomy_verify.arithmetic import power_down, power_up
 
@@ -61,3 +61,12 @@ def test_radii_stay_within_what_can_be_computed_with() -> None:
     for scale in (NEAREST, FURTHEST):
         radii = subradii(scale * 8, scale)
         assert radii == sorted(set(radii)) and all(0 < radius < math.inf for radius in radii)
+
+
+@pytest.mark.parametrize("kind", [np.longdouble, np.float32, int])
+def test_numbers_between_floats_mean_the_larger_ball(kind: type) -> None:
+    gamma, order = kind(1) / kind(3) + kind(2) ** 53, kind(1) + kind(1) / kind(3)
+    shift = Transport(gamma, order)
+    assert type(shift.gamma) is type(shift.order) is float
+    assert shift.gamma >= gamma and shift.order <= order
+    assert Transport(2**53 + 1).gamma == 2.0**53 + 2

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from flint import arb, ctx
 
+from isonomy_verify import differences, majorant, tiers
 from isonomy_verify import lines as line_module
-from isonomy_verify import majorant, tiers
 from isonomy_verify import prepared as preparation
 from isonomy_verify.activations import Activation, Curve
 from isonomy_verify.arithmetic import U32, Array
@@ -20,6 +20,7 @@ from isonomy_verify.lines import Sides, parallel, touching
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox, Region
+from isonomy_verify.steering import steer
 from isonomy_verify.sweep import Sweep
 
 from .graphs import chain
@@ -291,13 +292,12 @@ def hint(change: Callable[[pytest.MonkeyPatch, np.random.Generator], None]) -> N
 
 @hint
 def steering(patch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
-    right = Sweep.steer
-
-    def wrong(self: Sweep, output: int) -> list[Array]:
+    def wrong(sweep: Sweep, output: int) -> list[Array]:
         which = int(rng.integers(6))
-        return [hostile(rng, move.shape)[which] for move in right(self, output)]
+        return [hostile(rng, move.shape)[which] for move in steer(sweep, output)]
 
-    patch.setattr(Sweep, "steer", wrong)
+    for module in (tiers, differences):
+        patch.setattr(module, "steer", wrong)
 
 
 @hint

@@ -140,6 +140,10 @@ class Ball(Shift):
 
     def __post_init__(self) -> None:
         check_radius(self.order, self.gamma)
+        # As floats, where numbers of another kind lie between two of them those of the larger ball.
+        gamma, order = float(self.gamma), float(self.order)
+        object.__setattr__(self, "gamma", gamma if gamma >= self.gamma else math.nextafter(gamma, math.inf))
+        object.__setattr__(self, "order", order if order <= self.order else math.nextafter(order, 1.0))
 
     @property
     def size(self) -> float:
