@@ -1,6 +1,6 @@
 """What a certificate claims beside the best that is known, how many bytes of hints it has, and how long checking takes.
 
-    python -m benchmarks.certificates [--people 300] [--rows 2000]
+    python -m benchmarks.certificates [--people 300] [--rows 100000]
 
 For each case: the headline claimed and the best that the library knows (without the claims' margin), their ratio, the
 same for the mean of everybody alone, decisions claimed of those known, bytes of hints per person (all that is stored
@@ -27,6 +27,8 @@ from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation, Add, Graph, Input, Node
 from isonomy.population import Population
 from isonomy_verify import verify
+from studies.extracts import available
+from studies.extracts import load_population as survey
 
 HINTS = ("profiles.count", "profiles.radius", "profiles.pass", "profiles.passes", "points.count", "local.decision")
 
@@ -81,7 +83,7 @@ def main() -> None:
     """Print a line for each case."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--people", type=int, default=300)
-    parser.add_argument("--rows", type=int, default=2000, help="of the large table")
+    parser.add_argument("--rows", type=int, default=100_000, help="of the large table")
     given = parser.parse_args()
     german, adult = load_population("german"), load_population("adult")
     some = german.test.sample(min(given.people, len(german.test)))
@@ -89,7 +91,12 @@ def main() -> None:
     bank = train_small(adult.train.sample(4000), hidden=(64, 64))
     case("Adult, MLP of 2 x 64", bank, adult.test.sample(given.people), 0.05)
     case("German, GELU, residual, norm", residual(german.schema.width), some, 0.1)
-    case("Adult, large", bank, adult.test.sample(given.rows), 0.05, rounds=0)
+    if "acs-income" in available():
+        whole = survey("acs-income", states=["CA"], encoding="paper", years=[2018], download=False)
+        some = whole.test.sample(min(given.rows, len(whole.test)))
+        case("ACS Income, large", train_small(whole.train.sample(4000), hidden=(64, 64)), some, 0.05, rounds=0)
+    else:
+        case("Adult, large", bank, adult.test.sample(min(given.rows, len(adult.test))), 0.05, rounds=0)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ import numpy as np
 from isonomy_verify.activations import Activation, Curve
 from isonomy_verify.arithmetic import TINY, Array, Float32, U
 
+TIE = 1e-9
+"""Lines whose values are closer than this, relatively, are as good as each other."""
+
 
 class Lines(NamedTuple):
     """Lines around an activation over a batch of ranges: ``slope z + below ≤ f(z) ≤ slope z + above``; ``below`` None
@@ -65,9 +68,12 @@ def touching(
         for candidate in tangents(activation, at):
             bottom, top = curve.extremes(candidate)
             bottom, top = np.maximum(bottom, -most), np.minimum(top, most)
-            better = top + candidate * at < above + slope * at
+            tilt = candidate * at
+            # At an end of a range lines meet: the one that is there stays unless another is better by more than last
+            # bits, which differ from machine to machine.
+            better = top + tilt < above + slope * at - TIE * (np.abs(top) + np.abs(tilt))
             slope, above = np.where(better, candidate, slope), np.where(better, top, above)
-            better = bottom + candidate * at > lowest + low_slope * at
+            better = bottom + tilt > lowest + low_slope * at + TIE * (np.abs(bottom) + np.abs(tilt))
             low_slope, lowest = np.where(better, candidate, low_slope), np.where(better, bottom, lowest)
     return Sides(slope, above, low_slope, lowest)
 

@@ -84,6 +84,22 @@ def test_tangents_come_closer_where_they_touch() -> None:
         assert (sides.slope * 2.5 + sides.above <= lines.slope * 2.5 + lines.above).all()
 
 
+def test_lines_that_meet_at_an_end_of_a_range_do_not_hang_on_last_bits() -> None:
+    """The chord of a convex activation meets other lines there, and is the best line everywhere else.
+
+    Which of them was chosen hung on last bits, so that what was certified on one machine was refused by another.
+    """
+    activation = Activation("leaky_relu", (0.1,))
+    rng = np.random.default_rng(0)
+    low, high = -rng.uniform(0.5, 6, (200, 3)), rng.uniform(0.5, 3, (200, 3))
+    for at in (np.full(low.shape, 9.0), np.full(low.shape, -9.0)):
+        for share in (-(2.0**-50), 0.0, 2.0**-50):
+            upper = high * (1 + share)
+            lines = parallel(activation, low, upper, 0.0)
+            sides = touching(activation, lines, low, upper, at, 0.0)
+            np.testing.assert_array_equal(sides.slope, lines.slope)
+
+
 # -- ranges -------------------------------------------------------------------------------------------------------
 
 
