@@ -28,9 +28,10 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import told
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, Schedule
+from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, profiles
 from isonomy.certificates.protocol import Model, Shift
-from isonomy.certificates.worst_case import search, still
+from isonomy.certificates.transport import Transport
+from isonomy.certificates.worst_case import search, search_radii, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
@@ -106,13 +107,13 @@ class Job:
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        if not self.shift.moves:
+        if not isinstance(self.shift, Transport):
             return Schedule((), None, 0.0, whole)
-        moving = self._moving(local)
+        moving = self._moving(local, self.shift)
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, question=replace(moving.question, weights=weights))
-        return replace(self.shift.schedule(moving, local.upper, largest, self.tier == "tight"), whole=whole)
+        return replace(make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight"), whole=whole)
 
     def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
         """What is known of the individuals of a chunk."""
@@ -125,16 +126,16 @@ class Job:
             local = self._looked_at(x, self.attack, self.decide, tick)
             known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
             points = still(x, local.lower, known.counterpart)
-            if self.shift.moves:
-                moving, tight = self._moving(local), self.tier == "tight"
+            if isinstance(self.shift, Transport):
+                moving, tight = self._moving(local, self.shift), self.tier == "tight"
                 assert self.schedule is not None
-                profile = self.shift.profiles(moving, local.upper, largest, tight, self.rounds, self.schedule)
+                profile = profiles(moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule)
+                if self.attack is not None:
+                    points = search(moving, points, search_radii(self.shift, moving.diameter), self.attack)
             else:  # nobody but the individuals counts
-                moving, profile = None, Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
+                profile = Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
-            if moving is not None and self.attack is not None:
-                points = search(moving, points, self.shift.search_radii(moving.diameter), self.attack)
         check_range(points.value, self.model.head, self.output_range)
         return about | {
             "upper": local.upper,
@@ -163,8 +164,8 @@ class Job:
             progress=tick, predict=False,
         )  # fmt: skip
 
-    def _moving(self, local: LocalCertificate) -> Moving:
-        return Moving(local.question, self.shift.ground, self.arithmetic == "float32")
+    def _moving(self, local: LocalCertificate, shift: Transport) -> Moving:
+        return Moving(local.question, shift.metric, self.arithmetic == "float32")
 
 
 _NOT_NUMBERS = ("model", "metric", "shift", "domain", "evidence")

@@ -35,7 +35,8 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.dual import Cells, Dual, check_radius
+from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.transport import check_radius
 from isonomy.confidence import METHODS, SLOW
 from isonomy.errors import DataError, ParameterError, template
 from isonomy_verify.arithmetic import gamma as rounding
@@ -115,7 +116,7 @@ def population_upper(
     else:
         shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)
         chosen = np.isin(drawn, shuffled[: max(1, round(choosing * len(shuffled)))])
-        multipliers = [Dual.of(cells.take(np.flatnonzero(chosen)), order).multiplier(gamma)]
+        multipliers = [Dual.of(cells.take(np.flatnonzero(chosen)), order).bound(gamma).multiplier]
         cells = cells.take(np.flatnonzero(~chosen))
         clusters = None if clusters is None else replace(clusters, member=drawn[~chosen])
     n = len(cells.weights)

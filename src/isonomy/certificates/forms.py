@@ -28,7 +28,7 @@ def network_arrays(network: Network) -> Arrays:
     """Every node of a network: its kind, what it reads, its numbers."""
     nodes = network.graph.nodes
     arrays: Arrays = {
-        "kinds": np.array([_kind(node.op) for node in nodes]),
+        "kinds": np.array([getattr(node.op, "kind", type(node.op).__name__.lower()) for node in nodes]),
         "names": np.array([node.name for node in nodes]),
         "head": np.array(network.head),
     }
@@ -70,10 +70,6 @@ def domain_arrays(domain: kernel.Domain) -> Arrays:
     }
     parts = ("low", "high", "integer", "origin", "unit", "immutable")
     return arrays | {part: np.array(getattr(domain, part)) for part in parts}
-
-
-def _kind(op: Operation) -> str:
-    return op.kind if isinstance(op, Activation) else type(op).__name__.lower()
 
 
 def _operation(arrays: Mapping[str, NDArray[Any]], i: int, kind: str) -> Operation:

@@ -24,7 +24,6 @@ from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for
 from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
-from isonomy.progress import Progress
 from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
 from isonomy.search.cuts import reading
 from isonomy.search.limits import Limits
@@ -36,14 +35,10 @@ from isonomy_verify.similar import filled
 from isonomy_verify.tiers import Enclosure, enclose_at
 
 if TYPE_CHECKING:
-    from isonomy.certificates.local import Bounds
+    from isonomy.certificates.network_tier import Bounds
 
 PEOPLE = 1024
 """Individuals whose parts wait for each other."""
-
-NUMBERS = 4096
-"""Parts on average that a decision may cost are this over the width of the widest layer, unless somebody says
-otherwise: parts of wide networks cost more."""
 
 Index = NDArray[np.int64]
 
@@ -185,20 +180,6 @@ class Decisions(Settling):
 _KEPT = ("lower", "counterpart", "flips", "flip_counterpart")
 
 
-def close_gaps(
-    bounds: Bounds, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
-) -> FloatArray:
-    """Smaller upper bounds, and larger lower ones in ``finds``, until they meet or the limits are reached."""
-    upper = upper.copy()
-    rows = np.flatnonzero(upper > enough_for(finds.lower, limits))
-    for some, budget in _budgets(rows, limits, began):
-        gaps = Gaps(bounds, some, finds, limits)
-        gaps.run(budget)
-        upper[some] = np.minimum(upper[some], gaps.upper)
-        tick(len(upper) - int((upper > enough_for(finds.lower, limits)).sum()), len(upper))
-    return upper
-
-
 def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
     """Upper bounds that need not be smaller; infinity beside a verdict."""
     if limits.epsilon is None:
@@ -206,25 +187,7 @@ def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
     return np.where(lower > limits.epsilon, np.inf, np.maximum(lower + limits.gap, limits.epsilon))
 
 
-def decide(bounds: Bounds, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
-    """Certify decisions in ``kept``, or find others in ``finds``, for everybody of whom neither is known.
-
-    Individuals are taken in the chunks in which they were bounded, and share what a chunk may spend: a table that is
-    asked for block by block, of whole chunks, has the same answer.
-    """
-    each = max(8, NUMBERS // max(bounds.graph.widths))
-    for start in range(0, len(kept), bounds.size):
-        some = start + np.flatnonzero(~kept[start : start + bounds.size] & ~finds.flips[start : start + bounds.size])
-        count = min(bounds.size, len(kept) - start)
-        budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
-        if len(some) and budget.left:
-            with one_thread():
-                decisions = Decisions(bounds, some, finds)
-                decisions.run(budget)
-            kept[some] |= decisions.stands
-
-
-def _budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index, Budget]]:
+def budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index, Budget]]:
     """Rows in groups, and what each may spend: its share of what the groups before left."""
     nodes, deadline = limits.nodes, began + limits.seconds
     for start in range(0, len(rows), PEOPLE):
