@@ -32,7 +32,7 @@ from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
-from isonomy.search.cuts import reading
+from isonomy.search.branch import reading
 from isonomy.search.pairs import Pairs, Parts
 from isonomy.similarity.metric import Metric, checked_delta
 

@@ -104,7 +104,9 @@ def population_upper(
     handled.
     """
     check_radius(order, gamma)
-    alpha = _alpha(confidence)
+    if not 0 < confidence < 1:
+        raise ParameterError(template("confidence", "between 0 and 1, both excluded", confidence))
+    alpha = float(np.nextafter(1.0 - confidence, 0.0))
     _check(cells, largest, choosing, shares, adapted_across, clusters)
     drawn = np.arange(len(cells.weights)) if clusters is None else clusters.member
     if plain(order, gamma) or gamma == math.inf:
@@ -138,12 +140,6 @@ def population_upper(
             if upper < best.upper:
                 best = PopulationBound(upper, confidence, method, multiplier, n, count)
     return best
-
-
-def _alpha(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ParameterError(template("confidence", "between 0 and 1, both excluded", confidence))
-    return float(np.nextafter(1.0 - confidence, 0.0))
 
 
 def _check(

@@ -26,8 +26,7 @@ from isonomy.networks.graph import Affine, Graph
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.progress import Progress
-from isonomy.search import Limits
-from isonomy.search.branch import Budget
+from isonomy.search.branch import Budget, Limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, refused
 from isonomy_verify import tiers

@@ -24,9 +24,7 @@ from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for
 from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
-from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
-from isonomy.search.cuts import reading
-from isonomy.search.limits import Limits
+from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Limits, Trees, reading
 from isonomy_verify.branching import Leaves
 from isonomy_verify.decisions import Goals, contested
 from isonomy_verify.prepared import Prepared
