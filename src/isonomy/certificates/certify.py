@@ -24,7 +24,7 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, attack_budget
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.chunks import Finished, Job, Work, finish, joined
+from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, finish, joined
 from isonomy.certificates.consistency import evidence_folder, told
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
@@ -283,10 +283,10 @@ def _certificate(
             job.arithmetic, question,
         )  # fmt: skip
         start = np.append(0, np.cumsum(columns["profile_count"]))
-        radius, value, passes = (columns[f"profile_{name}"] for name in ("radius", "value", "source"))
+        radius, value, passes = (columns[f"profile_{name}"] for name in PROFILE)
         profiles = Profiles(start, radius, value, float(columns["largest"].max()), passes)
         owner = np.repeat(np.arange(n), columns["point_count"])
-        points = Points(owner, *(columns[f"point_{name}"] for name in ("person", "counterpart", "cost", "value")))
+        points = Points(owner, *(columns[f"point_{name}"] for name in POINT))
         assert job.schedule is not None
         return Certificate(
             job.shift, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles, points,

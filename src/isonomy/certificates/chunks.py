@@ -44,6 +44,9 @@ from isonomy_verify.individuals import DECISIONS
 LAYOUT = 2
 """The version of the columns; part of every key."""
 
+PROFILE, POINT = ("radius", "value", "source"), ("person", "counterpart", "cost", "value")
+"""Columns of profiles and of points, of which everybody has as many rows as their counts say."""
+
 PILOT = 16
 """Individuals on whom the schedule is made, evenly spread over the table."""
 
@@ -73,7 +76,8 @@ class Job:
     @cached_property
     def identity(self) -> str:
         """The hash of all that a chunk's columns depend on, but for its people."""
-        numbers = [field.name for field in fields(self) if field.name not in _NOT_NUMBERS]
+        others = ("model", "metric", "shift", "domain", "evidence")
+        numbers = [field.name for field in fields(self) if field.name not in others]
         texts = [
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
             self.model.hash(),
@@ -143,16 +147,11 @@ class Job:
             "decision": np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8),
             "counterpart": np.asarray(known.counterpart),
             "flip_counterpart": np.asarray(known.flip_counterpart),
-            "profile_count": np.diff(profile.start).astype(np.int64),
-            "profile_radius": profile.radius,
-            "profile_value": profile.value,
-            "profile_source": profile.source,
             "largest": np.array([profile.largest]),
+            "profile_count": np.diff(profile.start).astype(np.int64),
+            **{f"profile_{name}": getattr(profile, name) for name in PROFILE},
             "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
-            "point_person": points.person,
-            "point_counterpart": points.counterpart,
-            "point_cost": points.cost,
-            "point_value": points.value,
+            **{f"point_{name}": getattr(points, name) for name in POINT},
         }
 
     def _looked_at(
@@ -166,9 +165,6 @@ class Job:
 
     def _moving(self, local: LocalCertificate, shift: Transport) -> Moving:
         return Moving(local.question, shift.metric, self.arithmetic == "float32")
-
-
-_NOT_NUMBERS = ("model", "metric", "shift", "domain", "evidence")
 
 
 def _nobody(width: int) -> Arrays:

@@ -321,31 +321,29 @@ class _Choices:
 
     def taken(self, multiplier: float) -> IntArray:
         """Everybody's best choice, the cheapest of equally good ones; with an infinite multiplier of those for free."""
-        gain = self._gains(multiplier)
-        top = np.repeat(np.maximum.reduceat(gain, self.start), self._counts)
-        cost = np.where(gain >= top, self.cost, math.inf)
-        least = np.repeat(np.minimum.reduceat(cost, self.start), self._counts)
-        best = np.where(cost <= least, np.arange(len(gain)), len(gain))
+        _, cost, least = self._best(multiplier)
+        best = np.where(cost <= np.repeat(least, self._counts), np.arange(len(cost)), len(cost))
         at: IntArray = np.minimum.reduceat(best, self.start)
         return at if self.sorted_ is None else self.sorted_[at]
 
     def sums(self, multiplier: float, total: float) -> tuple[float, float]:
         """What they add to the mean of the best ``value − multiplier cost``, and to the mean cost of that choice."""
-        gain = self._gains(multiplier)
-        top = np.maximum.reduceat(gain, self.start)
-        cost = np.where(gain >= np.repeat(top, self._counts), self.cost, math.inf)
+        top, _, least = self._best(multiplier)
         shares = self.weights / total
-        return float(shares @ top), float(shares @ np.minimum.reduceat(cost, self.start))
+        return float(shares @ top), float(shares @ least)
 
     @cached_property
     def _counts(self) -> IntArray:
         return np.diff(self.start, append=len(self.cost))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _gains(self, multiplier: float) -> FloatArray:
-        if math.isinf(multiplier):
-            return np.where(self.cost == 0, self.value, -math.inf)
-        return np.asarray(self.value - multiplier * self.cost)
+    def _best(self, multiplier: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Everybody's largest gain, the costs of the choices that have it (else infinite), and the least of these."""
+        free = math.isinf(multiplier)
+        gain = np.where(self.cost == 0, self.value, -math.inf) if free else self.value - multiplier * self.cost
+        top = np.maximum.reduceat(gain, self.start)
+        cost = np.where(gain >= np.repeat(top, self._counts), self.cost, math.inf)
+        return top, cost, np.minimum.reduceat(cost, self.start)
 
 
 class _Bracket(NamedTuple):

@@ -60,14 +60,14 @@ class Settling(ABC):
         for regions in self.question.similarity.regions(self.judge.x):
             regions = filled(regions, self.question.domain)
             goals = self._left_open(regions)
-            prepared, shared = self._prepared(regions)
+            prepared = self._prepared(regions)
             numbers = 4 * sum(layer.width for layer in prepared.network.layers) + 2 * prepared.network.width
             step = max(1, LEAVES // 4 // numbers)
             for start in range(0, len(goals.row), step):
                 some = goals.of(slice(start, start + step))
                 mine = regions[some.row]
                 own = None
-                if not shared:
+                if prepared.region is None:
                     own = region_of(mine.sets)
                     own = own.boxed(*(np.broadcast_to(end, mine.centre.shape) for end in (own.low, own.high)))
                 leaves = Leaves(prepared, mine.centre, own, some.output, some.sign, some.bound)
@@ -89,16 +89,14 @@ class Settling(ABC):
             found.append(goals)
         return Goals.joined(found)
 
-    def _prepared(self, regions: Regions) -> tuple[Prepared, bool]:
-        """The network made ready, and whether it is for a ball that all regions share."""
-        network, float32_run = self.question.network, self.bounds.float32_run
+    def _prepared(self, regions: Regions) -> Prepared:
+        """The network made ready: for a ball that all regions share, where there is one and it has many dimensions."""
+        network = self.question.network
         # Of balls in few dimensions boxes are cut, and then everybody's is another one.
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
-        few = FEW if straight else CURVED
-        many = int((regions.sets.extent > 0).any(0).sum()) > few
-        prepared = prepared_for(network, regions.sets if many else None, float32_run, self.scores)
-        return prepared, prepared.region is not None
+        many = int((regions.sets.extent > 0).any(0).sum()) > (FEW if straight else CURVED)
+        return prepared_for(network, regions.sets if many else None, self.bounds.float32_run, self.scores)
 
     @abstractmethod
     def wanted(self, piece: Regions, over: Enclosure) -> Goals:
@@ -155,9 +153,7 @@ class Decisions(Settling):
 
     def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
         super().__init__(bounds, rows, finds)
-        decision = self.head.decision(self.at)
-        self.contests = self.head.contests(decision)
-        self.needed = self.head.needed(self.contests.sign)
+        self.contests = self.head.contests(self.head.decision(self.at))
         self.stands = np.zeros(len(rows), dtype=bool)
         self.stands[self.contests.row] = True
 
