@@ -166,7 +166,7 @@ def between(dual: Dual) -> list[float]:
     lost = dual.grid_error(GAMMA)
     if lost < TOLERANCE:
         return []
-    cells, question = dual.blocks[0], (1.0, GAMMA, dual.multiplier(GAMMA))
+    cells, question = dual.blocks[0], (1.0, GAMMA, dual.bound(GAMMA).multiplier)
     active = gains(cells, *question) >= heights(cells, *question)[cells.owner] - lost
     ends = np.unique(np.stack([cells.near[active], cells.far[active]], axis=1), axis=0)
     # What a cell costs at most is what its profile gains across it, so wide ones come first.

@@ -30,3 +30,16 @@ def rounded(value: float, decimals: int, rounding: str) -> Decimal:
     """A finite float, taken as the shortest decimal that reads back as it: 0.1 is 0.1 in either direction."""
     short = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)
     return _EXACT.plus(short)  # no minus before a zero
+
+
+def parameter(value: float) -> str:
+    """A number that somebody chose, as it was written: a bound holds for this very number."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    short = f"{value:.6g}"
+    return (short if float(short) == value else repr(float(value))).replace("e-0", "e-").replace("-", "−")
+
+
+def these(count: int) -> str:
+    """``these 1,000 individuals``."""
+    return "this one individual" if count == 1 else f"these {count:,} individuals"

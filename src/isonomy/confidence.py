@@ -34,7 +34,6 @@ from types import MappingProxyType
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import ParameterError, template
 from isonomy_verify.arithmetic import ROUNDINGS, U, down, gamma, mean_up, up
 
 BINS = 2**14
@@ -134,18 +133,6 @@ def mean_lower(values: FloatArray, weights: FloatArray, low: float, high: float,
         else:
             over = middle
     return float(down(low + down(down(under) * (high - low))))
-
-
-def sample_size(tau: float, alpha: float, largest: float = 1.0) -> int:
-    """How many individuals bring the mean within tau of its expectation with probability ``1 - alpha``.
-
-    The paper's lemma, two-sided Hoeffding: ``n >= log(2/alpha) / (2 tau^2)`` for violations of at most 1.
-    """
-    if not 0 < tau < math.inf:
-        raise ParameterError(template("tau", "a positive number", tau))
-    if not 0 < alpha < 1:
-        raise ParameterError(template("alpha", "between 0 and 1", alpha))
-    return max(1, math.ceil(math.log(2 / alpha) / 2 * (largest / tau) ** 2 * SLOW))
 
 
 def _refuted(m: float, unit: FloatArray, bets: FloatArray, alpha: float) -> bool:

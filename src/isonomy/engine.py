@@ -11,10 +11,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol, TypeVar
 
 from isonomy.errors import IsonomyError, ParameterError, needed, template
-from isonomy.parallel import in_parallel, one_thread_in_blas
+from isonomy.given import choice
+from isonomy.parallel import in_parallel
 
 PATIENCE = 30.0
 """Seconds in which a scheduler must answer."""
@@ -49,8 +50,7 @@ def running(engine: EngineName, scheduler: str | None) -> Iterator[Engine]:
 
 def check_engine(engine: str, scheduler: str | None) -> None:
     """Refuse an engine that is not there before any work is done."""
-    if engine not in get_args(EngineName):
-        raise ParameterError(template("engine", f"one of {', '.join(get_args(EngineName))}", engine))
+    choice("engine", engine, EngineName)
     if engine == "dask":
         _dask()
     elif scheduler is not None:
@@ -62,8 +62,7 @@ class LocalEngine:
 
     def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
         """Results in order."""
-        with one_thread_in_blas():
-            yield from in_parallel(lambda item: work(shared, item), items)
+        yield from in_parallel(lambda item: work(shared, item), items)
 
 
 class DaskEngine:
@@ -99,8 +98,7 @@ def _same(shared: Shared) -> Shared:
 def _alone(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
     """One chunk with one thread."""
     _keep_memory()
-    with one_thread_in_blas():
-        (result,) = in_parallel(lambda some: work(shared, some), [item])
+    (result,) = in_parallel(lambda some: work(shared, some), [item])
     return result
 
 

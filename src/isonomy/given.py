@@ -8,7 +8,7 @@ become NaN, for whoever looks at the cells to name). What no real number stands 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +35,17 @@ def number(
         raise ParameterError(template(parameter, expected, "a number beyond all floats")) from None
 
 
-def whole(parameter: str, value: Any, least: int = 0) -> int:
+def whole(parameter: str, value: Any, least: int = 0, expected: str = "") -> int:
     """A whole number that is at least ``least``."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ParameterError(template(parameter, f"a whole number >= {least}", value))
+        raise ParameterError(template(parameter, expected or f"a whole number >= {least}", value))
     return int(value)
+
+
+def choice(parameter: str, value: Any, choices: Any) -> None:
+    """Refuse what is none of the values of a ``Literal``."""
+    if value not in get_args(choices):
+        raise ParameterError(template(parameter, f"one of {', '.join(get_args(choices))}", value))
 
 
 def instance(parameter: str, value: Any, kind: Any, expected: str) -> None:

@@ -352,6 +352,18 @@ def test_verdicts() -> None:
     assert float(table["mass"] @ table["violation"]) == pytest.approx(plain.lower)
 
 
+def test_a_certificate_says_the_sentence_of_the_report() -> None:
+    """Of a shift by its very number, of nobody but the individuals at γ = 0, and that nobody was searched."""
+    network, some = perceptron(np.random.default_rng(5), WIDTH, 2), people(3, 5)
+    found = quietly(network, some, COUNTERPARTS, 1.0, 0.12345678)
+    assert str(found).startswith("No population within 0.12345678 of these 3 individuals has a mean violation above 0.")
+    assert "; an explicit population reaches 0." in str(found)
+    assert found.headline("1", None).endswith("above 1; no violation was found, or none was searched for.")
+    still = replace(found, shift=found.transport.resized(0.0))
+    assert str(still).startswith("The mean violation over these 3 individuals is at most 0.")
+    assert "; counterparts that were found reach 0." in str(still)
+
+
 @pytest.mark.slow
 def test_float32_runs_are_covered_too() -> None:
     rng = np.random.default_rng(8)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from isonomy.certificates.dual import Cells
 from isonomy.certificates.finite_sample import MULTIPLIERS, Clusters, population_upper
-from isonomy.confidence import BINS, bernstein, betting, hoeffding, sample_size
+from isonomy.confidence import BINS, bernstein, betting, hoeffding
 from isonomy.errors import DataError, ParameterError
 
 Method = Callable[[np.ndarray, float, float], float]
@@ -183,14 +183,6 @@ def test_coverage_by_simulation(gamma: float, adapted: bool) -> None:
     assert tight < 0.6
 
 
-def test_sample_size_of_the_paper() -> None:
-    assert sample_size(0.05, 0.05) == 738  # log(40) / 0.005 = 737.8
-    assert sample_size(0.01, 0.01) == 26492  # log(200) / 0.0002 = 26491.6
-    assert sample_size(0.5, 0.05, largest=10.0) == 738
-    n = sample_size(0.03, 0.1)
-    assert math.sqrt(math.log(20) / (2 * n)) <= 0.03 < math.sqrt(math.log(20) / (2 * (n - 1)))
-
-
 def test_bad_questions_are_refused() -> None:
     cells = profiles(10)
     weighted = Cells(cells.owner, cells.near, cells.far, cells.value, cells.open_, np.arange(1.0, 11.0))
@@ -208,10 +200,6 @@ def test_bad_questions_are_refused() -> None:
         population_upper(cells, 1, 0.1, 0.0, 0.9, adapted_across=True, seed=0)
     with pytest.raises(ParameterError, match="'choosing' must be"):
         population_upper(cells, 1, 0.1, 1.0, 0.9, adapted_across=False, seed=0, choosing=1.0)
-    with pytest.raises(ParameterError, match="'tau' must be"):
-        sample_size(0.0, 0.05)
-    with pytest.raises(ParameterError, match="'alpha' must be"):
-        sample_size(0.1, 1.0)
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import isonomy
 from isonomy import files
 from isonomy.certificates import chunks
 from isonomy.certificates.certify import LARGEST_CHUNK, certify
-from isonomy.certificates.dual import Cells, Dual, evaluate
+from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.engine import LocalEngine
@@ -33,6 +33,7 @@ from isonomy.networks.network import Network
 from isonomy.parallel import set_workers, workers
 from isonomy.population import Feature, Label, Population, Schema, open_people
 from isonomy.similarity import WeightedLp
+from isonomy_verify.dual import bound as evaluate
 
 from .people import METRIC, QUICK, SCHEMA, ask, network, numbers, stamps, table
 

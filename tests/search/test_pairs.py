@@ -16,7 +16,7 @@ from isonomy.attacks import attack
 from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Population, Schema
-from isonomy.search.cuts import reading
+from isonomy.search.branch import reading
 from isonomy.search.pairs import Pairs, Parts
 from isonomy.similarity.regions import Similarity
 

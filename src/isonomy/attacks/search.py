@@ -333,7 +333,7 @@ class _Search:
         climbs, promises = [], []
         for target in range(self.field.targets):
             for sign, moves, reached in self._followed(target):
-                rows = _first_of_each(self.owner, sign * reached, self.effort.branches)
+                rows = first_of_each(self.owner, sign * reached, self.effort.branches)
                 start = moves if len(rows) == len(moves) else moves[rows]
                 climbs.append(_Climbs(rows, np.full(len(rows), target), np.full(len(rows), sign), start))
                 change = self.field.received(reached[rows]) - self.judge.received[self.owner[rows], target]
@@ -459,7 +459,7 @@ def _drawn(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatA
     return np.concatenate([axes, around, diagonals])
 
 
-def _first_of_each(owner: IntArray, value: FloatArray, most: int) -> IntArray:
+def first_of_each(owner: IntArray, value: FloatArray, most: int) -> IntArray:
     """Where the largest values of each owner stand, at most so many."""
     if most >= len(owner) or (owner[1:] > owner[:-1]).all():
         return np.arange(len(owner))

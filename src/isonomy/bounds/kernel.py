@@ -52,10 +52,8 @@ def nodes_of(graph: Graph) -> list[Node]:
                 )  # fmt: skip
             case Activation(kind=kind, parameters=parameters):
                 nodes.append(Node("activation", node.inputs, activation=activations.Activation(kind, parameters)))
-            case Add():
-                nodes.append(Node("add", node.inputs))
-            case Concat():
-                nodes.append(Node("concat", node.inputs))
+            case Add() | Concat() as op:
+                nodes.append(Node(type(op).__name__.lower(), node.inputs))
             case Select(index=index):
                 nodes.append(Node("select", node.inputs, columns=index))
     return nodes

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most
+from isonomy.arithmetic import at_least, at_most, these
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, described
 from isonomy.certificates.dual import Cells, Dual, Mixture
@@ -207,8 +207,23 @@ class Certificate:
         return Dual(CellBlocks(self.profiles, self.question.weights), self.shift)
 
     def __str__(self) -> str:
-        found = f"an explicit one reaches {at_least(self.lower)}" if self.lower > 0 else "none was found to be unequal"
-        return f"No population {self.shift.words(len(self))} has a mean violation above {at_most(self.upper)}; {found}."
+        return self.headline(at_most(self.upper), at_least(self.lower) if self.lower > 0 else None)
+
+    def headline(self, upper: str, lower: str | None, unit: str = "") -> str:
+        """All of it in a sentence; the bounds are rounded already, and ``lower`` is None where nothing was found."""
+        populations = "" if self.shift.size == 0 else self.shift.words(len(self))
+        return headline(populations, these(len(self)), upper, lower, unit)
+
+
+def headline(populations: str, who: str, upper: str, lower: str | None, unit: str = "") -> str:
+    """The sentence about the ``populations`` near somebody, or about them (``who``) alone, where these are none."""
+    most = f"{upper} ({unit})" if unit else upper
+    if populations:
+        text = f"No population {populations} has a mean violation above {most}"
+        reached = "an explicit population reaches"
+    else:
+        text, reached = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
+    return f"{text}; {reached} {lower}." if lower else f"{text}; no violation was found, or none was searched for."
 
 
 def judge(lower: float, upper: float, epsilon: float) -> Verdict:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, attack_budget
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.chunks import Finished, Job, Work, finish, joined
+from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, finish, joined
 from isonomy.certificates.consistency import evidence_folder, told
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
@@ -36,14 +36,14 @@ from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, read_json, sweep, write_json
-from isonomy.given import FINITE, instance, number, whole
+from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, open_people
+from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
 from isonomy.progress import Progress, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
@@ -116,13 +116,10 @@ def certify(
     workers must see files and ``work`` under the same paths. ``progress`` is called with the rows done and in all.
     """
     populations = checked_shift(shift, gamma, order, ground)
-    if tier not in get_args(DistributionalTier):
-        raise ParameterError(template("tier", f"one of {', '.join(get_args(DistributionalTier))}", tier))
-    for name, value, choices in (
-        ("unknown", unknown, Unknown), ("split", split, SplitName), ("arithmetic", arithmetic, Arithmetic),
-    ):  # fmt: skip
-        if value not in get_args(choices):
-            raise ParameterError(template(name, f"one of {', '.join(get_args(choices))}", value))
+    choice("tier", tier, DistributionalTier)
+    choice("unknown", unknown, Unknown)
+    choice("split", split, SplitName)
+    choice("arithmetic", arithmetic, Arithmetic)
     if epsilon is not None:
         epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
     if confidence is not None:
@@ -158,8 +155,7 @@ class _Numbers:
 
     def keys(self, rows: int) -> list[ChunkKey]:
         """Slices."""
-        n = len(self.x)
-        return [ChunkKey(i, "", start, min(start + rows, n)) for i, start in enumerate(range(0, n, rows))]
+        return cut([("", len(self.x))], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
         """The rows of a slice, all of weight 1."""
@@ -287,10 +283,10 @@ def _certificate(
             job.arithmetic, question,
         )  # fmt: skip
         start = np.append(0, np.cumsum(columns["profile_count"]))
-        radius, value, passes = (columns[f"profile_{name}"] for name in ("radius", "value", "source"))
+        radius, value, passes = (columns[f"profile_{name}"] for name in PROFILE)
         profiles = Profiles(start, radius, value, float(columns["largest"].max()), passes)
         owner = np.repeat(np.arange(n), columns["point_count"])
-        points = Points(owner, *(columns[f"point_{name}"] for name in ("person", "counterpart", "cost", "value")))
+        points = Points(owner, *(columns[f"point_{name}"] for name in POINT))
         assert job.schedule is not None
         return Certificate(
             job.shift, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles, points,
@@ -345,11 +341,8 @@ def _clusters(
     if (member < 0).any():
         raise DataError(f"'cluster' has no label for individual {int(np.argmax(member < 0))}: give everybody one.")
     seen = int(np.bincount(member).max())
-    whole = isinstance(max_cluster, int | np.integer) and not isinstance(max_cluster, bool)
-    if max_cluster is None or not whole or max_cluster < seen:
-        expected = f"the most people that a cluster can have, known beforehand and at least {seen}, the most here"
-        raise ParameterError(template("max_cluster", expected, max_cluster))
-    return Clusters(member.astype(np.int64), int(max_cluster))
+    expected = f"the most people that a cluster can have, known beforehand and at least {seen}, the most here"
+    return Clusters(member.astype(np.int64), whole("max_cluster", max_cluster, seen, expected))
 
 
 def _refusal(

@@ -28,9 +28,10 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import told
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, Schedule
+from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, profiles
 from isonomy.certificates.protocol import Model, Shift
-from isonomy.certificates.worst_case import search, still
+from isonomy.certificates.transport import Transport
+from isonomy.certificates.worst_case import search, search_radii, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
@@ -42,6 +43,9 @@ from isonomy_verify.individuals import DECISIONS
 
 LAYOUT = 2
 """The version of the columns; part of every key."""
+
+PROFILE, POINT = ("radius", "value", "source"), ("person", "counterpart", "cost", "value")
+"""Columns of profiles and of points, of which everybody has as many rows as their counts say."""
 
 PILOT = 16
 """Individuals on whom the schedule is made, evenly spread over the table."""
@@ -72,7 +76,8 @@ class Job:
     @cached_property
     def identity(self) -> str:
         """The hash of all that a chunk's columns depend on, but for its people."""
-        numbers = [field.name for field in fields(self) if field.name not in _NOT_NUMBERS]
+        others = ("model", "metric", "shift", "domain", "evidence")
+        numbers = [field.name for field in fields(self) if field.name not in others]
         texts = [
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
             self.model.hash(),
@@ -106,13 +111,13 @@ class Job:
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        if not self.shift.moves:
+        if not isinstance(self.shift, Transport):
             return Schedule((), None, 0.0, whole)
-        moving = self._moving(local)
+        moving = self._moving(local, self.shift)
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, question=replace(moving.question, weights=weights))
-        return replace(self.shift.schedule(moving, local.upper, largest, self.tier == "tight"), whole=whole)
+        return replace(make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight"), whole=whole)
 
     def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
         """What is known of the individuals of a chunk."""
@@ -125,16 +130,16 @@ class Job:
             local = self._looked_at(x, self.attack, self.decide, tick)
             known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
             points = still(x, local.lower, known.counterpart)
-            if self.shift.moves:
-                moving, tight = self._moving(local), self.tier == "tight"
+            if isinstance(self.shift, Transport):
+                moving, tight = self._moving(local, self.shift), self.tier == "tight"
                 assert self.schedule is not None
-                profile = self.shift.profiles(moving, local.upper, largest, tight, self.rounds, self.schedule)
+                profile = profiles(moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule)
+                if self.attack is not None:
+                    points = search(moving, points, search_radii(self.shift, moving.diameter), self.attack)
             else:  # nobody but the individuals counts
-                moving, profile = None, Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
+                profile = Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
-            if moving is not None and self.attack is not None:
-                points = search(moving, points, self.shift.search_radii(moving.diameter), self.attack)
         check_range(points.value, self.model.head, self.output_range)
         return about | {
             "upper": local.upper,
@@ -142,16 +147,11 @@ class Job:
             "decision": np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8),
             "counterpart": np.asarray(known.counterpart),
             "flip_counterpart": np.asarray(known.flip_counterpart),
-            "profile_count": np.diff(profile.start).astype(np.int64),
-            "profile_radius": profile.radius,
-            "profile_value": profile.value,
-            "profile_source": profile.source,
             "largest": np.array([profile.largest]),
+            "profile_count": np.diff(profile.start).astype(np.int64),
+            **{f"profile_{name}": getattr(profile, name) for name in PROFILE},
             "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
-            "point_person": points.person,
-            "point_counterpart": points.counterpart,
-            "point_cost": points.cost,
-            "point_value": points.value,
+            **{f"point_{name}": getattr(points, name) for name in POINT},
         }
 
     def _looked_at(
@@ -163,11 +163,8 @@ class Job:
             progress=tick, predict=False,
         )  # fmt: skip
 
-    def _moving(self, local: LocalCertificate) -> Moving:
-        return Moving(local.question, self.shift.ground, self.arithmetic == "float32")
-
-
-_NOT_NUMBERS = ("model", "metric", "shift", "domain", "evidence")
+    def _moving(self, local: LocalCertificate, shift: Transport) -> Moving:
+        return Moving(local.question, shift.metric, self.arithmetic == "float32")
 
 
 def _nobody(width: int) -> Arrays:

@@ -1,6 +1,6 @@
 """The distributional bound: the best multiplier for what is proved, and the best population that was found.
 
-The problem is ``sup { E_Q[I] : Q in the shift }``, for :class:`Ball` ``W_p(P, Q) <= gamma`` with ``P`` the individuals
+The problem is ``sup { E_Q[I] : Q in the shift }``, for :class:`Transport` ``W_p(P, Q) <= gamma``, ``P`` the individuals
 and their weights. A shift bounds it for any multiplier (:mod:`isonomy_verify.dual` for the ball), from cells that cover
 all possible people. Over the multiplier the bound ``F(λ) = λ b + Σ π_i max_j (value_j − λ cost_j)`` (``b = γ^p``) is
 convex and piecewise linear, and a sum over blocks of individuals: a pass over the blocks gives ``F`` and its slope at
@@ -19,32 +19,24 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
-from isonomy.certificates.protocol import Items, Shift
+from isonomy.certificates.protocol import Shift
+from isonomy.certificates.transport import Transport, power
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
 from isonomy.parallel import in_parallel
 from isonomy_verify import claims
 from isonomy_verify import dual as kernel
-from isonomy_verify.arithmetic import (
-    down,
-    exact_sum,
-    mean_of_sums,
-    power_down,
-    power_up,
-    products_down,
-    products_up,
-    rounded_down,
-)
+from isonomy_verify.arithmetic import down, exact_sum, mean_of_sums, products_down, products_up, rounded_down
 
 IntArray = npt.NDArray[np.intp]
 Given = TypeVar("Given")
@@ -73,7 +65,8 @@ class Cells(kernel.Cells):
             super().__post_init__()
         except ValueError as error:
             raise ParameterError(str(error)) from None
-        if not self.weights.max() <= kernel.HUGE or not 1 / kernel.HUGE <= self.total_weight <= kernel.HUGE:
+        total = math.fsum(self.weights.tolist())
+        if not self.weights.max() <= kernel.HUGE or not 1 / kernel.HUGE <= total <= kernel.HUGE:
             raise ParameterError("'cells.weights' must have a sum that neither vanishes nor overflows.")
 
     @classmethod
@@ -98,11 +91,6 @@ class Cells(kernel.Cells):
         """Those of some individuals."""
         cells = profiles.cells(rows, weights=weights)
         return cls(*(getattr(cells, part.name) for part in fields(cells)))
-
-    @property
-    def total_weight(self) -> float:
-        """The sum of the weights, correctly rounded."""
-        return math.fsum(self.weights.tolist())
 
     def take(self, individuals: IntArray) -> Cells:
         """The cells of some individuals, numbered anew in the order given (no repetitions)."""
@@ -129,67 +117,6 @@ class Cells(kernel.Cells):
 
 
 @dataclass(frozen=True)
-class Ball(Shift):
-    """The populations within a Wasserstein distance ``gamma`` of the individuals, as the kernel's dual knows them."""
-
-    kind: ClassVar[str] = "transport"
-    moves: ClassVar[bool] = True
-
-    gamma: float = 0.0
-    order: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_radius(self.order, self.gamma)
-        # As floats, where numbers of another kind lie between two of them those of the larger ball.
-        gamma, order = float(self.gamma), float(self.order)
-        object.__setattr__(self, "gamma", gamma if gamma >= self.gamma else math.nextafter(gamma, math.inf))
-        object.__setattr__(self, "order", order if order <= self.order else math.nextafter(order, 1.0))
-
-    @property
-    def size(self) -> float:
-        """γ."""
-        return self.gamma
-
-    @property
-    def free(self) -> bool:
-        """Nobody moves, or nobody further than γ."""
-        return kernel.plain(self.order, self.gamma)
-
-    @property
-    def budget(self) -> float:
-        """``γ^p``."""
-        return _power(self.gamma, self.order)
-
-    def resized(self, size: float) -> Self:
-        """Another γ."""
-        return replace(self, gamma=size)
-
-    def price_up(self, multiplier: float) -> float:
-        """At least ``λ γ^p``."""
-        return kernel.price(self.order, self.gamma, multiplier)
-
-    def heights_up(self, cells: kernel.Cells, multiplier: float | None) -> FloatArray:
-        """The kernel's heights, which depend on γ only where there is no multiplier."""
-        return kernel.heights(cells, self.order, self.gamma if multiplier is None else math.inf, multiplier)
-
-    def items(self, cells: kernel.Cells) -> Items:
-        """Everybody's cells, for the least that they cost."""
-        return cells.owner, power_down(cells.near, self.order), cells.value
-
-    def attainable(self, owner: IntArray, cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
-        """Those who were found, within γ or for the budget ``γ^p``."""
-        if self.free:
-            return (owner, np.where(cost <= self.gamma, 0.0, math.inf), value), math.inf
-        most = math.inf if self.gamma == math.inf else float(power_down(self.gamma, self.order))
-        with np.errstate(over="ignore"):
-            return (owner, power_up(cost, self.order), value), most
-
-    def words(self, n: int) -> str:
-        """Within γ."""
-        return f"within {self.gamma:g} of these {n:,} individuals"
-
-
-@dataclass(frozen=True)
 class Bound:
     """No population of a shift of this size (None: it has none) exceeds ``upper``, as its multiplier shows.
 
@@ -200,15 +127,6 @@ class Bound:
     upper: float
     multiplier: float | None
     tolerance: float = 0.0
-
-
-def evaluate(cells: Cells, order: float, gamma: float, multiplier: float | None) -> float:
-    """The kernel's bound for one multiplier, in one pass: this is how anyone checks a certificate."""
-    check_radius(order, gamma)
-    try:
-        return kernel.bound(cells, order, gamma, multiplier)
-    except ValueError as error:
-        raise ParameterError(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +141,7 @@ class Dual:
     @classmethod
     def of(cls, cells: Cells, order: float) -> Dual:
         """For individuals in memory, and Wasserstein balls of an order."""
-        return cls([cells], Ball(order=order))
+        return cls([cells], Transport(order=order))
 
     def bound(self, gamma: float | None) -> Bound:
         """The bound with the best multiplier, for a size of the shift."""
@@ -249,10 +167,6 @@ class Dual:
     def _sized(self, gamma: float | None) -> Shift:
         return self.shift if gamma is None else self.shift.resized(gamma)
 
-    def multiplier(self, gamma: float) -> float | None:
-        """The multiplier that makes the bound smallest, up to rounding."""
-        return self.bound(gamma).multiplier
-
     def largest_gamma(self, epsilon: float) -> float | None:
         """The largest gamma whose bound is at most epsilon: "fair up to a shift of gamma".
 
@@ -269,7 +183,7 @@ class Dual:
             return self._largest_step(epsilon)
         gamma = 0.0
         for _ in range(STEPS):  # with any multiplier epsilon is not reached before (epsilon − D) / multiplier
-            further = _power(self._minimum.affordable(epsilon), 1 / order)
+            further = power(self._minimum.affordable(epsilon), 1 / order)
             if not further > gamma * (1 + 1e-12):
                 break
             gamma = further
@@ -388,12 +302,6 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
     return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(share * dear[1] + (1 - share) * cheap[1])))
 
 
-def check_radius(order: float, gamma: float) -> None:
-    """Refuse an order below 1 and a radius that is not a non-negative number."""
-    number("order", order, "a number >= 1, or infinity", 1.0)
-    number("gamma", gamma, "a number >= 0, or infinity")
-
-
 @dataclass(frozen=True, eq=False)
 class _Choices:
     """What some individuals can choose from: ``start[i]`` is the first choice of individual ``i``."""
@@ -413,31 +321,29 @@ class _Choices:
 
     def taken(self, multiplier: float) -> IntArray:
         """Everybody's best choice, the cheapest of equally good ones; with an infinite multiplier of those for free."""
-        gain = self._gains(multiplier)
-        top = np.repeat(np.maximum.reduceat(gain, self.start), self._counts)
-        cost = np.where(gain >= top, self.cost, math.inf)
-        least = np.repeat(np.minimum.reduceat(cost, self.start), self._counts)
-        best = np.where(cost <= least, np.arange(len(gain)), len(gain))
+        _, cost, least = self._best(multiplier)
+        best = np.where(cost <= np.repeat(least, self._counts), np.arange(len(cost)), len(cost))
         at: IntArray = np.minimum.reduceat(best, self.start)
         return at if self.sorted_ is None else self.sorted_[at]
 
     def sums(self, multiplier: float, total: float) -> tuple[float, float]:
         """What they add to the mean of the best ``value − multiplier cost``, and to the mean cost of that choice."""
-        gain = self._gains(multiplier)
-        top = np.maximum.reduceat(gain, self.start)
-        cost = np.where(gain >= np.repeat(top, self._counts), self.cost, math.inf)
+        top, _, least = self._best(multiplier)
         shares = self.weights / total
-        return float(shares @ top), float(shares @ np.minimum.reduceat(cost, self.start))
+        return float(shares @ top), float(shares @ least)
 
     @cached_property
     def _counts(self) -> IntArray:
         return np.diff(self.start, append=len(self.cost))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _gains(self, multiplier: float) -> FloatArray:
-        if math.isinf(multiplier):
-            return np.where(self.cost == 0, self.value, -math.inf)
-        return np.asarray(self.value - multiplier * self.cost)
+    def _best(self, multiplier: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Everybody's largest gain, the costs of the choices that have it (else infinite), and the least of these."""
+        free = math.isinf(multiplier)
+        gain = np.where(self.cost == 0, self.value, -math.inf) if free else self.value - multiplier * self.cost
+        top = np.maximum.reduceat(gain, self.start)
+        cost = np.where(gain >= np.repeat(top, self._counts), self.cost, math.inf)
+        return top, cost, np.minimum.reduceat(cost, self.start)
 
 
 class _Bracket(NamedTuple):
@@ -542,8 +448,3 @@ class Each(Sequence[Made], Generic[Given, Made]):
         if not 0 <= at < len(self.blocks):
             raise IndexError(at)
         return self.make(self.blocks[at]) if self.only is None else self.only
-
-
-def _power(base: float, order: float) -> float:
-    with np.errstate(over="ignore", under="ignore"):
-        return float(np.power(np.float64(base), order))

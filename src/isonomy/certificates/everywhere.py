@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import time
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -27,12 +27,12 @@ from isonomy.certificates.local import Arithmetic, Witnesses
 from isonomy.certificates.protocol import Model
 from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
-from isonomy.given import whole
+from isonomy.given import choice, whole
 from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
-from isonomy.search.cuts import reading
+from isonomy.search.branch import reading
 from isonomy.search.pairs import Pairs, Parts
 from isonomy.similarity.metric import Metric, checked_delta
 
@@ -47,8 +47,6 @@ PORTION = 64
 
 ATTACKED = 12
 """People attacked in each round, and as many near the worst found so far."""
-
-_PAIR = ("individual", "counterpart")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +73,11 @@ class GlobalCertificate:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        pairs = zip(self.witness.individual, self.witness.counterpart, strict=True)
-        pair = {name: side.tolist() for both in pairs for name, side in zip(_PAIR, both, strict=True)}
+        sides = {"individual": self.witness.individual, "counterpart": self.witness.counterpart}
+        pair = {name: side[0].tolist() for name, side in sides.items() if len(side)}
         what = "The output between two similar individuals of the domain"
-        compare_means(what, self.lower, self.upper, self.question, arithmetic=self.arithmetic, **pair)
-        compare_means(what, self.witness.value, self.upper, self.question, arithmetic=self.arithmetic, **pair)
+        found = np.append(self.lower, self.witness.value)
+        compare_means(what, found, self.upper, self.question, arithmetic=self.arithmetic, **pair)
 
     @property
     def verdict(self) -> str:
@@ -121,8 +119,7 @@ def certify_everywhere(
     """
     began = time.monotonic()
     limits = checked_limits(time_limit, gap, epsilon, max_nodes)
-    if arithmetic not in get_args(Arithmetic):
-        raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    choice("arithmetic", arithmetic, Arithmetic)
     checked_asked(model, metric)
     seed = whole("seed", seed)
     question = _question(model, metric, checked_delta(delta), domain)
@@ -172,7 +169,8 @@ class _Everywhere:
         self.pairs = Pairs(question.similarity, question.network, reading(self.graph), float32_run)
         self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
-        self.lower, self.pair = 0.0, (np.zeros(0), np.zeros(0))
+        self.lower, nobody = 0.0, np.zeros((0, question.domain.width))
+        self.pair = nobody, nobody  # the worst found, each a table of one row
         everybody, _ = self.pairs.narrowed(self.pairs.everybody())
         bound = min(float(self.pairs.bound(everybody)[0]), self.head.largest)
         self.parent, self.share, self.value = [-1], [1.0], [bound]
@@ -269,7 +267,7 @@ class _Everywhere:
         best = int(found.lower.argmax())
         if found.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(found.lower[best]))
-            self.pair = x[best].copy(), found.counterpart[best].copy()
+            self.pair = x[best : best + 1].copy(), found.counterpart[best : best + 1].copy()
 
     def _sample(self) -> FloatArray:
         """People from all over the domain."""
@@ -287,18 +285,15 @@ class _Everywhere:
     def _near(self) -> FloatArray:
         """People near the worst pair, at all scales."""
         if not len(self.pair[0]):
-            return np.zeros((0, self.question.domain.width))
+            return self.pair[0]
         low, high = self.domain_ends
         scale = 2.0 ** -self.rng.uniform(1, 24, (ATTACKED, 1))
         numbers = self.question.domain.numeric
-        x = np.stack([self.pair[i % 2] for i in range(ATTACKED)])
+        x = np.tile(np.concatenate(self.pair), (ATTACKED // 2, 1))
         x = x + np.where(numbers, self.rng.normal(size=x.shape) * scale * (high - low), 0.0)
         return self.pairs.settled(x)
 
     def witness(self) -> Witnesses:
         """The worst pair found."""
-        if not len(self.pair[0]):
-            nobody = np.zeros((0, self.question.domain.width))
-            return Witnesses(nobody, nobody, np.zeros(0), np.zeros(0, dtype=bool), nobody, self.question)
-        x, y = (side[None] for side in self.pair)
-        return Witnesses(x, y, np.array([self.lower]), np.zeros(1, dtype=bool), x, self.question)
+        x, y = self.pair
+        return Witnesses(x, y, np.full(len(x), self.lower), np.zeros(len(x), dtype=bool), x, self.question)

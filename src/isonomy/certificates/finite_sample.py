@@ -35,7 +35,8 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.dual import Cells, Dual, check_radius
+from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.transport import check_radius
 from isonomy.confidence import METHODS, SLOW
 from isonomy.errors import DataError, ParameterError, template
 from isonomy_verify.arithmetic import gamma as rounding
@@ -103,7 +104,9 @@ def population_upper(
     handled.
     """
     check_radius(order, gamma)
-    alpha = _alpha(confidence)
+    if not 0 < confidence < 1:
+        raise ParameterError(template("confidence", "between 0 and 1, both excluded", confidence))
+    alpha = float(np.nextafter(1.0 - confidence, 0.0))
     _check(cells, largest, choosing, shares, adapted_across, clusters)
     drawn = np.arange(len(cells.weights)) if clusters is None else clusters.member
     if plain(order, gamma) or gamma == math.inf:
@@ -115,7 +118,7 @@ def population_upper(
     else:
         shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)
         chosen = np.isin(drawn, shuffled[: max(1, round(choosing * len(shuffled)))])
-        multipliers = [Dual.of(cells.take(np.flatnonzero(chosen)), order).multiplier(gamma)]
+        multipliers = [Dual.of(cells.take(np.flatnonzero(chosen)), order).bound(gamma).multiplier]
         cells = cells.take(np.flatnonzero(~chosen))
         clusters = None if clusters is None else replace(clusters, member=drawn[~chosen])
     n = len(cells.weights)
@@ -137,12 +140,6 @@ def population_upper(
             if upper < best.upper:
                 best = PopulationBound(upper, confidence, method, multiplier, n, count)
     return best
-
-
-def _alpha(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ParameterError(template("confidence", "between 0 and 1, both excluded", confidence))
-    return float(np.nextafter(1.0 - confidence, 0.0))
 
 
 def _check(

@@ -21,14 +21,14 @@ from isonomy_verify import domain as kernel
 
 Arrays = dict[str, NDArray[Any]]
 
-_OPTIONAL = ("magnitude", "magnitude_bias")
+_AFFINE = ("weight", "bias", "weight_slack", "bias_slack", "magnitude", "magnitude_bias")  # the last two may be None
 
 
 def network_arrays(network: Network) -> Arrays:
     """Every node of a network: its kind, what it reads, its numbers."""
     nodes = network.graph.nodes
     arrays: Arrays = {
-        "kinds": np.array([_kind(node.op) for node in nodes]),
+        "kinds": np.array([getattr(node.op, "kind", type(node.op).__name__.lower()) for node in nodes]),
         "names": np.array([node.name for node in nodes]),
         "head": np.array(network.head),
     }
@@ -38,7 +38,7 @@ def network_arrays(network: Network) -> Arrays:
             case Input(width=width):
                 arrays[f"{i}.width"] = np.array(width)
             case Affine():
-                for part in ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL):
+                for part in _AFFINE:
                     if (array := getattr(node.op, part)) is not None:
                         arrays[f"{i}.{part}"] = array.astype(np.float64)
                 arrays[f"{i}.roundings"] = np.array(node.op.roundings)
@@ -72,17 +72,12 @@ def domain_arrays(domain: kernel.Domain) -> Arrays:
     return arrays | {part: np.array(getattr(domain, part)) for part in parts}
 
 
-def _kind(op: Operation) -> str:
-    return op.kind if isinstance(op, Activation) else type(op).__name__.lower()
-
-
 def _operation(arrays: Mapping[str, NDArray[Any]], i: int, kind: str) -> Operation:
     match kind:
         case "input":
             return Input(int(arrays[f"{i}.width"]))
         case "affine":
-            parts = ("weight", "bias", "weight_slack", "bias_slack", *_OPTIONAL)
-            numbers = {part: np.array(arrays[f"{i}.{part}"]) for part in parts if f"{i}.{part}" in arrays}
+            numbers = {part: np.array(arrays[f"{i}.{part}"]) for part in _AFFINE if f"{i}.{part}" in arrays}
             return Affine(**numbers, roundings=int(arrays[f"{i}.roundings"]))
         case "add":
             return Add()

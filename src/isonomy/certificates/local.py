@@ -9,11 +9,10 @@ checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithme
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from isonomy.certificates.network_tier import Bounds, chunk_rows
 from isonomy.certificates.protocol import Model, tier_for
 from isonomy.certificates.question import Question
 from isonomy.errors import ParameterError, template
-from isonomy.given import FINITE, instance, number
+from isonomy.given import FINITE, choice, instance, number
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import Progress, shown
@@ -181,10 +180,8 @@ def certify_local(
     together, which asks no more than whether the decision can change. It is limited by the number of parts alone
     (``max_nodes``, or some for each individual), so that the same question has the same answer.
     """
-    if tier not in get_args(Tier):
-        raise ParameterError(template("tier", f"one of {', '.join(get_args(Tier))}", tier))
-    if arithmetic not in get_args(Arithmetic):
-        raise ParameterError(template("arithmetic", "'float64' or 'float32'", arithmetic))
+    choice("tier", tier, Tier)
+    choice("arithmetic", arithmetic, Arithmetic)
     instance("decide", decide, bool, "True or False")
     budget = attack_budget(attack)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
@@ -198,15 +195,11 @@ def certify_local(
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
     size = judged.size
-    room = _Room(min(size, n), question.x.shape[1])
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
-        x = room.rows[: min(size, n - start)]
-        np.copyto(x, question.x[start : start + len(x)])
+        x = np.array(question.x[start : start + size])
         known = judged.chunk(x)
-        if budget is None:
-            return known.upper, known.kept, None
-        return known.upper, known.kept, judged.attack(x, budget, known)
+        return known.upper, known.kept, None if budget is None else judged.attack(x, budget, known)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -244,10 +237,3 @@ def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:
     if kind not in (None, "unbounded"):
         raise ParameterError(template("domain", "left out, or unbounded, with tier='paper'", kind))
     return "unbounded" if domain is None else domain
-
-
-class _Room(threading.local):
-    """A chunk's worth of rows for each thread, used again."""
-
-    def __init__(self, rows: int, width: int) -> None:
-        self.rows = np.empty((rows, width))

@@ -66,16 +66,6 @@ class Moving:
         free = replace(self.question.domain, immutable=np.zeros(self.question.domain.width, dtype=bool))
         return Similarity(self.ground, 0.0, free, self.question.max_branches, keep=True)
 
-    @property
-    def separates(self) -> bool:
-        """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
-        return self.kernel.separates
-
-    @property
-    def together(self) -> bool:
-        """May neurons be judged all together? Then every radius is worth a pass of its own."""
-        return self.kernel.together
-
     @cached_property
     def diameter(self) -> float:
         """The largest ground cost between two possible individuals."""

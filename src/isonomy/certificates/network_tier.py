@@ -7,6 +7,7 @@ similar to them is raised by gradient steps of both together. Nothing is believe
 from __future__ import annotations
 
 import itertools
+import math
 from functools import cached_property
 
 import numpy as np
@@ -14,15 +15,18 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, find_anchors, led_back
+from isonomy.attacks.places import FAR
+from isonomy.attacks.search import first_of_each
 from isonomy.bounds.kernel import head_of, preparations, prepared_for
 from isonomy.certificates.protocol import Tier, register
 from isonomy.certificates.question import Question
-from isonomy.certificates.settling import close_gaps, decide
+from isonomy.certificates.settling import Decisions, Gaps, budgets, enough_for
 from isonomy.errors import MetricError
 from isonomy.networks.graph import Affine, Graph
+from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.progress import Progress
-from isonomy.search import Limits
+from isonomy.search.branch import Budget, Limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, refused
 from isonomy_verify import tiers
@@ -40,11 +44,12 @@ NUMBERS = {"interval": 2**19, "paper": 2**19}
 """Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
 tiers that look back at earlier layers keep more of them, and take half."""
 
+PARTS = 4096
+"""Parts on average that a decision may cost are this over the width of the widest layer, unless somebody says
+otherwise: parts of wide networks cost more."""
+
 EXAMPLES = 32
 """Individuals by whom the precision of the search is chosen."""
-
-FAR = 1e6
-"""How far the search goes where nothing holds it back."""
 
 BRANCHES = 3
 """Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
@@ -91,14 +96,34 @@ class Bounds(LocalBounds, Tier):
     def close_gaps(
         self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """By branch and bound, for everybody together."""
-        upper = close_gaps(self, upper, finds, limits, began, tick)
-        some = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
-        return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in some])
+        """By branch and bound, for everybody together, until bounds meet finds or the limits are reached."""
+        upper = upper.copy()
+        rows = np.flatnonzero(upper > enough_for(finds.lower, limits))
+        for some, budget in budgets(rows, limits, began):
+            gaps = Gaps(self, some, finds, limits)
+            gaps.run(budget)
+            upper[some] = np.minimum(upper[some], gaps.upper)
+            tick(len(upper) - int((upper > enough_for(finds.lower, limits)).sum()), len(upper))
+        chunks = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
+        return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in chunks])
 
     def decide(self, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
-        """By branch and bound, chunk by chunk."""
-        decide(self, kept, finds, nodes)
+        """By branch and bound, for everybody of whom neither is known.
+
+        Individuals are taken in the chunks in which they were bounded, and share what a chunk may spend: a table that
+        is asked for block by block, of whole chunks, has the same answer.
+        """
+        each = max(8, PARTS // max(self.graph.widths))
+        for start in range(0, len(kept), self.size):
+            chunk = slice(start, start + self.size)
+            some = start + np.flatnonzero(~kept[chunk] & ~finds.flips[chunk])
+            count = min(self.size, len(kept) - start)
+            budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
+            if len(some) and budget.left:
+                with one_thread():
+                    decisions = Decisions(self, some, finds)
+                    decisions.run(budget)
+                kept[some] |= decisions.stands
 
 
 register("network", Bounds)
@@ -135,7 +160,8 @@ def _surroundings(
         base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
         wander = near.sets.low, near.sets.high
         for between in question.similarity.regions(base, wander) if len(near) else []:
-            between = _first_of_each(between)
+            # One choice of categories for the other person: the first, since the attack that follows looks at all.
+            between = between[np.unique(between.owner, return_index=True)[1]]
             some, start = near[between.owner], anchors[between.owner]
             change = between.centre - base[between.owner]
             for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
@@ -153,16 +179,7 @@ def _promising(field: Field, regions: Regions) -> Regions:
     if len(np.unique(regions.owner)) == len(regions):
         return regions
     margin = np.abs(field.margins(regions.centre)).min(1)
-    order = np.lexsort((margin, regions.owner))
-    owner = regions.owner[order]
-    first = np.searchsorted(owner, owner)
-    return regions[np.sort(order[np.arange(len(order)) - first < BRANCHES])]
-
-
-def _first_of_each(between: Regions) -> Regions:
-    """One choice of categories for the other person: the first, since the attack that follows looks at all."""
-    _, first = np.unique(between.owner, return_index=True)
-    return between[first]
+    return regions[first_of_each(regions.owner, -margin, BRANCHES)]
 
 
 def _ascend(

@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
+from isonomy.attacks.judge import last_of_each
 from isonomy.brief import brief
-from isonomy.certificates.dual import Ball, Cells, Dual, Each
+from isonomy.certificates.dual import Cells, Dual, Each
 from isonomy.certificates.moving import WIDE, Moving
+from isonomy.certificates.transport import Transport
 from isonomy_verify import claims
 from isonomy_verify.dual import gains
 
@@ -130,34 +132,40 @@ class Schedule:
         return found if usable and found.first in (rungs or (None,)) and type(found.whole) is bool else None
 
 
-def make_schedule(
-    moving: Moving, local: FloatArray, gamma: float, order: float, largest: float, *, tight: bool = True
-) -> Schedule:
-    """A schedule for shifts around ``gamma``, with all individuals of ``moving`` as the pilot group."""
-    known, anybody = _begin(moving, local, gamma, order, largest, tight)
-    if gamma == 0 or math.isinf(gamma) or math.isinf(order):
+def make_schedule(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> Schedule:
+    """A schedule for shifts around γ, with all individuals of ``moving`` as the pilot group: the ladder is climbed
+    until rungs are clearly worse than the best, or bounds say nothing."""
+    known, anybody = _begin(moving, local, shift, largest, tight)
+    if shift.gamma == 0 or math.isinf(shift.gamma) or math.isinf(shift.order):
         return Schedule((), None, 0.0)
-    return _climb(known, anybody)
+    rungs, uppers = list[float](), list[float]()
+    for rung in _ladder(known.scale, moving.first_flip, moving.diameter):
+        rungs.append(rung)
+        reached = known.compute(np.arange(len(known.local)), rung)[:, -1].mean()
+        uppers.append(known.upper(rung))
+        if reached >= 0.97 * anybody or uppers[-1] > WORSE * min(uppers):
+            break
+    first = min(rungs, key=known.upper) if rungs else None
+    dual = Dual(CellBlocks(known.profiles(), moving.question.weights), shift)
+    return Schedule(tuple(rungs), first, dual.bound(shift.gamma).multiplier or 0.0)
 
 
 def profiles(
     moving: Moving,
     local: FloatArray,
-    gamma: float,
-    order: float,
+    shift: Transport,
     largest: float,
-    *,
-    rounds: int = 4,
-    tight: bool = True,
+    tight: bool,
+    rounds: int,
     schedule: Schedule,
 ) -> Profiles:
-    """Profiles of everybody, made for shifts around ``gamma``; ``local`` are the bounds at radius 0."""
-    known, _ = _begin(moving, local, gamma, order, largest, tight)
-    if gamma == 0 or math.isinf(gamma):  # nobody moves, or anybody can be anybody
+    """Profiles of everybody, tightest for shifts around γ; ``local`` are the bounds at radius 0."""
+    known, _ = _begin(moving, local, shift, largest, tight)
+    if shift.gamma == 0 or math.isinf(shift.gamma):  # nobody moves, or anybody can be anybody
         return known.profiles()
     everybody = np.arange(len(local))
-    if math.isinf(order):  # everybody travels as far as γ, and nobody further
-        known.compute(everybody, min(max(gamma, NEAREST), FURTHEST))
+    if math.isinf(shift.order):  # everybody travels as far as γ, and nobody further
+        known.compute(everybody, known.scale)
         return known.profiles()
     known.make_room(schedule.rungs)
     for rung in schedule.rungs if schedule.whole else (schedule.first,):
@@ -175,14 +183,12 @@ def profiles(
     return known.profiles()
 
 
-def _begin(
-    moving: Moving, local: FloatArray, gamma: float, order: float, largest: float, tight: bool
-) -> tuple[_Known, float]:
+def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> tuple[_Known, float]:
     """What is known without any pass at a radius, and what is true of anybody."""
     anybody, reach = moving.everywhere()
-    if not moving.separates:  # moves that the ground cost ignores are free: radius 0 is no single person
+    if not moving.kernel.separates:  # moves that the ground cost ignores are free: radius 0 is no single person
         local = moving.bound(np.arange(len(local)), [0.0], tight=tight)[:, 0]
-    known = _Known(moving, local, order, gamma, largest, tight)
+    known = _Known(moving, local, shift, largest, tight)
     if math.isinf(reach):
         known.largest = min(largest, anybody)
     else:
@@ -190,23 +196,13 @@ def _begin(
     return known, anybody
 
 
-def _climb(known: _Known, anybody: float) -> Schedule:
-    """The ladder tried on a pilot group."""
-    rungs = _try(known, anybody)
-    first = min(rungs, key=known.upper) if rungs else None
-    dual = Dual(CellBlocks(known.profiles(), known.moving.question.weights), Ball(order=known.order))
-    return Schedule(tuple(rungs), first, dual.multiplier(known.gamma) or 0.0)
-
-
 class _Known:
     """What is known so far: columns of bounds by radius, and from how far each came."""
 
-    def __init__(
-        self, moving: Moving, local: FloatArray, order: float, gamma: float, largest: float, tight: bool
-    ) -> None:
-        self.moving, self.order, self.gamma, self.largest, self.tight = moving, order, gamma, largest, tight
-        self.local, self.scale = local, min(max(gamma, NEAREST), FURTHEST)
-        self.single = moving.together or not tight  # does a pass say nothing of smaller radii?
+    def __init__(self, moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> None:
+        self.moving, self.shift, self.largest, self.tight = moving, shift, largest, tight
+        self.local, self.scale = local, min(max(shift.gamma, NEAREST), FURTHEST)
+        self.single = moving.kernel.together or not tight  # does a pass say nothing of smaller radii?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
 
@@ -252,7 +248,7 @@ class _Known:
         columns = [np.where(np.isin(self.source[r], allowed), self.values[r], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
         cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights)
-        return Dual.of(cells, self.order).bound(self.gamma).upper
+        return Dual([cells], self.shift).bound(self.shift.gamma).upper
 
     def halves(self, schedule: Schedule) -> list[tuple[float, IntArray]]:
         """Radii, and the individuals whose bound rests on a cell that such a radius would halve."""
@@ -276,8 +272,7 @@ class _Known:
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Everybody's cell in which the bound is largest: whose, and between which radii."""
         cells = Cells.from_profiles(radii, values, self.largest)
-        order = np.lexsort((gains(cells, self.order, self.gamma, multiplier), cells.owner))
-        active = order[np.append(np.diff(cells.owner[order]) > 0, True)]
+        active = last_of_each(cells.owner, gains(cells, self.shift.order, self.shift.gamma, multiplier))
         return cells.owner[active], cells.near[active], cells.far[active]
 
     def _came(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:
@@ -305,18 +300,6 @@ def subradii(rung: float, gamma: float) -> list[float]:
     last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
     steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
     return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
-
-
-def _try(known: _Known, anybody: float) -> list[float]:
-    """Climb the ladder with the pilot group until rungs are clearly worse than the best, or bounds say nothing."""
-    moving, tried, uppers = known.moving, [], []
-    for rung in _ladder(known.scale, moving.first_flip, moving.diameter):
-        tried.append(rung)
-        reached = known.compute(np.arange(len(known.local)), rung)[:, -1].mean()
-        uppers.append(known.upper(rung))
-        if reached >= 0.97 * anybody or uppers[-1] > WORSE * min(uppers):
-            break
-    return tried
 
 
 def _ladder(gamma: float, flip: float, diameter: float) -> list[float]:

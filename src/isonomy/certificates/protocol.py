@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, these
 from isonomy.errors import ParameterError, UnsupportedOperationError
 from isonomy.networks.graph import Head as HeadName
 from isonomy_verify.dual import Cells
@@ -23,7 +23,6 @@ from isonomy_verify.local import Known
 
 if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
-    from isonomy.certificates.profiles import Profiles, Schedule
     from isonomy.certificates.question import Question
     from isonomy.population import Domain
     from isonomy.progress import Progress
@@ -167,9 +166,6 @@ class Shift(ABC):
     """
 
     kind: ClassVar[str]
-    moves: ClassVar[bool] = False
-    """Can people become others, at a ``ground`` cost? Then the last three methods are asked."""
-    ground: Any = None
 
     @property
     def size(self) -> float | None:
@@ -217,21 +213,7 @@ class Shift(ABC):
 
     def words(self, n: int) -> str:
         """Which populations are meant, of so many individuals."""
-        return f"in the shift {self!r} of these {n:,} individuals"
-
-    def schedule(self, moving: Any, local: FloatArray, largest: float, tight: bool) -> Schedule:
-        """Which radii are worth a pass, learned from a pilot group."""
-        raise NotImplementedError
-
-    def profiles(
-        self, moving: Any, local: FloatArray, largest: float, tight: bool, rounds: int, schedule: Schedule
-    ) -> Profiles:
-        """Bounds by radius, from bounds at radius 0."""
-        raise NotImplementedError
-
-    def search_radii(self, diameter: float) -> list[float]:
-        """How far away a worst case is looked for."""
-        raise NotImplementedError
+        return f"in the shift {self!r} of {these(n)}"
 
     def lacks(self, what: str) -> ParameterError:
         """The error for what this notion has not."""

@@ -24,10 +24,7 @@ from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for
 from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
-from isonomy.progress import Progress
-from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Trees
-from isonomy.search.cuts import reading
-from isonomy.search.limits import Limits
+from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Limits, Trees, reading
 from isonomy_verify.branching import Leaves
 from isonomy_verify.decisions import Goals, contested
 from isonomy_verify.prepared import Prepared
@@ -36,14 +33,10 @@ from isonomy_verify.similar import filled
 from isonomy_verify.tiers import Enclosure, enclose_at
 
 if TYPE_CHECKING:
-    from isonomy.certificates.local import Bounds
+    from isonomy.certificates.network_tier import Bounds
 
 PEOPLE = 1024
 """Individuals whose parts wait for each other."""
-
-NUMBERS = 4096
-"""Parts on average that a decision may cost are this over the width of the widest layer, unless somebody says
-otherwise: parts of wide networks cost more."""
 
 Index = NDArray[np.int64]
 
@@ -67,14 +60,14 @@ class Settling(ABC):
         for regions in self.question.similarity.regions(self.judge.x):
             regions = filled(regions, self.question.domain)
             goals = self._left_open(regions)
-            prepared, shared = self._prepared(regions)
+            prepared = self._prepared(regions)
             numbers = 4 * sum(layer.width for layer in prepared.network.layers) + 2 * prepared.network.width
             step = max(1, LEAVES // 4 // numbers)
             for start in range(0, len(goals.row), step):
                 some = goals.of(slice(start, start + step))
                 mine = regions[some.row]
                 own = None
-                if not shared:
+                if prepared.region is None:
                     own = region_of(mine.sets)
                     own = own.boxed(*(np.broadcast_to(end, mine.centre.shape) for end in (own.low, own.high)))
                 leaves = Leaves(prepared, mine.centre, own, some.output, some.sign, some.bound)
@@ -96,16 +89,14 @@ class Settling(ABC):
             found.append(goals)
         return Goals.joined(found)
 
-    def _prepared(self, regions: Regions) -> tuple[Prepared, bool]:
-        """The network made ready, and whether it is for a ball that all regions share."""
-        network, float32_run = self.question.network, self.bounds.float32_run
+    def _prepared(self, regions: Regions) -> Prepared:
+        """The network made ready: for a ball that all regions share, where there is one and it has many dimensions."""
+        network = self.question.network
         # Of balls in few dimensions boxes are cut, and then everybody's is another one.
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
-        few = FEW if straight else CURVED
-        many = int((regions.sets.extent > 0).any(0).sum()) > few
-        prepared = prepared_for(network, regions.sets if many else None, float32_run, self.scores)
-        return prepared, prepared.region is not None
+        many = int((regions.sets.extent > 0).any(0).sum()) > (FEW if straight else CURVED)
+        return prepared_for(network, regions.sets if many else None, self.bounds.float32_run, self.scores)
 
     @abstractmethod
     def wanted(self, piece: Regions, over: Enclosure) -> Goals:
@@ -162,9 +153,7 @@ class Decisions(Settling):
 
     def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
         super().__init__(bounds, rows, finds)
-        decision = self.head.decision(self.at)
-        self.contests = self.head.contests(decision)
-        self.needed = self.head.needed(self.contests.sign)
+        self.contests = self.head.contests(self.head.decision(self.at))
         self.stands = np.zeros(len(rows), dtype=bool)
         self.stands[self.contests.row] = True
 
@@ -185,20 +174,6 @@ class Decisions(Settling):
 _KEPT = ("lower", "counterpart", "flips", "flip_counterpart")
 
 
-def close_gaps(
-    bounds: Bounds, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
-) -> FloatArray:
-    """Smaller upper bounds, and larger lower ones in ``finds``, until they meet or the limits are reached."""
-    upper = upper.copy()
-    rows = np.flatnonzero(upper > enough_for(finds.lower, limits))
-    for some, budget in _budgets(rows, limits, began):
-        gaps = Gaps(bounds, some, finds, limits)
-        gaps.run(budget)
-        upper[some] = np.minimum(upper[some], gaps.upper)
-        tick(len(upper) - int((upper > enough_for(finds.lower, limits)).sum()), len(upper))
-    return upper
-
-
 def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
     """Upper bounds that need not be smaller; infinity beside a verdict."""
     if limits.epsilon is None:
@@ -206,25 +181,7 @@ def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
     return np.where(lower > limits.epsilon, np.inf, np.maximum(lower + limits.gap, limits.epsilon))
 
 
-def decide(bounds: Bounds, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
-    """Certify decisions in ``kept``, or find others in ``finds``, for everybody of whom neither is known.
-
-    Individuals are taken in the chunks in which they were bounded, and share what a chunk may spend: a table that is
-    asked for block by block, of whole chunks, has the same answer.
-    """
-    each = max(8, NUMBERS // max(bounds.graph.widths))
-    for start in range(0, len(kept), bounds.size):
-        some = start + np.flatnonzero(~kept[start : start + bounds.size] & ~finds.flips[start : start + bounds.size])
-        count = min(bounds.size, len(kept) - start)
-        budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
-        if len(some) and budget.left:
-            with one_thread():
-                decisions = Decisions(bounds, some, finds)
-                decisions.run(budget)
-            kept[some] |= decisions.stands
-
-
-def _budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index, Budget]]:
+def budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index, Budget]]:
     """Rows in groups, and what each may spend: its share of what the groups before left."""
     nodes, deadline = limits.nodes, began + limits.seconds
     for start in range(0, len(rows), PEOPLE):

@@ -1,26 +1,28 @@
-"""Transport: populations that individuals are carried to, at a limited mean cost."""
+"""Transport: populations that individuals are carried to, at a limited mean cost, by the kernel's dual."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from isonomy.arithmetic import FloatArray
-from isonomy.certificates.dual import Ball
-from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import FURTHEST, Profiles, Schedule, make_schedule, profiles
-from isonomy.certificates.protocol import Shift
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray, parameter, these
+from isonomy.certificates.protocol import Items, Shift
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
 from isonomy.population import Domain
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric
+from isonomy_verify import dual as kernel
+from isonomy_verify.arithmetic import power_down, power_up
 
 
 @dataclass(frozen=True)
-class Transport(Ball):
+class Transport(Shift):
     """Every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``gamma`` is any number from 0 to infinity, which is any population of possible individuals; ``order`` any from 1 to
@@ -28,13 +30,63 @@ class Transport(Ball):
     ``"l2"``, ``"linf"`` in fair coordinates, or a metric (the fair metric itself gives the paper's ``δ + φ``).
     """
 
+    kind: ClassVar[str] = "transport"
+
+    gamma: float = 0.0
+    order: float = 1.0
     ground: Ground = "l2"
+
+    def __post_init__(self) -> None:
+        check_radius(self.order, self.gamma)
+        # As floats, where numbers of another kind lie between two of them those of the larger ball.
+        gamma, order = float(self.gamma), float(self.order)
+        object.__setattr__(self, "gamma", gamma if gamma >= self.gamma else math.nextafter(gamma, math.inf))
+        object.__setattr__(self, "order", order if order <= self.order else math.nextafter(order, 1.0))
 
     @property
     def metric(self) -> Metric:
         """The ground cost, once it is known on which coordinates (:meth:`on`)."""
         assert isinstance(self.ground, Metric)
         return self.ground
+
+    @property
+    def size(self) -> float:
+        """γ."""
+        return self.gamma
+
+    @property
+    def free(self) -> bool:
+        """Nobody moves, or nobody further than γ."""
+        return kernel.plain(self.order, self.gamma)
+
+    @property
+    def budget(self) -> float:
+        """``γ^p``."""
+        return power(self.gamma, self.order)
+
+    def price_up(self, multiplier: float) -> float:
+        """At least ``λ γ^p``."""
+        return kernel.price(self.order, self.gamma, multiplier)
+
+    def heights_up(self, cells: kernel.Cells, multiplier: float | None) -> FloatArray:
+        """The kernel's heights, which depend on γ only where there is no multiplier."""
+        return kernel.heights(cells, self.order, self.gamma if multiplier is None else math.inf, multiplier)
+
+    def items(self, cells: kernel.Cells) -> Items:
+        """Everybody's cells, for the least that they cost."""
+        return cells.owner, power_down(cells.near, self.order), cells.value
+
+    def attainable(self, owner: NDArray[np.intp], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
+        """Those who were found, within γ or for the budget ``γ^p``."""
+        if self.free:
+            return (owner, np.where(cost <= self.gamma, 0.0, math.inf), value), math.inf
+        most = math.inf if self.gamma == math.inf else float(power_down(self.gamma, self.order))
+        with np.errstate(over="ignore"):
+            return (owner, power_up(cost, self.order), value), most
+
+    def resized(self, size: float) -> Self:
+        """Another γ."""
+        return replace(self, gamma=size)
 
     def on(self, domain: Domain) -> Self:
         """With the ground cost as a metric."""
@@ -44,27 +96,9 @@ class Transport(Ball):
         """γ, order and all numbers of the ground cost."""
         return f"{self.kind} {self.gamma!r} {self.order!r} {metric_to_text(self.metric)}"
 
-    def schedule(self, moving: Moving, local: FloatArray, largest: float, tight: bool) -> Schedule:
-        """Radii around γ, tried on a pilot group."""
-        return make_schedule(moving, local, self.gamma, self.order, largest, tight=tight)
-
-    def profiles(
-        self, moving: Moving, local: FloatArray, largest: float, tight: bool, rounds: int, schedule: Schedule
-    ) -> Profiles:
-        """Tightest around γ."""
-        asked = (self.gamma, self.order, largest)
-        return profiles(moving, local, *asked, rounds=rounds, tight=tight, schedule=schedule)
-
-    def search_radii(self, diameter: float) -> list[float]:
-        """About γ and further: somebody may be worth a long way while the others stay where they are."""
-        furthest = min(diameter, FURTHEST)
-        if self.gamma == 0 or furthest == 0:
-            return []
-        if math.isinf(self.order):
-            return [min(self.gamma, furthest)]
-        if self.gamma > furthest:
-            return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
-        return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := self.gamma * 2.0**k) <= furthest]
+    def words(self, n: int) -> str:
+        """Within γ."""
+        return f"within {parameter(self.gamma)} of {these(n)}"
 
 
 def checked_shift(shift: Any, gamma: float | None, order: float, ground: Ground) -> Shift:
@@ -79,3 +113,15 @@ def checked_shift(shift: Any, gamma: float | None, order: float, ground: Ground)
         given = template("shift", "a number where 'gamma', 'order' or 'ground' are given too", type(shift).__name__)
         raise ParameterError(given)
     return shift
+
+
+def check_radius(order: float, gamma: float) -> None:
+    """Refuse an order below 1 and a radius that is not a non-negative number."""
+    number("order", order, "a number >= 1, or infinity", 1.0)
+    number("gamma", gamma, "a number >= 0, or infinity")
+
+
+def power(base: float, order: float) -> float:
+    """About ``base^order``, infinite where that overflows."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.power(np.float64(base), order))

@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget
 from isonomy.brief import brief
-from isonomy.certificates.dual import Ball, Mixture, best_mixture
+from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
+from isonomy.certificates.profiles import FURTHEST
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
+from isonomy.certificates.transport import Transport
 from isonomy.parallel import in_parallel
 from isonomy_verify.arithmetic import mean_down
 
@@ -60,7 +62,7 @@ class Points:
 
     def worst(self, question: Question, shift: Shift) -> WorstCase:
         """The distribution itself: its atoms and their masses."""
-        if not isinstance(shift, Ball):
+        if not isinstance(shift, Transport):
             raise shift.lacks("no form for the atoms of its worst case")
         masses = self.mixture(question.weights, shift).masses(question.weights, len(self.owner))
         total = float(math.fsum(question.weights.tolist()))
@@ -126,7 +128,7 @@ def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
 
 
 def search(moving: Moving, known: Points, radii: Sequence[float], budget: AttackBudget) -> Points:
-    """Attainable points of everybody: those that are known, and people at the ``radii``."""
+    """Attainable points of everybody: those that are known, and people within the ``radii``."""
     tier, question = moving.tier, moving.question
     x, everybody = question.x, np.arange(len(question.x))
     # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
@@ -147,3 +149,15 @@ def search(moving: Moving, known: Points, radii: Sequence[float], budget: Attack
     jobs = list(itertools.product(radii, range(0, len(x), ROWS), range(STARTS)))
     several = [known, *(some for some in in_parallel(around, jobs) if some is not None)]
     return Points(*(np.concatenate([getattr(some, part.name) for some in several]) for part in fields(Points))).best()
+
+
+def search_radii(shift: Transport, diameter: float) -> list[float]:
+    """About γ and further: somebody may be worth a long way while the others stay where they are."""
+    furthest = min(diameter, FURTHEST)
+    if shift.gamma == 0 or furthest == 0:
+        return []
+    if math.isinf(shift.order):
+        return [min(shift.gamma, furthest)]
+    if shift.gamma > furthest:
+        return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := shift.gamma * 2.0**k) <= furthest]

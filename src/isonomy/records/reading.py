@@ -19,10 +19,11 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
-from isonomy.certificates.dual import Ball, Dual, check_radius
+from isonomy.certificates.dual import Dual
 from isonomy.certificates.forms import network_of
 from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.certificates.question import Question
+from isonomy.certificates.transport import Transport, check_radius
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
 from isonomy.networks.network import Network
@@ -114,7 +115,7 @@ class Record:
     @cached_property
     def dual(self) -> Dual:
         """The dual of the transport problem over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.weights), Ball(order=self.order))
+        return Dual(CellBlocks(self.profiles, self.weights), Transport(order=self.order))
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ; lower is missing where the record is redacted.
@@ -126,7 +127,7 @@ class Record:
             check_radius(self.order, gamma)
         lower = [np.nan] * len(gammas)
         if self.points is not None:
-            lower = [self.points.mixture(self.weights, Ball(gamma, self.order)).value for gamma in gammas]
+            lower = [self.points.mixture(self.weights, Transport(gamma, self.order)).value for gamma in gammas]
         upper = [bound.upper for bound in self.dual.curve(gammas)]
         if self.points is not None:
             for gamma, attained, proved in zip(gammas, lower, upper, strict=True):

@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 import numpy as np
 
 from isonomy.arithmetic import FloatArray, rounded
+from isonomy.arithmetic import parameter as parameter
 
 _MOST = 12
 
@@ -86,14 +87,6 @@ def decimals_of(*values: float) -> int:
     """Decimals that give numbers of about this size four digits."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return 2 if largest == 0 else min(6, max(0, 3 - math.floor(math.log10(largest))))
-
-
-def parameter(value: float) -> str:
-    """A number that somebody chose, as it was written: a bound holds for this very number."""
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    short = f"{value:.6g}"
-    return (short if float(short) == value else repr(float(value))).replace("e-0", "e-").replace("-", "−")
 
 
 def cell(value: object) -> str:

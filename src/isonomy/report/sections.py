@@ -43,7 +43,7 @@ class Sheet:
         self.lower = self.round.found("lower", "Mean violation within γ, found", lower)
         unit = words.unit(audit) if audit.regression else ""
         reached = str(self.lower) if lower > 0 else None
-        self.headline = words.headline(found.gamma, words.these(len(audit.people)), str(self.upper), reached, unit)
+        self.headline = found.headline(str(self.upper), reached, unit)
         largest = None if found.epsilon is None else found.largest_gamma(found.epsilon)
         printed = "any" if largest == math.inf else "" if largest is None else down(largest)
         self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)

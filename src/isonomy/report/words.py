@@ -35,22 +35,6 @@ Terms = list[tuple[str, str]]
 """Names and statements."""
 
 
-def headline(gamma: float, who: str, upper: str, lower: str | None, unit: str = "") -> str:
-    """A whole audit in a sentence; the bounds are rounded already, and ``lower`` is None where nothing was found."""
-    most = f"{upper} ({unit})" if unit else upper
-    if gamma == 0:
-        text, reached = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
-    else:
-        text = f"No population within {parameter(gamma)} of {who} has a mean violation above {most}"
-        reached = "an explicit population reaches"
-    return f"{text}; {reached} {lower}." if lower else f"{text}; no violation was found, or none was searched for."
-
-
-def these(count: int) -> str:
-    """``these 1,000 individuals``."""
-    return "this one individual" if count == 1 else f"these {count:,} individuals"
-
-
 def meaning(findings: Findings) -> str:
     """What a violation is here."""
     names, network = findings.outputs, findings.network

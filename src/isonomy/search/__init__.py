@@ -1,5 +1,5 @@
 """Branch and bound: which part comes next, and where it is cut."""
 
-from isonomy.search.limits import Limits, checked_limits
+from isonomy.search.branch import Limits, checked_limits
 
 __all__ = ["Limits", "checked_limits"]

@@ -9,25 +9,31 @@ where its pass is largest, or, with few coordinates that move, in two boxes. Whe
 program has the last word (:mod:`isonomy.search.leaves`). Every place where a pass is largest is looked at as somebody
 who may be treated differently.
 
-**Soundness.** All bounds are the kernel's, for whatever is chosen here. People that are met only ever count through the
-judge of :mod:`isonomy.attacks`. Nothing depends on the clock unless a time limit is given: the same question has the
-same answer, bit for bit.
+**Soundness.** All bounds are the kernel's, for whatever is chosen here. The two halves of a box share the cut, or leave
+only numbers between them that no individual has. People that are met only ever count through the judge of
+:mod:`isonomy.attacks`. Nothing depends on the clock unless a time limit is given: the same question has the same
+answer, bit for bit.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
-from isonomy.search.cuts import SMALLEST, Cut, cut_box
+from isonomy.given import FINITE, number, whole
+from isonomy.networks.graph import Affine, Graph
+from isonomy.population import Domain
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
+from isonomy_verify.arithmetic import down, up
 from isonomy_verify.branching import Leaves
 
 BATCH = 512
@@ -37,11 +43,33 @@ FEW, CURVED = 3, 6
 """Up to this many coordinates that move, boxes are cut before neurons, if many of these are open, or if they are
 curved: of a curve neither a cut nor a linear program is the end."""
 
+SMALLEST = 1e-9
+"""Sides of a box shorter than this are not cut."""
+
 LEAVES = 2**26
 """Numbers kept for parts that are still open (8 bytes each)."""
 
 Index = NDArray[np.int64]
 Target = Callable[[], FloatArray]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop: the gap between bound and find, the ε that matters, seconds, parts."""
+
+    gap: float = 1e-6
+    epsilon: float | None = None
+    seconds: float = 60.0
+    nodes: float = math.inf
+
+
+def checked_limits(time_limit: float | None, gap: float, epsilon: float | None, max_nodes: int | None = None) -> Limits:
+    """The limits that a caller gave, refused with a sentence if they make no sense."""
+    if epsilon is not None:
+        epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
+    seconds = math.inf if time_limit is None else number("time_limit", time_limit, "None or a number of seconds >= 0")
+    nodes = math.inf if max_nodes is None else whole("max_nodes", max_nodes)
+    return Limits(number("gap", gap, "a finite number >= 0", high=FINITE), epsilon, seconds, nodes)
 
 
 @dataclass
@@ -149,4 +177,47 @@ class Trees:
         regions, anchors = self.regions[roots], self.anchors[roots]
         led = led_back(regions.sets, anchors, moves)
         for y in as_individuals(self.judge.similarity, regions.centre, anchors, led):
-            self.judge.consider(regions.owner, self.judge.similarity.domain.filled(y))
+            self.judge.consider(regions.owner, y)
+
+
+class Cut(NamedTuple):
+    """A coordinate; where the lower half of a box ends and where the upper half begins."""
+
+    coordinate: int
+    end: float
+    begin: float
+
+
+def cut_box(
+    domain: Domain, centre: FloatArray, low: FloatArray, high: FloatArray, influence: FloatArray, whole_only: bool
+) -> Cut | None:
+    """Cut where ``width · influence`` is largest; with ``whole_only`` only between lattice points."""
+    whole = domain.integer if domain.kind == "realizable" else np.zeros(domain.width, dtype=bool)
+    width = high - low
+    score = np.where(np.isfinite(width) & (width > SMALLEST), width, 0.0) * influence
+    for coordinate in np.argsort(-score):
+        i = int(coordinate)
+        if score[i] <= 0:
+            return None
+        if not whole[i]:
+            if not whole_only:
+                middle = float(low[i] / 2 + high[i] / 2)
+                return Cut(i, middle, middle)
+            continue
+        here, unit, origin = float(centre[i]), domain.unit[i], domain.origin[i]
+        first, last = ((here + float(side[i])) * unit + origin for side in (low, high))
+        below = math.floor((first + last) / 2 + 1e-6)
+        if below < first - 1e-6 or below + 1 > last + 1e-6:
+            continue  # one lattice point at most
+        # Members of the domain are these very floats, so that one step outward covers the subtraction.
+        return Cut(i, float(up((below - origin) / unit - here)), float(down((below + 1 - origin) / unit - here)))
+    return None
+
+
+def reading(graph: Graph) -> FloatArray:
+    """How strongly each coordinate moves the first layers; all the same where something else reads them."""
+    first = [graph.nodes[i].op for i in graph.consumers[0]]
+    weights = [np.abs(op.weight).sum(0) for op in first if isinstance(op, Affine)]
+    if not weights or len(weights) < len(first):
+        return np.ones(graph.input_width)
+    return np.asarray(np.sum(weights, axis=0))

@@ -54,8 +54,7 @@ class Parts:
     @classmethod
     def join(cls, parts: list[Parts]) -> Parts:
         """Several batches as one."""
-        names = ("x_low", "x_high", "y_low", "y_high", "share")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        return cls(*(np.concatenate(sides) for sides in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 class Pairs:
@@ -78,7 +77,6 @@ class Pairs:
         if len(root) and ruled.any():
             self.reach[ruled] = axis_reach(root[:, ruled], self.order, similarity.delta)[1]
         self.inverse = pseudo_inverse(root) if len(root) else np.zeros((self.domain.width, 0))
-        self.wide = tuple(block for block in self.domain.blocks if block[1] - block[0] > 1)
         self.whole = self.domain.integer & (self.domain.kind == "realizable")
         self.blocks = self.domain.blocks if self.domain.kind == "realizable" else ()
 
@@ -152,7 +150,7 @@ class Pairs:
     def _adds_up(self, box: list[FloatArray]) -> NDArray[np.bool_]:
         """Can the shares of every one-hot block still add up to 1?"""
         fits = np.ones(len(box[0]), dtype=bool)
-        for start, stop in self.wide:
+        for start, stop in self.domain.simplices:
             fits &= (box[0][:, start:stop].sum(1) <= 1 + 1e-8) & (box[1][:, start:stop].sum(1) >= 1 - 1e-8)
         return fits
 
@@ -184,7 +182,7 @@ class Pairs:
         """The largest change between two similar people of each part, from above."""
         middle = (parts.x_low + parts.x_high) / 2
         blocks = []
-        for block in self.wide:  # shares that add up to 1, in the same proportion of every range
+        for block in self.domain.simplices:  # shares that add up to 1, in the same proportion of every range
             where = slice(*block)
             low, range_ = parts.x_low[:, where], parts.x_high[:, where] - parts.x_low[:, where]
             total = np.maximum(range_.sum(1, keepdims=True), 1e-300)
@@ -260,7 +258,7 @@ class Pairs:
             for start, stop in self.domain.blocks:
                 x[:, start:stop] = _pick(parts.x_low[:, start:stop], parts.x_high[:, start:stop], rng)
         else:
-            for start, stop in self.wide:
+            for start, stop in self.domain.simplices:
                 x[:, start:stop] /= np.maximum(x[:, start:stop].sum(1, keepdims=True), 1e-300)
         return self.settled(x)
 

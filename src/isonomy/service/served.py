@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most
+from isonomy.arithmetic import at_least, at_most, parameter
 from isonomy.attacks import AttackBudget, attack
-from isonomy.certificates.certificate import Certificate, Verdict, judge
-from isonomy.certificates.dual import Ball
+from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
 from isonomy.certificates.local import Arithmetic, Bounds
 from isonomy.certificates.question import Question
+from isonomy.certificates.transport import Transport
 from isonomy.errors import DataError, FileError
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
@@ -92,11 +92,9 @@ class Served:
         with readable(record.path):
             upper = _checked(record, record.dual.bound(record.gamma).upper)
             _refute(record)
-            found = f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."
-            statement = (
-                f"No population within {record.gamma:g} of the {len(record.weights):,} audited individuals has a mean "
-                f"violation above {at_most(upper)}{found}"
-            )
+            who, lower = f"the {len(record.weights):,} audited individuals", record.lower
+            within = f"within {parameter(record.gamma)} of {who}" if record.gamma else ""
+            statement = headline(within, who, at_most(upper), at_least(lower) if lower > 0 else None)
             identity = hashlib.sha256(record.path.read_bytes()).hexdigest()
             return cls._of(record, record, upper, record.people, _arithmetic(record), statement, identity)
 
@@ -197,7 +195,7 @@ def _refute(record: Record) -> None:
     apart = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
     if not apart <= delta * (1 + ROUNDING):
         raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {apart:g} apart.")
-    attained = points.mixture(record.weights, Ball(record.gamma, record.order)).value
+    attained = points.mixture(record.weights, Transport(record.gamma, record.order)).value
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, ASKED).astype(np.int64))
