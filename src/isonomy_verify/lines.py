@@ -13,7 +13,7 @@ import numpy as np
 from isonomy_verify.activations import Activation, Curve
 from isonomy_verify.arithmetic import TINY, Array, Float32, U
 
-TIE = 1e-9
+TIE = 1e-12
 """Lines whose values are closer than this, relatively, are as good as each other."""
 
 

@@ -126,7 +126,7 @@ def check_members(x: FloatArray, start: int, space: Domain) -> None:
 def checked_asked(model: Any, metric: Any) -> None:
     """Refuse what is no model or no metric, with what makes one."""
     instance(
-        "model", model, Model,
+        "model", model, (Network, Model),  # a protocol takes its time
         "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
     )  # fmt: skip
     instance("metric", metric, Metric, "a metric, such as isonomy.Mahalanobis(matrix) or isonomy.WeightedLp(weights)")
@@ -147,8 +147,10 @@ Judged = TypeVar("Judged", bound=Model)
 
 def on_all_coordinates(model: Judged, schema: Schema) -> Judged:
     """The model on all coordinates of the schema: those that it does not see are dropped in front of it."""
+    if model.input_width == schema.width:
+        return model
     seen = np.flatnonzero(schema.seen_coordinates)
-    if model.input_width == schema.width or len(seen) == schema.width:
+    if len(seen) == schema.width:
         return model
     if model.input_width != len(seen):
         raise NetworkError(

@@ -140,7 +140,7 @@ class Schema:
         stops = np.cumsum([feature.width for feature in self.features]).tolist()
         return {f.name: slice(stop - f.width, stop) for f, stop in zip(self.features, stops, strict=True)}
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The number ``m`` of coordinates."""
         return sum(feature.width for feature in self.features)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
 
@@ -60,7 +61,7 @@ class Metric(ABC):
         """The number of coordinates of an individual."""
         return self.form.width
 
-    @property
+    @cached_property
     def free(self) -> BoolArray:
         """Coordinates that the metric ignores entirely, shape ``(width,)``; a free *direction* may mix several."""
         return np.asarray(self.form.free & ~self.form.root.any(axis=0))
