@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +47,9 @@ SIMILAR = ("domain", "forms", "branches", "similar", "sets", "reach", "local")
 
 CHECKER = ("claims", "check")
 """What a stranger runs: known to the tests of forgers and of honest certificates."""
+
+NUMBERS = MODULES[: MODULES.index("differences") + 1]
+"""Of which the bounds of the fuzzer's cases about runs know something."""
 
 HINTS = {
     "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "__call__", "both", "taken",
@@ -161,8 +167,34 @@ def order(module: str) -> list[str]:
     return [*dict.fromkeys(files), *([] if module == "dual" else ["tests/fuzz/test_fuzz.py"])]
 
 
+def looked_at(mutant: Mutant) -> str:
+    """``caught`` where one of the numbers of :mod:`tests.kernel.numbers` is another one, in a process of its own that
+    has everything but the kernel imported; else ``survived``, as far as this can tell."""
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder) / "isonomy_verify"
+        shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+        (copied / f"{mutant.module}.py").write_text(mutant.source, encoding="utf-8")
+        child = os.fork()
+        if child == 0:
+            result = 1
+            with contextlib.suppress(BaseException):
+                signal.alarm(TIMEOUT)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                sys.path.insert(0, folder)
+                for name in [name for name in sys.modules if name.split(".")[0] in ("isonomy", "isonomy_verify")]:
+                    del sys.modules[name]
+                for name in [name for name in sys.modules if name.startswith(("tests.fuzz", "tests.kernel.numbers"))]:
+                    del sys.modules[name]
+                result = 0 if importlib.import_module("tests.kernel.numbers").first_change() is None else 1
+            os._exit(result)
+        status = os.waitpid(child, 0)[1]
+    return "survived" if status == 0 else "caught by numbers"
+
+
 def tried(mutant: Mutant) -> str:
     """``caught by`` a test, ``caught: does not run``, or ``survived``."""
+    if mutant.module in NUMBERS and looked_at(mutant) != "survived":
+        return "caught by numbers"
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "isonomy_verify"
         shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
@@ -193,6 +225,8 @@ def main() -> int:
         "--results", type=Path, default=ROOT / "results" / "mutants.jsonl", help="kept results, JSON lines"
     )
     parser.add_argument("--table", action="store_true", help="print what is known and run nothing")
+    parser.add_argument("--numbers", action="store_true", help="only look at the numbers that are kept: seconds each")
+    parser.add_argument("--large", action="store_true", help="only changes of more than roundings")
     parser.add_argument("--again", action="store_true", help="ask again those that survived")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +235,9 @@ def main() -> int:
         for module in MODULES
         if given.only in ("", module)
         for mutant in mutants(module, (PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+        if not (given.large and mutant.small) and not (given.numbers and module not in NUMBERS)
     ]
+    importlib.import_module("tests.kernel.numbers")
     print(f"{len(chosen)} mutants")
     if given.sample:
         chosen = random.Random(given.seed).sample(chosen, min(given.sample, len(chosen)))
@@ -220,7 +256,7 @@ def main() -> int:
         if result is None and given.table:
             continue
         if result is None:
-            result = tried(mutant)
+            result = (looked_at if given.numbers else tried)(mutant)
             record = {"key": mutant.key, "result": result, **asdict(mutant)}
             del record["source"]
             with given.results.open("a", encoding="utf-8") as file:

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,28 +26,42 @@ KERNELS = ("Nehalem", "Sandybridge", "Haswell", "Zen")
 SAME = 1e-7
 
 
-def numbers(count: int = COUNT) -> dict[str, list[float]]:
+def answers(count: int = COUNT) -> Iterator[tuple[str, list[float]]]:
     """By case and question: lower and upper bounds of margins, and violations."""
-    found: dict[str, list[float]] = {}
     for number in filter(about_runs, range(count)):
         one = case(number)
         try:
             if isinstance(one, Enclose):
                 for tier in one.tiers:
                     some = engine.enclose(one.net, one.centre, one.region, tier, float32=one.float32, raw=True)
-                    found[f"{number} {tier}"] = _flat(*some.over, some.violation)
+                    yield f"{number} {tier}", _flat(*some.over, some.violation)
             elif isinstance(one, Compare):
                 parts = tuple(regions.smaller(one.near, share) for share in one.shares)
-                answers = engine.compare(
+                found = engine.compare(
                     one.net, one.centre, one.near, one.between, limits=one.limits, within=parts, float32=one.float32,
                     raw=True, tight=one.tight,
                 )  # fmt: skip
-                for part, other in enumerate(answers):
+                for part, other in enumerate(found):
                     sides = (*other.near, *other.far, *other.difference, other.violation)
-                    found[f"{number} part {part}"] = _flat(*sides)
+                    yield f"{number} part {part}", _flat(*sides)
         except engine.RefusedError:
-            found[f"{number} refused"] = []
-    return found
+            yield f"{number} refused", []
+
+
+def numbers() -> dict[str, list[float]]:
+    """All answers."""
+    return dict(answers())
+
+
+def first_change() -> str | None:
+    """The first question whose answer is not what it was."""
+    kept = json.loads(FILE.read_text(encoding="utf-8"))
+    missing = dict.fromkeys(kept)
+    for name, found in answers():
+        if name in kept and not same(kept[name], found):
+            return name
+        missing.pop(name, None)
+    return next(iter(missing), None)
 
 
 def differences(one: dict[str, list[float]], other: dict[str, list[float]]) -> list[str]:
