@@ -330,8 +330,8 @@ def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:
 
 
 def _unknown(choice: Choice, key: str) -> preprocessing.Unknown:
-    def refuse(cells: Sequence[str | None]) -> Any:
-        raise NetworkError(f"key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
+    def refuse(cells: tuple[str | None, ...]) -> Any:
+        raise preprocessing.unknown_to(f"key {key!r}, which lacks {shown(cells[0])}", choice.name, cells)
 
     return refuse
 

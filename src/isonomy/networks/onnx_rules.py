@@ -29,7 +29,7 @@ from isonomy.networks.graph import Affine
 from isonomy.networks.inputs import Table, joined, moved, numeric
 from isonomy.networks.limits import take
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
-from isonomy.networks.preprocessing import Cell, Choice, Column, cell_of, shown
+from isonomy.networks.preprocessing import Cell, Choice, Column, cell_of
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
 _SHAPE = 1024  # numbers of a constant that may be a shape
@@ -229,7 +229,7 @@ def _encoder(call: OnnxCall, x: Any) -> Any:
     def encoded(column: Column) -> list[Column]:
         def unknown(cells: tuple[Cell, ...]) -> None:
             if not call("zeros", 1):  # else what it does not know becomes zeros
-                raise NetworkError(f"the category {shown(cells[0])} of column '{column.name}' is unknown to it.")
+                raise preprocessing.unknown_to("it", column.name, cells)
 
         return preprocessing.one_hot(column, names, unknown)
 

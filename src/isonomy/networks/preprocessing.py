@@ -65,8 +65,9 @@ class Number:
         """The value, once no cell can be missing."""
         if self.flag is not None:
             raise NetworkError(
-                f"column '{self.name}' may be missing, but nothing in the model fills it: give the pipeline an "
-                "imputer, or [model.inputs] a 'missing' value."
+                f"column '{self.name}' may be missing, but nothing in the model fills it: fit its pipeline with an "
+                f"imputer, or say what a model without one reads ([model.inputs.{self.name}] missing = NUMBER), or "
+                f"{_without_gaps(self.name)}."
             )
         return self.value
 
@@ -190,6 +191,21 @@ def cell_of(value: Any) -> Cell:
 def shown(cell: Cell) -> str:
     """A cell in an error message."""
     return "a missing value" if cell is None else repr(cell)
+
+
+def unknown_to(model: str, name: str, cells: tuple[Cell, ...]) -> NetworkError:
+    """A category of the schema that a model has no place for."""
+    advice = f"fit the model on people who have it, or take it out of [features.{name}]"
+    if None in cells:
+        advice = f"it means a missing cell: fit the model on such cells, or {_without_gaps(name)}"
+    return NetworkError(
+        f"the category {shown(cells[0])} of column '{name}' is in the schema but unknown to {model}; {advice}."
+    )
+
+
+def _without_gaps(name: str) -> str:
+    """How to certify only people whose cell is not missing."""
+    return f"leave people without it out (take 'fill' and 'missing' out of [features.{name}], say unknown = 'exclude')"
 
 
 def _column(feature: Feature, start: int) -> Column:

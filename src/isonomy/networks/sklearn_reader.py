@@ -46,7 +46,7 @@ from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Head, HeadChoice, Read
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
 from isonomy.networks.limits import member, opened_archive, reading, unpacked
-from isonomy.networks.preprocessing import Choice, Column, Number, as_choice, cell_of, settled, shown
+from isonomy.networks.preprocessing import Choice, Column, Number, as_choice, cell_of, settled
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
@@ -276,10 +276,8 @@ def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
 
     def otherwise(spellings: tuple[str | None, ...]) -> Any:
         if getattr(step, "handle_unknown", "value") == "error":
-            raise NetworkError(
-                f"the category {shown(spellings[0])} of column '{choice.name}' is in the schema but unknown to the "
-                "encoder, which refuses it (handle_unknown='error')."
-            )
+            encoder = "the encoder, which refuses it (handle_unknown='error')"
+            raise preprocessing.unknown_to(encoder, choice.name, spellings)
         return np.nan if spellings == (None,) else next(cell for cell in spellings if cell is not None)
 
     return otherwise
