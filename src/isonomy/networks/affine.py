@@ -27,10 +27,12 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
+from isonomy.given import as_array
 from isonomy.networks.limits import take
 from isonomy_verify.arithmetic import TINY, gamma
 
 ZERO = Fraction(0)
+Constant = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +231,18 @@ def _largest(value: FloatArray) -> float:
 def _of_units(absolute: FloatArray) -> bool:
     """Whether every entry is 0 or 1, so that products with it are exact."""
     return bool(((absolute == 0) | (absolute == 1)).all())
+
+
+def numbers(array: Any) -> FloatArray:
+    """A constant in float64; float32 and smaller convert exactly."""
+    if hasattr(array, "detach"):  # a tensor
+        array = as_array(array)
+    plain = np.asarray(array)
+    if plain.dtype.kind in "cUSOMm":  # complex, text, objects, dates
+        raise NetworkError(f"a constant must hold real numbers. Got {plain.dtype}.")
+    with np.errstate(all="ignore"):  # a NaN or infinity is refused where it would become a weight
+        result: FloatArray = np.array(plain, dtype=np.float64)
+    return result
 
 
 # -- exact

@@ -5,8 +5,8 @@ of the schema says it, column by column, in the order in which the model reads t
 ``docs/reference/formats.md`` has its keys and an example.
 Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
 
-A file that is read with a schema gets raw cells as its input. Operators that move or preprocess cells keep a
-:class:`Table`; whatever else reads it gets its numbers, as one exact affine map of the coordinates (:func:`numeric`).
+A file that is read with a schema gets raw cells as its input, a :class:`~isonomy.networks.preprocessing.Table`.
+Operators that move or preprocess cells keep it one; whatever else reads it gets its numbers.
 
 **Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
 """
@@ -15,24 +15,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.errors import NetworkError, ParameterError, SchemaError, UnsupportedOperationError, template
+from isonomy.errors import NetworkError, ParameterError, SchemaError, template
 from isonomy.networks import preprocessing
 from isonomy.networks.affine import Affine, ExactAffine, affine_of, exact
-from isonomy.networks.builder import BATCH, Builder, Constant, Value
+from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Read, Select
 from isonomy.networks.limits import reading
-from isonomy.networks.preprocessing import Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
+from isonomy.networks.preprocessing import Choice, Column, Number, Table, as_choice, as_number, cell_of, settled, shown
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
 _Entries = Mapping[str, Any]
-_MOST = 2**16  # cells of one individual
 
 
 def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
@@ -120,30 +118,7 @@ def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Rea
     return read._replace(graph=read.graph.appended(op, "classes"))
 
 
-# -- raw cells as a tensor of a model file
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Cells of one individual in the shape that the file sees, without the batch."""
-
-    columns: tuple[Column, ...]
-    shape: tuple[int, ...]
-
-    @property
-    def width(self) -> int:
-        """How many cells there are."""
-        return len(self.columns)
-
-    def looked_up(self, matrix: Constant) -> Table:
-        """Each cell replaced by a row of a matrix, along a new axis."""
-        return self.encoded(np.shape(matrix)[-1], lambda column: preprocessing.embedded(column, matrix))
-
-    def encoded(self, size: int, encode: Callable[[Column], Sequence[Column]]) -> Table:
-        """Each cell replaced by ``size`` of them, along a new axis."""
-        if self.width * size > _MOST:
-            raise UnsupportedOperationError("only a lookup in a small matrix is supported.")
-        return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
+# -- what the inputs of a model file read
 
 
 def feed(
@@ -179,29 +154,6 @@ def feed(
             raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
         fed[name] = Table(tuple(columns), shape if size else (len(columns),))
     return Builder((schema.width,), batch, "individual"), fed
-
-
-def numeric(builder: Builder, operand: Any) -> Any:
-    """The numbers of a table as an affine map of the coordinates; other operands as they are."""
-    if not isinstance(operand, Table):
-        return operand
-    return builder.affine(builder.input, affine_of(settled(operand.columns), builder.input.width), operand.shape)
-
-
-def joined(builder: Builder, parts: Sequence[Any], axis: int) -> Table | Value:
-    """Operands beside each other along an axis: cells if all of them are, else numbers."""
-    if not all(isinstance(part, Table) for part in parts):
-        return builder.concat([numeric(builder, part) for part in parts], axis)
-    columns = tuple(column for part in parts for column in part.columns)
-    return moved(builder, Table(columns, (len(columns),)), builder.side_by_side(parts, axis))
-
-
-def moved(builder: Builder, operand: Table | Value, positions: Constant) -> Table | Value:
-    """The cells or numbers that stood at these positions."""
-    if isinstance(operand, Value):
-        return builder.placed(operand, positions)
-    index, shape = builder.sources(operand, positions)
-    return Table(tuple(operand.columns[i] for i in index), shape)
 
 
 # -- [model.inputs]

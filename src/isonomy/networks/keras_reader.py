@@ -30,11 +30,13 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.builder import Builder, Constant, Value
+from isonomy.networks.affine import Constant
+from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import HeadChoice, Read
-from isonomy.networks.inputs import Reads, Table, feed, numeric
+from isonomy.networks.inputs import Reads, feed
 from isonomy.networks.limits import member, reading, unpacked
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
@@ -101,7 +103,7 @@ class _Model:
             raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
         if not self.ends or (wanted is not None and wanted not in named):
             raise NetworkError(f"there is no output '{wanted}'." if wanted else "it has no output.")
-        result: Value = numeric(self.builder, self._value(*(named[wanted] if wanted else self.ends[0])))
+        result: Value = self.builder.numeric(self._value(*(named[wanted] if wanted else self.ends[0])))
         return result
 
     def _value(self, name: str, node: int) -> Value | Table:
@@ -121,7 +123,7 @@ class _Model:
             if layer.kind not in _LAYERS:
                 known = ", ".join(sorted(_LAYERS))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
-            operands = read if layer.kind == "Embedding" else [numeric(self.builder, each) for each in read]
+            operands = read if layer.kind == "Embedding" else [self.builder.numeric(each) for each in read]
             result: Value | Table = _LAYERS[layer.kind](Call(self.builder, layer.config, layer.weights), *operands)
             return result
 

@@ -21,11 +21,13 @@ import onnx.inliner
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import BATCH, Constant, Value
+from isonomy.networks.affine import Constant
+from isonomy.networks.builder import BATCH, Value
 from isonomy.networks.graph import HeadChoice, Read
-from isonomy.networks.inputs import Reads, Table, feed, in_class_order, numeric
+from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, reference
+from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -138,7 +140,7 @@ class _Reader:
         result = self.known.get(self.output)
         if isinstance(result, Moved):
             raise NetworkError(result.reason)
-        result = numeric(self.builder, result)
+        result = self.builder.numeric(result)
         if not isinstance(result, Value):
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
@@ -172,7 +174,7 @@ class _Reader:
         if misplaced and rule is not layout:
             raise NetworkError(misplaced.reason)
         if not classical and node.op_type not in CELLS:
-            operands = [numeric(self.builder, each) for each in operands]
+            operands = [self.builder.numeric(each) for each in operands]
         self.classes = class_names(attributes) if classical and class_names(attributes) else self.classes
         call = OnnxCall(self.builder, attributes, node=node, opset=self.opset, input_kind=self.kind)
         result = rule(call, *operands)

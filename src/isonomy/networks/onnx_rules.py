@@ -23,13 +23,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.builder import Builder, Constant, Unfinished, Value, numbers
+from isonomy.networks.affine import Constant, numbers
+from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine
-from isonomy.networks.inputs import Table, joined, moved, numeric
 from isonomy.networks.limits import take
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
-from isonomy.networks.preprocessing import Cell, Choice, Column, cell_of
+from isonomy.networks.preprocessing import Cell, Choice, Column, Table, cell_of
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
 _SHAPE = 1024  # numbers of a constant that may be a shape
@@ -134,7 +134,7 @@ def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved,
     results: list[Value | Table | Moved] = []
     for places in reference(call.node, call.opset, [positions, *others]):
         try:
-            results.append(moved(call.builder, operand, places))
+            results.append(call.builder.placed(operand, places))
         except NetworkError as error:
             results.append(Moved(operand, places, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
     return tuple(results)
@@ -185,7 +185,7 @@ RULES: dict[str, Rule] = {
     "Softmax": _softmax(operations.softmax),
     "LogSoftmax": _softmax(operations.log_softmax),
     "BatchNormalization": _normalise,
-    "Concat": lambda call, *operands: joined(call.builder, operands, call("axis", 1)),
+    "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
     "Greater": _compared,
     "Where": _where,
     "Cast": _cast,
@@ -269,12 +269,12 @@ def _cells(x: Any) -> Table:
 
 
 def _extract(call: OnnxCall, x: Any, index: Any) -> Any:
-    return moved(call.builder, x, call.builder.positions(x)[..., np.ravel(numbers(index)).astype(np.int64)])
+    return call.builder.placed(x, call.builder.positions(x)[..., np.ravel(numbers(index)).astype(np.int64)])
 
 
 def _linear(call: OnnxCall, x: Any) -> Value:
     """The raw scores of a linear model."""
-    value = numeric(call.builder, x)
+    value = call.builder.numeric(x)
     intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
     if len(value.shape) != 1 or not flat.size or flat.size % value.width:
         raise NetworkError(f"its {flat.size} coefficients do not fit {value.width} features.")
@@ -319,7 +319,7 @@ CLASSICAL: dict[str, Rule] = {
     "OneHotEncoder": _encoder,
     "LabelEncoder": _label_encoder,
     "ArrayFeatureExtractor": _extract,
-    "FeatureVectorizer": lambda call, *parts: joined(call.builder, [numeric(call.builder, each) for each in parts], 1),
+    "FeatureVectorizer": lambda call, *parts: call.builder.concat([call.builder.numeric(each) for each in parts], 1),
     "LinearClassifier": _classifier,
     "LinearRegressor": _regressor,
     "Normalizer": _normalizer,

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import Builder, Constant, Operand, Value, numbers
+from isonomy.networks.affine import Constant, numbers
+from isonomy.networks.builder import Builder, Operand, Value
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def total(builder: Builder, first: Operand, *others: Operand) -> Any:
     return first
 
 
-def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Value:
+def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Any:
     """Tensors joined along a new axis."""
     ranks = [len(each.shape) + 1 if isinstance(each, Value) else np.ndim(each) for each in operands]
     at = axis if axis >= 0 else axis + ranks[0] + 1

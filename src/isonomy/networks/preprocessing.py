@@ -24,14 +24,14 @@ import numpy as np
 import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.affine import ZERO, ExactAffine, exact, weighted
-from isonomy.networks.builder import Constant, numbers
+from isonomy.networks.affine import ZERO, Constant, ExactAffine, exact, numbers, weighted
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 
 Cell = str | None  # the text of a cell; None is a missing one
 _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
+_MOST_CELLS = 2**16  # of one individual
 _T = TypeVar("_T")
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
@@ -127,6 +127,29 @@ class Choice:
 
 
 Column = Number | Choice
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Cells of one individual in the shape that a model file sees, without the batch."""
+
+    columns: tuple[Column, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many cells there are."""
+        return len(self.columns)
+
+    def looked_up(self, matrix: Constant) -> Table:
+        """Each cell replaced by a row of a matrix, along a new axis."""
+        return self.encoded(np.shape(matrix)[-1], lambda column: embedded(column, matrix))
+
+    def encoded(self, size: int, encode: Callable[[Column], Sequence[Column]]) -> Table:
+        """Each cell replaced by ``size`` of them, along a new axis."""
+        if self.width * size > _MOST_CELLS:
+            raise UnsupportedOperationError("only a lookup in a small matrix is supported.")
+        return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
 
 
 def schema_columns(schema: Schema) -> dict[str, Column]:

@@ -29,7 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks import operations
-from isonomy.networks.builder import BATCH, Builder, Value, numbers
+from isonomy.networks.affine import numbers
+from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Graph, HeadChoice, Read
 from isonomy.networks.limits import MATRIX, member, one_line, opened_archive, reading
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
