@@ -248,38 +248,34 @@ def numbers(array: Any) -> FloatArray:
 # -- exact
 
 
+_Terms = Mapping[int | None, Fraction]
+
+
 @dataclass(frozen=True)
 class ExactAffine:
-    """``constant + sum_i terms[i] x_i`` exactly; ``reach`` and ``reach_constant`` are the same with absolute values,
-    summed along the chain, for the bound of a floating-point run of the original steps."""
+    """``terms[None] + sum_i terms[i] x_i`` exactly; ``reach`` is the same with absolute values, summed along the chain,
+    for the bound of a floating-point run of the original steps."""
 
-    terms: Mapping[int, Fraction]
-    constant: Fraction
-    reach: Mapping[int, Fraction]
-    reach_constant: Fraction
+    terms: _Terms
+    reach: _Terms
     roundings: int = 0
 
     @classmethod
     def coordinate(cls, index: int) -> ExactAffine:
         """The coordinate itself."""
-        return cls({index: Fraction(1)}, ZERO, {index: Fraction(1)}, ZERO)
+        return cls({index: Fraction(1)}, {index: Fraction(1)})
 
     @classmethod
     def of(cls, constant: Fraction) -> ExactAffine:
         """A constant."""
-        return cls({}, constant, {}, abs(constant))
+        return cls({None: constant}, {None: abs(constant)}) if constant else cls({}, {})
 
     def times(self, factor: Fraction) -> ExactAffine:
         """The product with a number; a run rounds once."""
         if factor == 1:
             return self
-        return ExactAffine(
-            {i: term * factor for i, term in self.terms.items() if factor},
-            self.constant * factor,
-            {i: term * abs(factor) for i, term in self.reach.items()},
-            self.reach_constant * abs(factor),
-            self.roundings + 1,
-        )
+        terms = {i: term * factor for i, term in self.terms.items() if factor}
+        return ExactAffine(terms, {i: term * abs(factor) for i, term in self.reach.items()}, self.roundings + 1)
 
     def plus(self, other: ExactAffine | Fraction) -> ExactAffine:
         """The sum with a number or a function; a run rounds once."""
@@ -287,18 +283,12 @@ class ExactAffine:
             if not other:
                 return self
             other = ExactAffine.of(other)
-        terms = {i: self.terms.get(i, ZERO) + other.terms.get(i, ZERO) for i in {**self.terms, **other.terms}}
-        return ExactAffine(
-            {i: term for i, term in terms.items() if term},
-            self.constant + other.constant,
-            {i: self.reach.get(i, ZERO) + other.reach.get(i, ZERO) for i in {**self.reach, **other.reach}},
-            self.reach_constant + other.reach_constant,
-            max(self.roundings, other.roundings) + 1,
-        )
+        terms = {i: term for i, term in _sum(self.terms, other.terms).items() if term}
+        return ExactAffine(terms, _sum(self.reach, other.reach), max(self.roundings, other.roundings) + 1)
 
-    def rounded(self, times: int = 1) -> ExactAffine:
-        """The same function, of which a run rounds so many times more."""
-        return ExactAffine(self.terms, self.constant, self.reach, self.reach_constant, self.roundings + times)
+
+def _sum(first: _Terms, second: _Terms) -> _Terms:
+    return {i: first.get(i, ZERO) + second.get(i, ZERO) for i in {**first, **second}}
 
 
 def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> ExactAffine:
@@ -306,7 +296,7 @@ def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> E
     total = ExactAffine.of(ZERO)
     for function, factor in zip(functions, factors, strict=True):
         if factor:
-            total = total.plus(function.times(factor)) if total.reach or total.constant else function.times(factor)
+            total = total.plus(function.times(factor)) if total.reach else function.times(factor)
     return total
 
 
@@ -328,22 +318,25 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
     if not functions:
         raise NetworkError("The model reads no feature at all.")
     take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
-    weight = np.zeros((len(functions), width))
-    magnitude = np.zeros_like(weight)
-    columns: list[tuple[float, float, float, float]] = []
+    weight, magnitude = np.zeros((2, len(functions), width))
+    bias, weight_slack, bias_slack, magnitude_bias = np.zeros((4, len(functions)))
     for row, function in enumerate(functions):
         lost = ZERO
         for i, term in function.terms.items():
-            weight[row, i] = nearest = _nearest(term)
-            lost += abs(term - Fraction(nearest))
+            nearest = _nearest(term)
+            gap = abs(term - Fraction(nearest))
+            if i is None:
+                bias[row], bias_slack[row] = nearest, _above(gap)
+            else:
+                weight[row, i], lost = nearest, lost + gap
+        weight_slack[row] = _above(lost)
         for i, term in function.reach.items():
-            magnitude[row, i] = _above(term)
-        bias = _nearest(function.constant)
-        gap = abs(function.constant - Fraction(bias))
-        columns.append((bias, _above(lost), _above(gap), _above(function.reach_constant)))
-    bias_, weight_slack, bias_slack, magnitude_bias = np.ascontiguousarray(np.array(columns).T)
+            if i is None:
+                magnitude_bias[row] = _above(term)
+            else:
+                magnitude[row, i] = _above(term)
     roundings = max(function.roundings for function in functions)
-    return Affine(weight, bias_, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
+    return Affine(weight, bias, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
 
 
 def _nearest(value: Fraction) -> float:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from itertools import compress
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -47,53 +48,51 @@ def model_columns(
     schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
 ) -> list[Column]:
     """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
-    if reads not in ("auto", "raw", "coordinates"):
+    if reads not in get_args(Reads):
         raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
-    raw: Mapping[str, Column] = preprocessing.schema_columns(schema)
+    raw = preprocessing.schema_columns(schema)
+    readings = {"raw": raw, "coordinates": preprocessing.coordinate_columns(schema)}
+    if reads != "auto":
+        readings = {reads: readings[reads]}
     if names is not None:
-        coordinates: Mapping[str, Column] = {each.name: each for each in preprocessing.coordinate_columns(schema)}
-        for kind, table in (("raw", raw), ("coordinates", coordinates)):
-            if reads in ("auto", kind) and all(name in table for name in names):
+        for table in readings.values():
+            if all(name in table for name in names):
                 return [table[name] for name in names]
         strange = next((name for name in names if name not in raw), names[0])
-        near = difflib.get_close_matches(strange, raw, n=1)
-        advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
-        raise NetworkError(f"the model reads a column '{strange}' that the schema lacks; {advice}")
+        raise _lacking(f"the model reads a column '{strange}'", strange, raw)
     if schema.inputs and reads == "auto":
         columns = input_columns(schema)
         if width not in (None, len(columns)):
             raise NetworkError(f"[model.inputs] gives {len(columns)} numbers, but the model reads {width}.")
         return columns
-    return _by_number(schema, raw, width, reads)
-
-
-def _by_number(schema: Schema, raw: Mapping[str, Column], width: int | None, reads: Reads) -> list[Column]:
-    """Columns without names: their number must leave one reading only."""
-    seen = [raw[feature.name] for feature in schema.features if feature.seen]
-    readings: dict[str, list[list[Column]]] = {
-        "raw": [list(raw.values()), seen],
-        "coordinates": [
-            list(preprocessing.coordinate_columns(schema)),
-            list(preprocessing.coordinate_columns(schema, seen=True)),
-        ],
-    }
-    if reads != "auto":
-        readings = {reads: readings[reads]}
-    fitting = [(kind, each) for kind, both in readings.items() for each in both if width in (None, len(each))]
-    counts = " or ".join(str(n) for n in sorted({len(each) for both in readings.values() for each in both}))
+    # Columns without names: their number must leave one reading only.
+    seen = {"raw": [feature.seen for feature in schema.features], "coordinates": schema.seen_coordinates}
+    given = [
+        (kind, columns)
+        for kind, table in readings.items()
+        for columns in (list(table.values()), list(compress(table.values(), seen[kind])))
+    ]
+    fitting = [(kind, columns) for kind, columns in given if width in (None, len(columns))]
     if not fitting:
+        counts = " or ".join(map(str, sorted({len(columns) for _, columns in given})))
         raise NetworkError(
             f"the model reads {width} numbers, where the schema would give {counts}: write [model.inputs] in the "
             "schema to say which columns it reads, how scaled and encoded."
         )
-    kinds = {kind for kind, _ in fitting}
     same = all(feature.unit == 1 and feature.origin == 0 for feature in schema.features)
-    if len(kinds) > 1 and not same and width is not None:
+    several = len({kind for kind, _ in fitting}) > 1
+    if several and not same and width is not None:
         raise NetworkError(
             f"the model reads {width} numbers, which may be the raw columns or the schema's coordinates: say "
             "reads='raw' or reads='coordinates'."
         )
-    return fitting[-1 if len(kinds) > 1 else 0][1]
+    return fitting[-1 if several else 0][1]
+
+
+def _lacking(reader: str, name: str, raw: Mapping[str, Column]) -> NetworkError:
+    near = difflib.get_close_matches(name, raw, n=1)
+    advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
+    return NetworkError(f"{reader} that the schema lacks; {advice}")
 
 
 def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Read:
@@ -137,7 +136,7 @@ def feed(
         ((name, shape),) = shapes.items()
         builder = Builder(shape, batch, name)
         return builder, {name: builder.input}
-    raw: dict[str, Column] = dict(preprocessing.schema_columns(schema))
+    raw = preprocessing.schema_columns(schema)
     described = input_columns(schema) if schema.inputs and reads == "auto" else []
     fed: dict[str, Table | Value] = {}
     for name, shape in shapes.items():
@@ -148,8 +147,7 @@ def feed(
         elif len(shapes) == 1:
             columns = model_columns(schema, width=size or None, reads=reads)
         else:
-            listed = ", ".join(map(repr, raw))
-            raise NetworkError(f"it reads an input '{name}' that the schema lacks; it has {listed}.")
+            raise _lacking(f"it reads an input '{name}'", name, raw)
         if size not in (0, len(columns)):
             raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
         fed[name] = Table(tuple(columns), shape if size else (len(columns),))
@@ -201,11 +199,23 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Col
     elif scale != "none" or encode != "index":
         parts = {part: _number(table, key) for key, part in keys.items() if key != "to"}
         if scale == "minmax":
-            low, high = _ends(table)
+            ends = table.get("to", [0, 1])
+            if not isinstance(ends, list) or len(ends) != 2:
+                raise NetworkError(f"key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
+            low, high = (exact(end, "key 'to'") for end in ends)
             parts |= {"over": parts["over"] - parts["minus"], "times": high - low, "plus": low}
         filled = [_filled(as_number(each), column, table) for each in read]
         read = preprocessing.scaled(filled, **{part: [value] for part, value in parts.items()})
-    return [*read, *_indicator(column, table)]
+    wanted = table.get("indicator", False)
+    if not isinstance(wanted, bool):
+        raise NetworkError(f"key 'indicator' must be true or false. Got {wanted!r}.")
+    flag = preprocessing.indicator(column)
+    if wanted and flag is None:
+        raise NetworkError(
+            "the schema does not let this column be missing, so it has no indicator: give the feature a 'fill', or "
+            'missing = "category".'
+        )
+    return [*read, Number(column.name, flag)] if wanted and flag is not None else read
 
 
 def _numeric(column: Column) -> bool:
@@ -219,23 +229,11 @@ def _numeric(column: Column) -> bool:
 
 def _filled(number: Number, column: Column, table: _Entries) -> Number:
     """A missing cell reads what the table says, or what the schema fills it with."""
-    if number.flag is None:
-        return number
     if "missing" in table:
         return number.imputed(_number(table, "missing"))
     if isinstance(column, Choice) and column.rank is None:
         return number  # no fill in the schema: refused where it would be read
     return number.imputed(column.filled)
-
-
-def _indicator(column: Column, table: _Entries) -> list[Column]:
-    wanted = table.get("indicator", False)
-    if not isinstance(wanted, bool):
-        raise NetworkError(f"key 'indicator' must be true or false. Got {wanted!r}.")
-    flag = preprocessing.indicator(column) if wanted else None
-    if wanted and flag is None:
-        raise NetworkError("the schema does not let this column be missing, so it has no indicator.")
-    return [] if flag is None else [Number(column.name, flag)]
 
 
 def _onehot(column: Column, table: _Entries) -> list[Column]:
@@ -305,13 +303,6 @@ _ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries], list[C
     **dict.fromkeys(("ordinal", "index"), (("categories",), _position)),
     "values": (("values",), _values),
 }
-
-
-def _ends(table: _Entries) -> list[Fraction]:
-    ends = table.get("to", [0, 1])
-    if not isinstance(ends, list) or len(ends) != 2:
-        raise NetworkError(f"key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
-    return [exact(end, "key 'to'") for end in ends]
 
 
 def _number(table: _Entries, key: str) -> Fraction:

@@ -157,11 +157,9 @@ def schema_columns(schema: Schema) -> dict[str, Column]:
     return {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
 
 
-def coordinate_columns(schema: Schema, *, seen: bool = False) -> list[Number]:
-    """The coordinates themselves, all of them or those that the model reads."""
-    kept = schema.seen_coordinates | (not seen)
-    names = schema.coordinate_names
-    return [Number(names[i], ExactAffine.coordinate(i)) for i in range(schema.width) if kept[i]]
+def coordinate_columns(schema: Schema) -> dict[str, Column]:
+    """The coordinates themselves, by their names."""
+    return {name: Number(name, ExactAffine.coordinate(i)) for i, name in enumerate(schema.coordinate_names)}
 
 
 def as_number(column: Column) -> Number:
@@ -242,7 +240,7 @@ def _column(feature: Feature, start: int) -> Column:
     unit, origin = Fraction(feature.unit), Fraction(feature.origin)
     # A run computes the raw value from the coordinate (two roundings) and reads it in its own precision (one).
     raw = ExactAffine.coordinate(start).times(unit).plus(origin)
-    raw = raw.rounded(3 - raw.roundings)
+    raw = replace(raw, roundings=3)
     flag = ExactAffine.coordinate(start + 1) if feature.flagged else None
     filled = Fraction(feature.coordinate(feature.fill_value)) * unit + origin if feature.flagged else ZERO
     if feature.kind == "ordinal":
