@@ -227,7 +227,7 @@ class Builder:
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
         """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
         if isinstance(right, Value):
-            return self.add(left, self.scaled(right, factor))
+            return self.add(left, self.multiply(right, factor))
         row = numbers(right) * factor
         result = self.add(left, row)
         exact = factor in (1.0, -1.0) or not row.size
@@ -268,10 +268,6 @@ class Builder:
         if aligned.shape != value.shape or isinstance(row, Value):
             raise NetworkError("the constant must fit into the shape of the tensor.")
         return row
-
-    def scaled(self, value: Value, factor: float) -> Value:
-        """The product with one number."""
-        return self.multiply(value, factor)
 
     def concat(self, operands: Sequence[Operand | Table], axis: int) -> Any:
         """Operands joined along an axis: a table of cells if all of them are, else a tensor."""

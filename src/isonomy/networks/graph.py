@@ -21,6 +21,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError, template
 from isonomy.networks.affine import Affine as Affine
 from isonomy.networks.affine import compose as compose
+from isonomy.networks.limits import reading
 from isonomy_verify.activations import SHAPES
 
 Head = Literal["softmax", "sigmoid", "regression"]
@@ -125,10 +126,8 @@ class Graph:
         for i, node in enumerate(self.nodes):
             if any(not 0 <= j < i for j in node.inputs):
                 raise NetworkError(f"Node {i} '{node.name}' reads {node.inputs}, not only earlier nodes.")
-            try:
+            with reading(f"Node {i} '{node.name}'"):
                 widths.append(_width(node, i, [widths[j] for j in node.inputs]))
-            except NetworkError as error:
-                raise NetworkError(f"Node {i} '{node.name}': {error}") from None
         return tuple(widths)
 
     @property

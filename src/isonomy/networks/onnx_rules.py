@@ -10,7 +10,7 @@ attributes that would change it (training mode, an axis that mixes, a conversion
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,7 +165,7 @@ RULES: dict[str, Rule] = {
     "Sub": rule(Builder.subtract),
     "Mul": rule(Builder.multiply),
     "Div": rule(Builder.divide),
-    "Neg": lambda call, x: call.builder.scaled(x, -1.0),
+    "Neg": lambda call, x: call.builder.multiply(x, -1.0),
     "Sum": rule(operations.total),
     "Pow": rule(operations.power),
     "Max": _extreme("low"),
@@ -217,14 +217,13 @@ def _imputer(call: OnnxCall, x: Any) -> Any:
     replaced = call("replaced_value_float", call("replaced_value_int64", 0))
     if not np.isnan(replaced):
         raise UnsupportedOperationError(f"a number ({replaced}) that means missing is not affine; use NaN.")
-    fills = call("imputed_value_floats", None) or call("imputed_value_int64s", [])
     if not isinstance(x, Table):
         return x  # numbers of a network are never missing
-    return Table(tuple(preprocessing.imputed(x.columns, fills)), x.shape)
+    return Table(tuple(preprocessing.imputed(x.columns, _listed(call.options, "imputed_value"))), x.shape)
 
 
 def _encoder(call: OnnxCall, x: Any) -> Any:
-    names = [cell_of(each) for each in _plain(list(call("cats_strings", []) or call("cats_int64s", [])))]
+    names = [cell_of(each) for each in _listed(call.options, "cats")]
 
     def encoded(column: Column) -> list[Column]:
         def unknown(cells: tuple[Cell, ...]) -> None:
@@ -237,29 +236,31 @@ def _encoder(call: OnnxCall, x: Any) -> Any:
 
 
 def _label_encoder(call: OnnxCall, x: Any) -> Any:
-    keys, values = (_listed(call, part) for part in ("keys", "values"))
+    keys, values = (_listed(call.options, part) for part in ("keys", "values"))
     if not keys or len(keys) != len(values):
         raise NetworkError("it needs as many values as keys.")
     defaults = {str: ("default_string", b"_Unused"), int: ("default_int64", -1), float: ("default_float", 0.0)}
-    (other,) = _plain([call(*defaults[type(values[0])])])
-    if "default_tensor" in call.options:
-        other = _plain(numpy_helper.to_array(call("default_tensor", None)))[0]
+    (other,) = _plain(call("default_tensor", [call(*defaults[type(values[0])])]))
     known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
     columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
     return Table(tuple(columns), x.shape)
 
 
-def _listed(call: OnnxCall, part: str) -> list[Any]:
-    for kind in ("strings", "int64s", "floats", "tensor"):
-        found = call(f"{part}_{kind}", None)
-        if found is not None:
-            return _plain(numpy_helper.to_array(found) if kind == "tensor" else list(found))
-    return []
+def _listed(options: Mapping[str, Any], part: str) -> list[Any]:
+    """An attribute that is written in one of several types, such as ``keys_strings``; empty if it is not there."""
+    written = (options.get(f"{part}_{kind}") for kind in ("strings", "floats", "int64s", "ints", "tensor"))
+    return _plain(next(filter(None, written), []))
 
 
-def _plain(array: Any) -> list[Any]:
-    flat = array if isinstance(array, list) else np.ravel(array).tolist()
+def _plain(values: Any) -> list[Any]:
+    """A list or a tensor as texts and numbers of Python."""
+    flat = np.ravel(numpy_helper.to_array(values)).tolist() if isinstance(values, TensorProto) else values
     return [each.decode() if isinstance(each, bytes) else each for each in flat]
+
+
+def class_names(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The classes that a node names, in the order of its outputs."""
+    return tuple(str(cell_of(each)) for each in _listed(options, "classlabels"))
 
 
 def _cells(x: Any) -> Table:
@@ -298,7 +299,7 @@ def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
         return None, operations.softmax(builder, scores, 1)
     if after == "LOGISTIC" and mirrored:
         likely = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
-        return None, builder.concat([builder.add(builder.scaled(likely, -1.0), 1.0), likely], 1)
+        return None, builder.concat([builder.add(builder.multiply(likely, -1.0), 1.0), likely], 1)
     if after == "LOGISTIC" and scores.width > 2:
         return None, builder.activation(scores, "sigmoid")
     if after == "NONE" and scores.width > 1:
@@ -325,14 +326,6 @@ CLASSICAL: dict[str, Rule] = {
     "Normalizer": _normalizer,
     "ZipMap": same,
 }
-
-
-def class_names(call_attributes: dict[str, Any]) -> tuple[str, ...]:
-    """The classes that a node names, in the order of its outputs."""
-    for key in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
-        if call_attributes.get(key):
-            return tuple(str(cell_of(each)) for each in _plain(list(call_attributes[key])))
-    return ()
 
 
 # -- operators on constants, and on positions

@@ -78,7 +78,7 @@ def selu(
     builder: Builder, x: Value, alpha: float = 1.6732632423543772848, scale: float = 1.0507009873554804934
 ) -> Value:
     """``scale`` times an ELU."""
-    return builder.scaled(builder.activation(x, "elu", alpha), scale)
+    return builder.multiply(builder.activation(x, "elu", alpha), scale)
 
 
 def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = math.inf) -> Value:
@@ -135,7 +135,7 @@ def gemm(
     """``alpha (x @ weight) + beta bias`` of a table of individuals."""
     if not isinstance(x, Value) or isinstance(weight, Value) or len(x.shape) != 1:
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
-    product = builder.scaled(builder.matmul(x, numbers(weight)), alpha)
+    product = builder.multiply(builder.matmul(x, numbers(weight)), alpha)
     return product if bias is None or beta == 0 else builder.add_scaled(product, bias, beta)
 
 
