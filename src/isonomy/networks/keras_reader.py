@@ -256,6 +256,12 @@ def _leaky(call: Call, x: Value) -> Value:
     return call.builder.activation(x, "leaky_relu", float(call("negative_slope", call("alpha", 0.3))))
 
 
+def _flatten(call: Call, x: Value) -> Value:
+    if call("data_format") == "channels_first" and len(x.shape) > 1:
+        raise UnsupportedOperationError("only data_format='channels_last' is supported.")
+    return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, -1))
+
+
 def _reshape(call: Call, x: Value) -> Value:
     shape = [int(size) for size in call.options["target_shape"]]
     return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, *shape))
@@ -297,7 +303,7 @@ _LAYERS: dict[str, Rule] = {
     "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
     "ELU": elementwise("elu", alpha=1.0),
     "Softmax": rule(operations.softmax, axis=("axis", -1)),
-    "Flatten": lambda call, x: call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, -1)),
+    "Flatten": _flatten,
     "Reshape": _reshape,
     "Rescaling": _rescaling,
     "Add": _sum,

@@ -5,7 +5,7 @@ implementation of ONNX computes, or a node with the shape of its features. Shape
 soon as the number of individuals is, so a small nominal table settles the reshapes of a dynamic batch.
 
 **Soundness.** Only operators in the table of :mod:`isonomy.networks.onnx_rules` touch what depends on the
-individual, each checked against the opset first, so that no attribute goes unnoticed.
+individual, each checked against the opset first; an attribute that its rule does not look at is refused.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.checker
+import onnx.defs
 import onnx.inliner
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
@@ -32,6 +33,7 @@ from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
+_HARMLESS = ("broadcast", "consumed_inputs", "is_test", "momentum", "ratio", "round_mode", "saturate", "seed")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
@@ -176,8 +178,11 @@ class _Reader:
         if not classical and node.op_type not in CELLS:
             operands = [self.builder.numeric(each) for each in operands]
         self.classes = class_names(attributes) if classical and class_names(attributes) else self.classes
-        call = OnnxCall(self.builder, attributes, node=node, opset=self.opset, input_kind=self.kind)
+        usual = _defaults(node.op_type, self.opset) if standard else {}
+        call = OnnxCall(self.builder, usual | attributes, node=node, opset=self.opset, input_kind=self.kind)
         result = rule(call, *operands)
+        if standard:
+            call.refuse_unread(usual, _HARMLESS)
         return result if isinstance(result, tuple) else (result,)
 
     def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:
@@ -212,6 +217,15 @@ class _Reader:
                 if node.op_type in ("Cast", "Identity", "Flatten", "Dropout"):
                     same.update(node.output)
         return 0
+
+
+def _defaults(kind: str, opset: int) -> dict[str, Any]:
+    """What the attributes of an operator are in an opset where a node leaves them out."""
+    known = onnx.defs.get_schema(kind, opset, "").attributes
+    if kind == "Clip":  # those of float32, which limit nothing
+        return {}
+    written = {name: each.default_value for name, each in known.items() if each.default_value.type}
+    return {name: helper.get_attribute_value(each) for name, each in written.items()}
 
 
 def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -> str:

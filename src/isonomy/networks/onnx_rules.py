@@ -1,7 +1,8 @@
 """The operators of ONNX that can be read: a table from the operator to its rule, and one for ``ai.onnx.ml``.
 
 A rule takes the operands in the order of the operator, constants or tensors of the individual, and gives its
-outputs. Operators that only move entries share one rule, which runs the reference operator on positions.
+outputs; attributes that a node leaves out have the default of its opset. Operators that only move entries share one
+rule, which runs the reference operator on positions.
 
 **Soundness.** A rule gives exactly the function of the operator's definition, in real arithmetic, in every opset;
 attributes that would change it (training mode, an axis that mixes, a conversion that rounds) are refused.
@@ -54,17 +55,21 @@ class Moved:
 
 
 def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
-    if call("transA", 0):
+    if call("transA"):
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
-    weight = numbers(b).T if call("transB", 0) and not isinstance(b, Value) else b
-    return operations.gemm(call.builder, a, weight, c, call("alpha", 1.0), call("beta", 1.0))
+    weight = numbers(b).T if call("transB") and not isinstance(b, Value) else b
+    return operations.gemm(call.builder, a, weight, c, call("alpha"), call("beta"))
+
+
+def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
+    # Before opset 7 slopes belonged to channels, not to the last axes.
+    return (operations.prelu_by_channel if call.opset < 7 else operations.prelu)(call.builder, x, slopes)
 
 
 def _softmax(meaning: Callable[..., Value]) -> Rule:
     def applied(call: OnnxCall, x: Value) -> Value:
         # Before opset 13 all axes from ``axis`` on were taken together.
-        old = call.opset < 13
-        return meaning(call.builder, x, call("axis", 1 if old else -1), flattened=old)
+        return meaning(call.builder, x, call("axis"), flattened=call.opset < 13)
 
     return applied
 
@@ -82,7 +87,7 @@ def _extreme(limit: str) -> Callable[..., Value]:
 def _normalise(call: OnnxCall, x: Value, scale: Any, bias: Any, mean: Any, variance: Any) -> Value:
     if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
         raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
-    return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon", float(np.float32(1e-5))))
+    return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon"))
 
 
 def _dropout(call: OnnxCall, x: Value, ratio: Any = None, training: Any = None) -> Value:
@@ -130,6 +135,7 @@ def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved,
     """Let the reference operator move an array of positions."""
     if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
+    call.asked.update(call.options)
     operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
     results: list[Value | Table | Moved] = []
     for places in reference(call.node, call.opset, [positions, *others]):
@@ -171,16 +177,12 @@ RULES: dict[str, Rule] = {
     "Max": _extreme("low"),
     "Min": _extreme("high"),
     **{kind: elementwise(kind.lower()) for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf")},
-    "LeakyRelu": elementwise("leaky_relu", alpha=float(np.float32(0.01))),
-    "PRelu": rule(operations.prelu),
+    "LeakyRelu": elementwise("leaky_relu", alpha=0.01),
+    "PRelu": _prelu,
     "Softplus": rule(operations.softplus),
     "Elu": elementwise("elu", alpha=1.0),
-    "Selu": rule(
-        operations.selu,
-        alpha=("alpha", float(np.float32(1.6732632423543772))),
-        scale=("gamma", float(np.float32(1.0507009873554805))),
-    ),
-    "Gelu": rule(operations.gelu, approximate=("approximate", b"none")),
+    "Selu": rule(operations.selu, alpha=("alpha",), scale=("gamma",)),
+    "Gelu": rule(operations.gelu, approximate=("approximate",)),
     "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
     "Softmax": _softmax(operations.softmax),
     "LogSoftmax": _softmax(operations.log_softmax),

@@ -10,8 +10,8 @@ Operands are tensors of the individual or constants; :class:`~isonomy.networks.b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,11 +29,24 @@ class Call:
     builder: Builder
     options: Mapping[str, Any]
     weights: Sequence[Constant] = ()  # of a layer, in the order of the file
+    asked: set[str] = field(default_factory=set)  # options that the rule has looked at
 
     def __call__(self, name: str, default: Any = None) -> Any:
         """An option, or its default; None counts as left out."""
+        self.asked.add(name)
         found = self.options.get(name)
         return default if found is None else found
+
+    def refuse_unread(self, usual: Mapping[str, Any], harmless: Collection[str]) -> None:
+        """Refuse an option that the rule did not look at, unless it is harmless, left out, or has its ``usual`` value.
+
+        **Soundness.** An option that goes unnoticed may make the operation another function.
+        """
+        for name, value in self.options.items():
+            if name not in self.asked and name not in harmless and value is not None:
+                plain = isinstance(value, bool | int | float | str | bytes)
+                if not (plain and name in usual and value == usual[name]):
+                    raise UnsupportedOperationError(f"its option '{name}' is not supported.")
 
 
 Rule = Callable[..., Any]  # of a call and its operands
@@ -95,6 +108,11 @@ def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = m
 def prelu(builder: Builder, x: Value, slopes: Any) -> Value:
     """A leaky ReLU with slopes that are broadcast to the tensor."""
     return builder.activation(x, "prelu", *builder.row(x, slopes).tolist())
+
+
+def prelu_by_channel(builder: Builder, x: Value, slopes: Any) -> Value:
+    """The same with one slope, or one for each channel."""
+    return prelu(builder, x, numbers(slopes).reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
 
 
 def softmax(builder: Builder, x: Value, axis: Any = -1, kind: str = "softmax", *, flattened: bool = False) -> Value:
