@@ -66,7 +66,7 @@ def model_columns(
             raise NetworkError(f"[model.inputs] gives {len(columns)} numbers, but the model reads {width}.")
         return columns
     # Columns without names: their number must leave one reading only.
-    seen = {"raw": [feature.seen for feature in schema.features], "coordinates": schema.seen_coordinates}
+    seen = {"raw": [each.seen for each in schema.features], "coordinates": schema.seen_coordinates.tolist()}
     given = [
         (kind, columns)
         for kind, table in readings.items()

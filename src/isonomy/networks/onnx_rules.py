@@ -62,8 +62,11 @@ def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
 
 
 def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
-    # Before opset 7 slopes belonged to channels, not to the last axes.
-    return (operations.prelu_by_channel if call.opset < 7 else operations.prelu)(call.builder, x, slopes)
+    if call.opset < 7 and len(x.shape) > 1 and np.size(slopes) > 1:
+        raise UnsupportedOperationError(
+            "before opset 7 slopes belong to the channels or to the last axis; use opset 7."
+        )
+    return operations.prelu(call.builder, x, slopes)
 
 
 def _softmax(meaning: Callable[..., Value]) -> Rule:

@@ -110,11 +110,6 @@ def prelu(builder: Builder, x: Value, slopes: Any) -> Value:
     return builder.activation(x, "prelu", *builder.row(x, slopes).tolist())
 
 
-def prelu_by_channel(builder: Builder, x: Value, slopes: Any) -> Value:
-    """The same with one slope, or one for each channel."""
-    return prelu(builder, x, numbers(slopes).reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
-
-
 def softmax(builder: Builder, x: Value, axis: Any = -1, kind: str = "softmax", *, flattened: bool = False) -> Value:
     """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
     axes = (builder.batch, *x.shape)

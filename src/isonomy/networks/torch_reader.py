@@ -237,6 +237,11 @@ def _batch_norm(call: Call, x: Value) -> Value:
     return call.builder.normalise(x, mean, variance, call("weight"), call("bias"), epsilon=call("eps", 1e-5))
 
 
+def _prelu(call: Call, x: Value) -> Value:
+    slopes = numbers(call("weight"))  # one, or one for each channel
+    return operations.prelu(call.builder, x, slopes.reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
+
+
 def _converted(call: Call, x: Value, other: Any = None) -> Value:
     wanted = call("dtype", other.dtype if isinstance(other, Tensor) else None)
     if wanted not in (None, torch.float32, torch.float64):
@@ -289,7 +294,7 @@ _RULES: dict[str, Rule] = _SAME | {
     "softplus": rule(operations.softplus, beta=("beta", 1.0), threshold=("threshold", 20.0)),
     "leaky_relu": elementwise("leaky_relu", negative_slope=0.01),
     "elu": rule(operations.selu, alpha=("alpha", 1.0), scale=("scale", 1.0)),
-    "prelu": lambda call, x: operations.prelu_by_channel(call.builder, x, call("weight")),
+    "prelu": _prelu,
     **dict.fromkeys(("clamp", "clip"), rule(operations.clip, low=("min",), high=("max",))),
     "clamp_min": rule(operations.clip, low=("min",)),
     "clamp_max": rule(operations.clip, high=("max",)),
