@@ -64,7 +64,7 @@ def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
 def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
     if call.opset < 7 and len(x.shape) > 1 and np.size(slopes) > 1:
         raise UnsupportedOperationError(
-            "before opset 7 slopes belong to the channels or to the last axis; use opset 7."
+            "slopes of several axes are read from opset 7 on; before opset 7 runtimes differ."
         )
     return operations.prelu(call.builder, x, slopes)
 
