@@ -137,15 +137,17 @@ def test_keras_two_files(tmp_path: Path, h5py: Any) -> None:
     np.testing.assert_allclose(load_network(path)(X), expected, atol=1e-6)
 
 
-def test_keras_channels_first(tmp_path: Path, h5py: Any) -> None:
-    """It turns what it flattens."""
+def test_keras_options_that_change_a_layer(tmp_path: Path, h5py: Any) -> None:
+    """``channels_first`` turns what it flattens; what is not known may do anything."""
     shape = {"class_name": "Reshape", "config": {"name": "shape", "target_shape": [2, 2]}}
     flat = {"class_name": "Flatten", "config": {"name": "flat", "data_format": "channels_first"}}
     path = tmp_path / "two.h5"
-    keras_two(
-        h5py, path, [dense("a", 4, batch_input_shape=[None, 5]), shape, flat], {"a": [np.ones((5, 4)), np.ones(4)]}
-    )
+    first, weights = dense("a", 4, batch_input_shape=[None, 5]), [np.ones((5, 4)), np.ones(4)]
+    keras_two(h5py, path, [first, shape, flat], {"a": weights})
     with pytest.raises(UnsupportedOperationError, match="channels_last"):
+        load_network(path)
+    keras_two(h5py, path, [first | {"config": first["config"] | {"twist": 2}}], {"a": weights})
+    with pytest.raises(UnsupportedOperationError, match=r"layer 'a' \(Dense\): its option 'twist' is not supported"):
         load_network(path)
 
 

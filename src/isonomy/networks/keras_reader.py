@@ -42,6 +42,14 @@ from isonomy.population.toml import TEXT, read_json
 
 _SECONDS = 60  # for the HDF5 library
 
+# Options that say how a layer is called, made or trained, not what it does.
+_TRAINING = ("_initializer", "_regularizer", "_constraint", "_shape")
+_HARMLESS = (
+    *("name", "trainable", "dtype", "optional", "ragged", "sparse", "seed", "rate", "stddev", "l1", "l2"),
+    *("units", "momentum", "fused", "synchronized", "input_dim", "output_dim", "input_length", "mask_zero"),
+    *("renorm_momentum", "renorm_clipping", "virtual_batch_size", "shared_axes"),
+)
+
 
 def read_keras(
     path: Path,
@@ -124,7 +132,10 @@ class _Model:
                 known = ", ".join(sorted(_LAYERS))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
             operands = read if layer.kind == "Embedding" else [self.builder.numeric(each) for each in read]
-            result: Value | Table = _LAYERS[layer.kind](Call(self.builder, layer.config, layer.weights), *operands)
+            call = Call(self.builder, layer.config, layer.weights)
+            result: Value | Table = _LAYERS[layer.kind](call, *operands)
+            training = [name for name in layer.config if name.endswith(_TRAINING)]
+            call.refuse_unread(dict.fromkeys(layer.config, False), {*training, *_HARMLESS})
             return result
 
 
@@ -229,7 +240,8 @@ def _normalization(call: Call, x: Value) -> Value:
     mean, variance = call("mean"), call("variance")
     if mean is None and len(call.weights) >= 2:
         mean, variance = call.weights[:2]
-    if mean is None or variance is None or call("invert", False) or len(x.shape) != 1:
+    flat = call("axis", -1) in (-1, 1, [-1], [1]) and len(x.shape) == 1
+    if mean is None or variance is None or call("invert", False) or not flat:
         raise UnsupportedOperationError("only a fitted normalisation of flat features is supported.")
     parts = [np.broadcast_to(np.asarray(each, dtype=np.float64).reshape(-1), (x.width,)) for each in (mean, variance)]
     if not (parts[1] > 1e-12).all():
@@ -263,7 +275,7 @@ def _flatten(call: Call, x: Value) -> Value:
 
 
 def _reshape(call: Call, x: Value) -> Value:
-    shape = [int(size) for size in call.options["target_shape"]]
+    shape = [int(size) for size in call("target_shape")]
     return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, *shape))
 
 
@@ -297,7 +309,7 @@ _LAYERS: dict[str, Rule] = {
     "Embedding": _embedding,
     "BatchNormalization": _batch_norm,
     "Normalization": _normalization,
-    "Activation": lambda call, x: _activated(call, x, call.options["activation"]),
+    "Activation": lambda call, x: _activated(call, x, call("activation")),
     "ReLU": _relu,
     "LeakyReLU": _leaky,
     "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
