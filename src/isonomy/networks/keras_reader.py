@@ -291,15 +291,11 @@ def _sum(call: Call, first: Value, *others: Value) -> Any:
 
 _ACTIVATIONS: dict[str, Rule] = {
     "linear": same,
-    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "silu")},
+    **{kind: each for kind, each in operations.ACTIVATIONS.items() if kind not in ("hardswish", "erf")},
     "swish": elementwise("silu"),
     **dict.fromkeys(("hard_silu", "hard_swish"), elementwise("hardswish")),
-    "relu6": elementwise("clip", low=0.0, high=6.0),
     "leaky_relu": elementwise("leaky_relu", slope=0.2),
-    "elu": elementwise("elu", alpha=1.0),
     "softplus": rule(operations.softplus),
-    "selu": rule(operations.selu),
-    "gelu": rule(operations.gelu),
     "softmax": rule(operations.softmax),
     "log_softmax": rule(operations.log_softmax),
 }

@@ -179,13 +179,14 @@ RULES: dict[str, Rule] = {
     "Pow": rule(operations.power),
     "Max": _extreme("low"),
     "Min": _extreme("high"),
-    **{kind: elementwise(kind.lower()) for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf")},
+    **{
+        kind: operations.ACTIVATIONS[kind.lower()]
+        for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf", "Elu", "Gelu")
+    },
     "LeakyRelu": elementwise("leaky_relu", alpha=0.01),
     "PRelu": _prelu,
     "Softplus": rule(operations.softplus),
-    "Elu": elementwise("elu", alpha=1.0),
     "Selu": rule(operations.selu, alpha=("alpha",), scale=("gamma",)),
-    "Gelu": rule(operations.gelu, approximate=("approximate",)),
     "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
     "Softmax": _softmax(operations.softmax),
     "LogSoftmax": _softmax(operations.log_softmax),

@@ -94,6 +94,15 @@ def selu(
     return builder.multiply(builder.activation(x, "elu", alpha), scale)
 
 
+ACTIVATIONS: dict[str, Rule] = {  # as torch and Keras call them, and ONNX in capitals
+    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "silu", "hardswish", "erf")},
+    "relu6": elementwise("clip", low=0.0, high=6.0),
+    "elu": rule(selu, alpha=("alpha", 1.0), scale=("scale", 1.0)),
+    "selu": rule(selu),
+    "gelu": rule(gelu, approximate=("approximate", "none")),
+}
+
+
 def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = math.inf) -> Value:
     """``log(1 + exp(beta x)) / beta``, in some frameworks linear beyond a threshold.
 
