@@ -263,21 +263,26 @@ def scaled(
 ) -> list[Column]:
     """``(x - minus) * times / over + plus`` for each column; one number may serve all."""
     made: list[Column] = []
-    for i, column in enumerate(columns):
-        shift, factor, divisor, offset = (
-            exact(each[i % len(each)], f"the scale of '{column.name}'") for each in (minus, times, over, plus)
-        )
+    parts = (_for_each(each, columns) for each in (minus, times, over, plus))
+    for column, *own in zip(columns, *parts, strict=True):
+        shift, factor, divisor, offset = (exact(each, f"the scale of '{column.name}'") for each in own)
         if not divisor:
             raise NetworkError(f"the scale of '{column.name}' must not be zero.")
         made.append(as_number(column).scaled(factor / divisor, offset, shift=-shift))
     return made
 
 
+def _for_each(values: Sequence[Any], columns: Sequence[Column]) -> Sequence[Any]:
+    """One value for each column, where one may serve all."""
+    if len(values) not in (1, len(columns)):
+        raise NetworkError(f"there must be one number, or one for each of {len(columns)} columns. Got {len(values)}.")
+    return list(values) * len(columns) if len(values) == 1 else values
+
+
 def imputed(columns: Sequence[Column], fills: Sequence[Any], gap: Cell = None) -> list[Column]:
     """Missing cells, or those that read ``gap``, filled: one value for each column or one for all."""
     made: list[Column] = []
-    for i, column in enumerate(columns):
-        fill = fills[i % len(fills)]
+    for column, fill in zip(columns, _for_each(fills, columns), strict=True):
         if isinstance(fill, str) and isinstance(column, Choice):
             spellings = (tuple(fill if cell == gap else cell for cell in cells) for cells in column.spellings)
             made.append(replace(column, spellings=tuple(spellings)))
