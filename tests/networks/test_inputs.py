@@ -233,7 +233,7 @@ def test_a_category_called_none_is_kept() -> None:
 def test_a_scale_for_some_of_the_columns_is_refused() -> None:
     columns = list(schema_columns(schema()).values())[:1] * 3
     assert len(scaled(columns, minus=[1.0], over=[1.0, 2.0, 3.0])) == 3
-    with pytest.raises(NetworkError, match="one for each of 3 columns. Got 2"):
+    with pytest.raises(NetworkError, match=r"one for each of 3 columns\. Got 2"):
         scaled(columns, minus=[1.0, 2.0])
     with pytest.raises(NetworkError, match="Got 0"):
         imputed(columns, [])

@@ -142,7 +142,7 @@ def compose(second: Affine, first: Affine) -> Affine:
     terms = min(_most(left != 0, 1), _most(right != 0, 0))
     error = gamma(terms - (units or _of_units(right))) if terms else 0.0
     norms = _raised(right.sum(1) + first.weight_slack, width + 1)
-    weight_slack = left @ first.weight_slack + second.weight_slack * _largest(norms)
+    weight_slack = left @ first.weight_slack + second.weight_slack * norms.max(initial=0.0)
     weight_slack = weight_slack + error * (left @ right).sum(1)
     if error or first.weight_slack.any() or second.weight_slack.any():
         weight_slack = _raised(weight_slack, 2 * inner + width + 8)
@@ -150,7 +150,7 @@ def compose(second: Affine, first: Affine) -> Affine:
     terms = _most((left != 0) & (first.bias != 0), 1)
     error = gamma(terms - units + bool(second.bias.any())) if terms else 0.0
     offsets = _raised(np.abs(first.bias) + first.bias_slack, 1)
-    bias_slack = left @ first.bias_slack + second.weight_slack * _largest(offsets) + second.bias_slack
+    bias_slack = left @ first.bias_slack + second.weight_slack * offsets.max(initial=0.0) + second.bias_slack
     bias_slack = bias_slack + error * (left @ np.abs(first.bias) + np.abs(second.bias))
     if error or first.bias_slack.any() or second.weight_slack.any():
         bias_slack = _raised(bias_slack, 2 * inner + 8)
@@ -221,11 +221,7 @@ def _widened(value: FloatArray, *slacks: FloatArray, operations: int = 2) -> Flo
 
 def _most(marks: npt.NDArray[np.bool_], axis: int) -> int:
     """The largest number of marks along an axis."""
-    return int(marks.sum(axis).max()) if marks.size else 0
-
-
-def _largest(value: FloatArray) -> float:
-    return float(value.max()) if value.size else 0.0
+    return int(marks.sum(axis).max(initial=0))
 
 
 def _of_units(absolute: FloatArray) -> bool:
