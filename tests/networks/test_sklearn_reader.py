@@ -238,6 +238,16 @@ def test_decision_values_only_on_request() -> None:
     agree(network, schema(), frame, model.decision_function(frame).reshape(-1, 1))
 
 
+def test_columns_that_an_earlier_step_renamed() -> None:
+    """A second ColumnTransformer knows the columns by the names that the first one gave."""
+    frame = rows(100)
+    first = split(("n", numbers(StandardScaler()), NUMBERS), ("c", encoder(sparse_output=False), ["sex"]))
+    second = split(("s", MinMaxScaler(), ["n__income", "n__age"]), ("p", "passthrough", ["c__sex_male"]))
+    steps = make_pipeline(first.set_output(transform="pandas"), second)
+    model = fitted(steps, lm.LogisticRegression(), frame, outcome(frame))
+    agree(Network.from_sklearn(model, schema()), schema(), frame, own(model, frame))
+
+
 def test_slacks_cover_the_rounding_of_the_adapter() -> None:
     people = schema()
     lines = settled(
