@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing.guess_table import guess_schema, read_unknown
+from isonomy.auditing.initial import propose
 from isonomy.auditing.inputs import read_people
 from isonomy.auditing.plan import Roles
 from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
@@ -119,6 +120,23 @@ def test_guesses_of_a_messy_table(tmp_path: Path) -> None:
     assert guess.schema["town"].missing == "category" and guess.schema["town"].protected
     again = read_people(str(file), guess.schema, dialect=dialect)
     assert np.array_equal(again.x, Population.from_frame(frame, guess.schema).x), "what init saw is what audit reads"
+
+
+def test_a_model_without_a_place_for_missing_cells(tmp_path: Path) -> None:
+    """What is wrong is the gap, not that no schema was given."""
+    import skops.io
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    table = pd.DataFrame({"age": np.arange(20.0, 60.0), "score": np.arange(40) % 7.0, "good": ["no", "yes"] * 20})
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(table[["age", "score"]], table["good"])
+    skops.io.dump(model, tmp_path / "model.skops")
+    table.loc[3, "score"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    proposal = propose(tmp_path / "t.csv", tmp_path / "model.skops", Roles(label="good"))
+    assert "column 'score' may be missing, but nothing in the model fills it" in proposal.notes[-1]
+    assert not proposal.ready and "TO DO" in proposal.schema and "columns = " not in proposal.schema
 
 
 def test_a_role_for_a_column_that_is_not_there(tmp_path: Path) -> None:

@@ -137,6 +137,20 @@ def test_keras_two_files(tmp_path: Path, h5py: Any) -> None:
     np.testing.assert_allclose(load_network(path)(X), expected, atol=1e-6)
 
 
+def test_keras_options_that_change_a_layer(tmp_path: Path, h5py: Any) -> None:
+    """``channels_first`` turns what it flattens; what is not known may do anything."""
+    shape = {"class_name": "Reshape", "config": {"name": "shape", "target_shape": [2, 2]}}
+    flat = {"class_name": "Flatten", "config": {"name": "flat", "data_format": "channels_first"}}
+    path = tmp_path / "two.h5"
+    first, weights = dense("a", 4, batch_input_shape=[None, 5]), [np.ones((5, 4)), np.ones(4)]
+    keras_two(h5py, path, [first, shape, flat], {"a": weights})
+    with pytest.raises(UnsupportedOperationError, match="channels_last"):
+        load_network(path)
+    keras_two(h5py, path, [first | {"config": first["config"] | {"twist": 2}}], {"a": weights})
+    with pytest.raises(UnsupportedOperationError, match=r"layer 'a' \(Dense\): its option 'twist' is not supported"):
+        load_network(path)
+
+
 def functional(h5py: Any, path: Path, call: Any, **options: Any) -> Path:
     """A dense layer, then a sum that is called in some way."""
     keras_two(h5py, path, [dense("a", 2)], {"a": [np.ones((5, 2)), np.ones(2)]})
@@ -369,6 +383,18 @@ def test_archives_are_refused_by_layer_and_variant(tmp_path: Path) -> None:
         for name, content in members.items():
             archive.writestr(name, re.sub(rb"aten\.(flatten|view|reshape)\.\w+", rb"aten.\1.__init__", content))
     with pytest.raises(UnsupportedOperationError, match="no variant '__init__'"):
+        load_network(path)
+
+
+def test_arguments_that_no_rule_reads_are_refused(tmp_path: Path) -> None:
+    """A SELU that torch wrote out is an ELU with a scale; an ELU may also scale its input."""
+    path, x = tmp_path / "m.pt2", torch.randn(20, 5)
+    module = nn.Sequential(nn.Linear(5, 4), nn.SELU(), nn.Linear(4, 2)).eval()
+    torch.export.save(torch.export.export(module, (x,)).run_decompositions(), path)
+    np.testing.assert_allclose(load_network(path, head="softmax").logits(x), module(x).detach(), atol=1e-5)
+    scaled = Written(lambda self, x: torch.ops.aten.elu(self.first(x), 1.0, 1.0, 0.5)).eval()
+    torch.export.save(torch.export.export(scaled, (torch.randn(3, WIDTH),)), path)
+    with pytest.raises(UnsupportedOperationError, match="its option 'input_scale' is not supported"):
         load_network(path)
 
 

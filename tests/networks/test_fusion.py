@@ -58,7 +58,7 @@ def f32(value: float) -> float:
 def test_gelu_with_any_constants(k: float, s: float, x: float) -> None:
     builder = Builder((1,), 2)
     gate = builder.add(builder.activation(builder.divide(builder.input, k), "erf"), 1.0)
-    graph = finished(builder, builder.scaled(builder.multiply(builder.scaled(builder.input, s), gate), 0.3))
+    graph = finished(builder, builder.multiply(builder.multiply(builder.multiply(builder.input, s), gate), 0.3))
     assert [node.op for node in graph.nodes if isinstance(node.op, Activation)] == [Activation("gelu")]
     low, high = enclosure(graph, x)
     true = mpf(s) * mpf(x) * (1 + mpmath.erf(mpf(x) / mpf(k))) * mpf(0.3)
@@ -71,7 +71,7 @@ def test_gelu_with_any_constants(k: float, s: float, x: float) -> None:
 def test_silu_with_any_constants(k: float, s: float, x: float, negative: bool) -> None:
     k = -k if negative else k
     builder = Builder((1,), 2)
-    gate = builder.divide(builder.activation(builder.scaled(builder.input, k), "sigmoid"), s)
+    gate = builder.divide(builder.activation(builder.multiply(builder.input, k), "sigmoid"), s)
     graph = finished(builder, builder.multiply(gate, builder.input))
     low, high = enclosure(graph, x)
     true = mpf(x) / (1 + mpmath.exp(-mpf(k) * mpf(x))) / mpf(s)
@@ -84,11 +84,11 @@ def test_silu_with_any_constants(k: float, s: float, x: float, negative: bool) -
 def test_tanh_form(precision: type[float], x: float) -> None:
     beta, kappa, s = precision(0.7978845608028654), precision(0.044715), 1.7
     builder = Builder((1,), 2)
-    v = builder.scaled(builder.input, 1.0)
-    cube = builder.multiply(builder.multiply(builder.scaled(v, kappa), v), v)
-    inner = builder.scaled(builder.add(v, cube), beta)
+    v = builder.multiply(builder.input, 1.0)
+    cube = builder.multiply(builder.multiply(builder.multiply(v, kappa), v), v)
+    inner = builder.multiply(builder.add(v, cube), beta)
     gate = builder.add(1.0, builder.activation(inner, "tanh"))
-    graph = finished(builder, builder.multiply(builder.scaled(v, s), gate))
+    graph = finished(builder, builder.multiply(builder.multiply(v, s), gate))
     low, high = enclosure(graph, x)
     argument = mpf(beta) * (mpf(x) + mpf(kappa) * mpf(x) ** 3)
     assert low <= mpf(s) * mpf(x) * (1 + mpmath.tanh(argument)) <= high
@@ -102,7 +102,7 @@ def test_almost_functions_are_refused() -> None:
         builder.add(builder.activation(x, "erf"), 1.5),
         builder.add(builder.activation(x, "sigmoid"), 0.1),
         builder.add(builder.activation(builder.add(x, 0.2), "erf"), 1.0),
-        builder.add(builder.activation(builder.scaled(x, -1.0), "erf"), 1.0),
+        builder.add(builder.activation(builder.multiply(x, -1.0), "erf"), 1.0),
         builder.add(builder.activation(builder.add(x, builder.unfinished(x, "cube")), "tanh"), 1.0),
     ]
     for gate in gates:
@@ -116,7 +116,7 @@ def test_softplus_that_is_linear_beyond(beta: float, x: float) -> None:
     from isonomy.networks.fusion import fused_where
 
     builder = Builder((1,), 2)
-    t = builder.scaled(builder.input, beta)
+    t = builder.multiply(builder.input, beta)
     smooth = builder.divide(builder.activation(t, "softplus", 1.0), beta)
     value = fused_where(builder, builder.unfinished(t, "comparison", 20.0), builder.input, smooth)
     low, high = enclosure(finished(builder, value), x)

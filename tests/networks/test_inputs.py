@@ -12,6 +12,7 @@ import pytest
 from isonomy.errors import IsonomyError, NetworkError, ParameterError, SchemaError
 from isonomy.networks import Network, check_predictions, schema_adapter
 from isonomy.networks.inputs import input_columns
+from isonomy.networks.preprocessing import imputed, scaled, schema_columns
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
 
@@ -227,3 +228,12 @@ def test_a_category_called_none_is_kept() -> None:
     people = Schema.from_toml(text + '[model.inputs.job]\nencode = "onehot"\n')
     frame = pd.DataFrame({"job": ["none", "cook"]})
     np.testing.assert_array_equal(applied(people, frame), [[1, 0], [0, 1]])
+
+
+def test_a_scale_for_some_of_the_columns_is_refused() -> None:
+    columns = list(schema_columns(schema()).values())[:1] * 3
+    assert len(scaled(columns, minus=[1.0], over=[1.0, 2.0, 3.0])) == 3
+    with pytest.raises(NetworkError, match=r"one for each of 3 columns\. Got 2"):
+        scaled(columns, minus=[1.0, 2.0])
+    with pytest.raises(NetworkError, match="Got 0"):
+        imputed(columns, [])

@@ -627,3 +627,25 @@ def test_random_perceptrons(widths: list[int], activation: str, gemm: bool, seed
     with tempfile.TemporaryDirectory() as folder:
         network = load_network(saved(model, Path(folder)))
     assert np.allclose(network.logits(x), own(content, x), rtol=1e-6, atol=1e-6)
+
+
+def test_attributes_mean_what_they_mean_in_their_opset(tmp_path: Path) -> None:
+    """Before opset 7 an operand could be laid along a middle axis; a Selu of opset 1 has shorter constants."""
+    x = -np.ones((1, 4))
+    shapes = {"s": np.array([-1, 2, 2]), "t": np.array([-1, 4]), "b": np.array([1.0, 2.0])}
+    there, back = node("Reshape", "x", "s", out="r"), node("Reshape", "a", "t")
+    along = build([there, node("Add", "r", "b", out="a", broadcast=1, axis=1), back], shapes, opset=6)
+    with pytest.raises(UnsupportedOperationError, match="its option 'axis' is not supported"):
+        load_network(saved(along, tmp_path))
+    last = build([there, node("Add", "r", "b", out="a", broadcast=1), back], shapes, opset=6)
+    assert load_network(saved(last, tmp_path), head="regression").logits(x).tolist() == [[0.0, 1.0, 0.0, 1.0]]
+    slopes = [there, node("PRelu", "r", "b", out="a"), back]
+    with pytest.raises(UnsupportedOperationError, match="before opset 7"):
+        load_network(saved(build(slopes, shapes, opset=6), tmp_path))
+    network = load_network(saved(build(slopes, shapes, opset=7), tmp_path), head="regression")
+    assert network.logits(x).tolist() == [[-1.0, -2.0, -1.0, -2.0]]
+    old, new = (
+        load_network(saved(build([node("Selu", "x")], opset=opset), tmp_path), head="regression").logits(-x)[0, 0]
+        for opset in (1, 6)
+    )
+    assert (old, new) == (float(np.float32(1.0507)), float(np.float32(1.05070102214813232421875)))

@@ -238,6 +238,16 @@ def test_decision_values_only_on_request() -> None:
     agree(network, schema(), frame, model.decision_function(frame).reshape(-1, 1))
 
 
+def test_columns_that_an_earlier_step_renamed() -> None:
+    """A second ColumnTransformer knows the columns by the names that the first one gave."""
+    frame = rows(100)
+    first = split(("n", numbers(StandardScaler()), NUMBERS), ("c", encoder(sparse_output=False), ["sex"]))
+    second = split(("s", MinMaxScaler(), ["n__income", "n__age"]), ("p", "passthrough", ["c__sex_male"]))
+    steps = make_pipeline(first.set_output(transform="pandas"), second)
+    model = fitted(steps, lm.LogisticRegression(), frame, outcome(frame))
+    agree(Network.from_sklearn(model, schema()), schema(), frame, own(model, frame))
+
+
 def test_slacks_cover_the_rounding_of_the_adapter() -> None:
     people = schema()
     lines = settled(
@@ -248,11 +258,12 @@ def test_slacks_cover_the_rounding_of_the_adapter() -> None:
     )
     affine = affine_of(lines, people.width)
     for row, line in enumerate(lines):
-        lost = sum(abs(term - Fraction(float(affine.weight[row, i]))) for i, term in line.terms.items())
-        gap = abs(line.constant - Fraction(float(affine.bias[row])))
+        terms = {i: term for i, term in line.terms.items() if i is not None}
+        lost = sum(abs(term - Fraction(float(affine.weight[row, i]))) for i, term in terms.items())
+        gap = abs(line.terms[None] - Fraction(float(affine.bias[row])))
         assert 0 < lost <= Fraction(float(affine.weight_slack[row])) < Fraction(2, 2**50)
         assert gap <= Fraction(float(affine.bias_slack[row]))
-        assert all(float(affine.magnitudes()[0][row, i]) >= abs(float(term)) for i, term in line.terms.items())
+        assert all(float(affine.magnitudes()[0][row, i]) >= abs(float(term)) for i, term in terms.items())
     assert affine.roundings >= 4
 
 
@@ -297,10 +308,10 @@ def test_one_against_the_rest_is_refused() -> None:
 def test_disagreements_with_the_schema() -> None:
     frame = rows(100, gaps=False)
     known = fitted(split(("c", OneHotEncoder(), ["sex", "job"])), lm.LogisticRegression(), frame, outcome(frame))
-    with pytest.raises(NetworkError, match=r"'missing' of column 'job'.*unknown to the encoder"):
+    with pytest.raises(NetworkError, match=r"'missing' of column 'job'.*unknown to the encoder.*a missing cell"):
         Network.from_sklearn(known, schema())
     gapless = fitted(split(("n", StandardScaler(), NUMBERS)), lm.LogisticRegression(), frame, outcome(frame))
-    with pytest.raises(NetworkError, match="column 'income' may be missing"):
+    with pytest.raises(NetworkError, match=r"column 'income' may be missing.*imputer.*\[features.income\]"):
         Network.from_sklearn(gapless, schema())
     renamed = fitted(
         StandardScaler(), lm.LogisticRegression(), frame[["age"]].rename(columns={"age": "Age"}), outcome(frame)

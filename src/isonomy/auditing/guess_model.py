@@ -79,7 +79,7 @@ def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]
         try:
             network = open_network(model, about, **given)
         except NetworkError as error:
-            problem = problem or str(error)
+            problem = str(error)  # of the last attempt, which says most
             continue
         given = given | ({"head": network.head} if network.assumed_head else {})
         return given, network.input_width if about is None else None, ""

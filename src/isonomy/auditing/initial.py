@@ -120,9 +120,10 @@ def _schema_text(guess: Guess, reading: Reading) -> str:
         if line in remarks:
             lines.append(f"# {remarks[line]}")
     if reading.problem:
-        lines += ["", f"# TO DO: {reading.problem}, for example:", "#"]
+        lines += ["", f"# TO DO: {reading.problem}"]
+    if "[model.inputs]" in reading.problem:
         names = ", ".join(write_value(name) for name in list(guess.schema.slices)[:3])
-        lines += ["# [model.inputs]", f"# columns = [{names}]", "#"]
+        lines += ["# For example:", "#", "# [model.inputs]", f"# columns = [{names}]", "#"]
     return "\n".join(lines) + "\n"
 
 

@@ -27,10 +27,12 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
+from isonomy.given import as_array
 from isonomy.networks.limits import take
 from isonomy_verify.arithmetic import TINY, gamma
 
 ZERO = Fraction(0)
+Constant = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +142,7 @@ def compose(second: Affine, first: Affine) -> Affine:
     terms = min(_most(left != 0, 1), _most(right != 0, 0))
     error = gamma(terms - (units or _of_units(right))) if terms else 0.0
     norms = _raised(right.sum(1) + first.weight_slack, width + 1)
-    weight_slack = left @ first.weight_slack + second.weight_slack * _largest(norms)
+    weight_slack = left @ first.weight_slack + second.weight_slack * norms.max(initial=0.0)
     weight_slack = weight_slack + error * (left @ right).sum(1)
     if error or first.weight_slack.any() or second.weight_slack.any():
         weight_slack = _raised(weight_slack, 2 * inner + width + 8)
@@ -148,7 +150,7 @@ def compose(second: Affine, first: Affine) -> Affine:
     terms = _most((left != 0) & (first.bias != 0), 1)
     error = gamma(terms - units + bool(second.bias.any())) if terms else 0.0
     offsets = _raised(np.abs(first.bias) + first.bias_slack, 1)
-    bias_slack = left @ first.bias_slack + second.weight_slack * _largest(offsets) + second.bias_slack
+    bias_slack = left @ first.bias_slack + second.weight_slack * offsets.max(initial=0.0) + second.bias_slack
     bias_slack = bias_slack + error * (left @ np.abs(first.bias) + np.abs(second.bias))
     if error or first.bias_slack.any() or second.weight_slack.any():
         bias_slack = _raised(bias_slack, 2 * inner + 8)
@@ -219,11 +221,7 @@ def _widened(value: FloatArray, *slacks: FloatArray, operations: int = 2) -> Flo
 
 def _most(marks: npt.NDArray[np.bool_], axis: int) -> int:
     """The largest number of marks along an axis."""
-    return int(marks.sum(axis).max()) if marks.size else 0
-
-
-def _largest(value: FloatArray) -> float:
-    return float(value.max()) if value.size else 0.0
+    return int(marks.sum(axis).max(initial=0))
 
 
 def _of_units(absolute: FloatArray) -> bool:
@@ -231,41 +229,49 @@ def _of_units(absolute: FloatArray) -> bool:
     return bool(((absolute == 0) | (absolute == 1)).all())
 
 
+def numbers(array: Any) -> FloatArray:
+    """A constant in float64; float32 and smaller convert exactly."""
+    if hasattr(array, "detach"):  # a tensor
+        array = as_array(array)
+    plain = np.asarray(array)
+    if plain.dtype.kind in "cUSOMm":  # complex, text, objects, dates
+        raise NetworkError(f"a constant must hold real numbers. Got {plain.dtype}.")
+    with np.errstate(all="ignore"):  # a NaN or infinity is refused where it would become a weight
+        result: FloatArray = np.array(plain, dtype=np.float64)
+    return result
+
+
 # -- exact
+
+
+_Terms = Mapping[int | None, Fraction]
 
 
 @dataclass(frozen=True)
 class ExactAffine:
-    """``constant + sum_i terms[i] x_i`` exactly; ``reach`` and ``reach_constant`` are the same with absolute values,
-    summed along the chain, for the bound of a floating-point run of the original steps."""
+    """``terms[None] + sum_i terms[i] x_i`` exactly; ``reach`` is the same with absolute values, summed along the chain,
+    for the bound of a floating-point run of the original steps."""
 
-    terms: Mapping[int, Fraction]
-    constant: Fraction
-    reach: Mapping[int, Fraction]
-    reach_constant: Fraction
+    terms: _Terms
+    reach: _Terms
     roundings: int = 0
 
     @classmethod
     def coordinate(cls, index: int) -> ExactAffine:
         """The coordinate itself."""
-        return cls({index: Fraction(1)}, ZERO, {index: Fraction(1)}, ZERO)
+        return cls({index: Fraction(1)}, {index: Fraction(1)})
 
     @classmethod
     def of(cls, constant: Fraction) -> ExactAffine:
         """A constant."""
-        return cls({}, constant, {}, abs(constant))
+        return cls({None: constant}, {None: abs(constant)}) if constant else cls({}, {})
 
     def times(self, factor: Fraction) -> ExactAffine:
         """The product with a number; a run rounds once."""
         if factor == 1:
             return self
-        return ExactAffine(
-            {i: term * factor for i, term in self.terms.items() if factor},
-            self.constant * factor,
-            {i: term * abs(factor) for i, term in self.reach.items()},
-            self.reach_constant * abs(factor),
-            self.roundings + 1,
-        )
+        terms = {i: term * factor for i, term in self.terms.items() if factor}
+        return ExactAffine(terms, {i: term * abs(factor) for i, term in self.reach.items()}, self.roundings + 1)
 
     def plus(self, other: ExactAffine | Fraction) -> ExactAffine:
         """The sum with a number or a function; a run rounds once."""
@@ -273,18 +279,12 @@ class ExactAffine:
             if not other:
                 return self
             other = ExactAffine.of(other)
-        terms = {i: self.terms.get(i, ZERO) + other.terms.get(i, ZERO) for i in {**self.terms, **other.terms}}
-        return ExactAffine(
-            {i: term for i, term in terms.items() if term},
-            self.constant + other.constant,
-            {i: self.reach.get(i, ZERO) + other.reach.get(i, ZERO) for i in {**self.reach, **other.reach}},
-            self.reach_constant + other.reach_constant,
-            max(self.roundings, other.roundings) + 1,
-        )
+        terms = {i: term for i, term in _sum(self.terms, other.terms).items() if term}
+        return ExactAffine(terms, _sum(self.reach, other.reach), max(self.roundings, other.roundings) + 1)
 
-    def rounded(self, times: int = 1) -> ExactAffine:
-        """The same function, of which a run rounds so many times more."""
-        return ExactAffine(self.terms, self.constant, self.reach, self.reach_constant, self.roundings + times)
+
+def _sum(first: _Terms, second: _Terms) -> _Terms:
+    return {i: first.get(i, ZERO) + second.get(i, ZERO) for i in {**first, **second}}
 
 
 def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> ExactAffine:
@@ -292,7 +292,7 @@ def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> E
     total = ExactAffine.of(ZERO)
     for function, factor in zip(functions, factors, strict=True):
         if factor:
-            total = total.plus(function.times(factor)) if total.reach or total.constant else function.times(factor)
+            total = total.plus(function.times(factor)) if total.reach else function.times(factor)
     return total
 
 
@@ -314,22 +314,25 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
     if not functions:
         raise NetworkError("The model reads no feature at all.")
     take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
-    weight = np.zeros((len(functions), width))
-    magnitude = np.zeros_like(weight)
-    columns: list[tuple[float, float, float, float]] = []
+    weight, magnitude = np.zeros((2, len(functions), width))
+    bias, weight_slack, bias_slack, magnitude_bias = np.zeros((4, len(functions)))
     for row, function in enumerate(functions):
         lost = ZERO
         for i, term in function.terms.items():
-            weight[row, i] = nearest = _nearest(term)
-            lost += abs(term - Fraction(nearest))
+            nearest = _nearest(term)
+            gap = abs(term - Fraction(nearest))
+            if i is None:
+                bias[row], bias_slack[row] = nearest, _above(gap)
+            else:
+                weight[row, i], lost = nearest, lost + gap
+        weight_slack[row] = _above(lost)
         for i, term in function.reach.items():
-            magnitude[row, i] = _above(term)
-        bias = _nearest(function.constant)
-        gap = abs(function.constant - Fraction(bias))
-        columns.append((bias, _above(lost), _above(gap), _above(function.reach_constant)))
-    bias_, weight_slack, bias_slack, magnitude_bias = np.ascontiguousarray(np.array(columns).T)
+            if i is None:
+                magnitude_bias[row] = _above(term)
+            else:
+                magnitude[row, i] = _above(term)
     roundings = max(function.roundings for function in functions)
-    return Affine(weight, bias_, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
+    return Affine(weight, bias, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
 
 
 def _nearest(value: Fraction) -> float:

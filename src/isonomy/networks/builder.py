@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
-from isonomy.given import as_array
+from isonomy.networks.affine import Constant, affine_of, numbers
 from isonomy.networks.graph import (
     Activation,
     Add,
@@ -38,9 +38,9 @@ from isonomy.networks.graph import (
     ancestors,
 )
 from isonomy.networks.limits import check_positions, take
+from isonomy.networks.preprocessing import Table, settled
 from isonomy_verify.arithmetic import TINY, gamma
 
-Constant = npt.NDArray[Any]
 BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
 
 
@@ -127,25 +127,30 @@ class Builder:
 
     def place(self, value: Value, layout: Callable[[Constant], Any]) -> Value:
         """A layout operation, given as a function of the array of positions."""
-        return self.placed(value, layout(self.positions(value)))
+        result: Value = self.placed(value, layout(self.positions(value)))
+        return result
 
-    def placed(self, value: Value, positions: Any) -> Value:
-        """The tensor that holds at each place the entry of ``value`` that stood at that position."""
-        index, shape = self.sources(value, positions)
-        if index == tuple(range(value.width)):
-            return replace(value, shape=shape)
-        return Value(self._emit(Select(index), value.node), shape)
-
-    def sources(self, value: Any, positions: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Which feature of the same individual each place of a layout holds, and the shape of the places."""
+    def placed(self, value: Any, positions: Any) -> Any:
+        """The tensor, or table of cells, that holds at each place the entry that stood at that position."""
         moved = np.asarray(positions)
         if moved.ndim < 1 or moved.shape[0] != self.batch or not moved.size:
             got = list(moved.shape[1:]) if moved.size else "nothing"
             raise NetworkError(f"the batch axis must stay first; only {got} remains of {list(value.shape)}.")
-        index = moved.reshape(self.batch, -1) - np.arange(self.batch)[:, None] * value.width
-        if (index != index[0]).any() or index.min() < 0 or index.max() >= value.width:
+        places = moved.reshape(self.batch, -1) - np.arange(self.batch)[:, None] * value.width
+        if (places != places[0]).any() or places.min() < 0 or places.max() >= value.width:
             raise NetworkError("the operation mixes individuals; each row of the table must be treated alike.")
-        return tuple(index[0].tolist()), moved.shape[1:]
+        index, shape = tuple(places[0].tolist()), moved.shape[1:]
+        if isinstance(value, Table):
+            return Table(tuple(value.columns[i] for i in index), shape)
+        if index == tuple(range(value.width)):
+            return replace(value, shape=shape)
+        return Value(self._emit(Select(index), value.node), shape)
+
+    def numeric(self, operand: Any) -> Any:
+        """The numbers of a table of cells as an affine map of the coordinates; other operands as they are."""
+        if not isinstance(operand, Table):
+            return operand
+        return self.affine(self.input, affine_of(settled(operand.columns), self.input.width), operand.shape)
 
     def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
         """A linear function of each individual, found from its values at the unit vectors, plus a bias."""
@@ -222,7 +227,7 @@ class Builder:
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
         """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
         if isinstance(right, Value):
-            return self.add(left, self.scaled(right, factor))
+            return self.add(left, self.multiply(right, factor))
         row = numbers(right) * factor
         result = self.add(left, row)
         exact = factor in (1.0, -1.0) or not row.size
@@ -264,31 +269,24 @@ class Builder:
             raise NetworkError("the constant must fit into the shape of the tensor.")
         return row
 
-    def scaled(self, value: Value, factor: float) -> Value:
-        """The product with one number."""
-        return self.multiply(value, factor)
-
-    def concat(self, operands: Sequence[Operand], axis: int) -> Value:
-        """Tensors joined along an axis; constants among them become nodes."""
-        values = [each if isinstance(each, Value) else self.constant(each) for each in operands]
-        node = values[0].node if len(values) == 1 else self._emit(Concat(), *(each.node for each in values))
-        joined = Value(node, (sum(each.width for each in values),))
-        return self.placed(joined, self.side_by_side(values, axis))
-
-    def side_by_side(self, parts: Sequence[Any], axis: int) -> Constant:
-        """The positions of tensors that are joined along an axis, in their flat features one after the other."""
-        starts = np.cumsum([0, *(each.width for each in parts)])
-        take(6 * int(starts[-1]), "what is joined")  # its places are numbers of Python
-        check_positions(self.batch * int(starts[-1]))
-        rows = np.arange(self.batch).reshape(-1, 1) * starts[-1]
-        places = [
-            (rows + np.arange(start, start + each.width)).reshape(self.batch, *each.shape)
-            for start, each in zip(starts, parts, strict=False)
-        ]
+    def concat(self, operands: Sequence[Operand | Table], axis: int) -> Any:
+        """Operands joined along an axis: a table of cells if all of them are, else a tensor."""
+        parts: list[Any] = list(operands)
+        if all(isinstance(each, Table) for each in parts):
+            columns = tuple(column for each in parts for column in each.columns)
+            joined: Any = Table(columns, (len(columns),))
+        else:
+            parts = [self.numeric(each) if isinstance(each, Value | Table) else self.constant(each) for each in parts]
+            node = parts[0].node if len(parts) == 1 else self._emit(Concat(), *(each.node for each in parts))
+            joined = Value(node, (sum(each.width for each in parts),))
+        take(6 * joined.width, "what is joined")  # its places are numbers of Python
+        split = np.split(self.positions(joined), np.cumsum([each.width for each in parts])[:-1], axis=1)
+        places = [part.reshape(self.batch, *each.shape) for part, each in zip(split, parts, strict=True)]
         try:
-            return np.concatenate(places, axis=axis)
+            positions = np.concatenate(places, axis=axis)
         except ValueError as error:
             raise NetworkError(f"the shapes do not fit: {error}.") from None
+        return self.placed(joined, positions)
 
     def constant(self, array: Any) -> Value:
         """A constant table as a node: an affine map that ignores the individual."""
@@ -378,15 +376,3 @@ class Builder:
     @staticmethod
     def _limit(rows: int, columns: int) -> None:
         take(rows * columns, f"a layer of {rows} times {columns} weights")
-
-
-def numbers(array: Any) -> FloatArray:
-    """A constant in float64; float32 and smaller convert exactly."""
-    if hasattr(array, "detach"):  # a tensor
-        array = as_array(array)
-    plain = np.asarray(array)
-    if plain.dtype.kind in "cUSOMm":  # complex, text, objects, dates
-        raise NetworkError(f"a constant must hold real numbers. Got {plain.dtype}.")
-    with np.errstate(all="ignore"):  # a NaN or infinity is refused where it would become a weight
-        result: FloatArray = np.array(plain, dtype=np.float64)
-    return result

@@ -8,8 +8,7 @@ every non-linearity is an elementwise :class:`Activation`. Each node holds a fla
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, assert_never
@@ -21,23 +20,19 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError, template
 from isonomy.networks.affine import Affine as Affine
 from isonomy.networks.affine import compose as compose
-from isonomy_verify.activations import SHAPES
+from isonomy.networks.limits import reading
+from isonomy_verify import activations
 
 Head = Literal["softmax", "sigmoid", "regression"]
 HeadChoice = Head | Literal["auto"]
 
 # kind -> names of its parameters. ``prelu`` has one slope per element, in any number.
-ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(SHAPES, ()) | {
+ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(activations.SHAPES, ()) | {
     "leaky_relu": ("slope",),
     "prelu": ("slopes",),
     "softplus": ("beta",),
     "elu": ("alpha",),
     "clip": ("low", "high"),
-}
-_USABLE: dict[str, Callable[..., bool]] = {  # all others: finite
-    "softplus": lambda beta: 0 < beta < math.inf,
-    "elu": lambda alpha: 0 <= alpha < math.inf,
-    "clip": lambda low, high: low <= high and low < math.inf and high > -math.inf,
 }
 
 
@@ -49,8 +44,8 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Activation:
-    """An elementwise function by name.
+class Activation(activations.Activation):
+    """An elementwise function by name, as the kernel knows it.
 
     Parameters: ``leaky_relu(slope)`` with any finite slope, also negative or above 1; ``prelu`` one slope for
     each element; ``softplus(beta > 0)`` = ``log(1 + exp(beta x)) / beta``; ``elu(alpha >= 0)``;
@@ -59,23 +54,19 @@ class Activation:
     ``x clip(x/6 + 1/2, 0, 1)``.
     """
 
-    kind: str
-    parameters: tuple[float, ...] = ()
-
     def __post_init__(self) -> None:
         if self.kind not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
             raise UnsupportedOperationError(f"The activation '{self.kind}' is not supported; these are: {known}.")
-        names = ACTIVATIONS[self.kind]
-        if self.kind != "prelu" and len(self.parameters) != len(names):
-            raise NetworkError(template(f"{self.kind}.parameters", f"the numbers {names}", self.parameters))
-        finite = all(map(math.isfinite, self.parameters))
-        if not (_USABLE[self.kind](*self.parameters) if self.kind in _USABLE else finite):
-            raise NetworkError(f"The activation {self.kind}{self.parameters} has unusable parameters.")
+        try:
+            super().__post_init__()
+        except ValueError:
+            expected = f"usable numbers {ACTIVATIONS[self.kind]}"
+            raise NetworkError(template(f"{self.kind}.parameters", expected, self.parameters)) from None
 
     def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
         """The values at ``x``."""
-        return SHAPES[self.kind](*self.parameters).value(x)
+        return self.shape.value(x)
 
 
 @dataclass(frozen=True)
@@ -125,10 +116,8 @@ class Graph:
         for i, node in enumerate(self.nodes):
             if any(not 0 <= j < i for j in node.inputs):
                 raise NetworkError(f"Node {i} '{node.name}' reads {node.inputs}, not only earlier nodes.")
-            try:
+            with reading(f"Node {i} '{node.name}'"):
                 widths.append(_width(node, i, [widths[j] for j in node.inputs]))
-            except NetworkError as error:
-                raise NetworkError(f"Node {i} '{node.name}': {error}") from None
         return tuple(widths)
 
     @property

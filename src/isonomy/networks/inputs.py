@@ -5,8 +5,8 @@ of the schema says it, column by column, in the order in which the model reads t
 ``docs/reference/formats.md`` has its keys and an example.
 Scales are rows of ``_SCALES``, encodings of ``_ENCODINGS``; an encoding can be followed by a scale.
 
-A file that is read with a schema gets raw cells as its input. Operators that move or preprocess cells keep a
-:class:`Table`; whatever else reads it gets its numbers, as one exact affine map of the coordinates (:func:`numeric`).
+A file that is read with a schema gets raw cells as its input, a :class:`~isonomy.networks.preprocessing.Table`.
+Operators that move or preprocess cells keep it one; whatever else reads it gets its numbers.
 
 **Soundness.** Everything here is affine and exact until one final rounding, which the slacks of the adapter cover.
 """
@@ -15,24 +15,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from itertools import compress
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from isonomy.errors import NetworkError, ParameterError, SchemaError, UnsupportedOperationError, template
+from isonomy.errors import NetworkError, ParameterError, SchemaError, template
 from isonomy.networks import preprocessing
 from isonomy.networks.affine import Affine, ExactAffine, affine_of, exact
-from isonomy.networks.builder import BATCH, Builder, Constant, Value
+from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Read, Select
 from isonomy.networks.limits import reading
-from isonomy.networks.preprocessing import Choice, Column, Number, as_choice, as_number, cell_of, settled, shown
+from isonomy.networks.preprocessing import Choice, Column, Number, Table, as_choice, as_number, cell_of, settled, shown
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
 _Entries = Mapping[str, Any]
-_MOST = 2**16  # cells of one individual
 
 
 def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
@@ -49,53 +48,51 @@ def model_columns(
     schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
 ) -> list[Column]:
     """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
-    if reads not in ("auto", "raw", "coordinates"):
+    if reads not in get_args(Reads):
         raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
-    raw: Mapping[str, Column] = preprocessing.schema_columns(schema)
+    raw = preprocessing.schema_columns(schema)
+    readings = {"raw": raw, "coordinates": preprocessing.coordinate_columns(schema)}
+    if reads != "auto":
+        readings = {reads: readings[reads]}
     if names is not None:
-        coordinates: Mapping[str, Column] = {each.name: each for each in preprocessing.coordinate_columns(schema)}
-        for kind, table in (("raw", raw), ("coordinates", coordinates)):
-            if reads in ("auto", kind) and all(name in table for name in names):
+        for table in readings.values():
+            if all(name in table for name in names):
                 return [table[name] for name in names]
         strange = next((name for name in names if name not in raw), names[0])
-        near = difflib.get_close_matches(strange, raw, n=1)
-        advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
-        raise NetworkError(f"the model reads a column '{strange}' that the schema lacks; {advice}")
+        raise _lacking(f"the model reads a column '{strange}'", strange, raw)
     if schema.inputs and reads == "auto":
         columns = input_columns(schema)
         if width not in (None, len(columns)):
             raise NetworkError(f"[model.inputs] gives {len(columns)} numbers, but the model reads {width}.")
         return columns
-    return _by_number(schema, raw, width, reads)
-
-
-def _by_number(schema: Schema, raw: Mapping[str, Column], width: int | None, reads: Reads) -> list[Column]:
-    """Columns without names: their number must leave one reading only."""
-    seen = [raw[feature.name] for feature in schema.features if feature.seen]
-    readings: dict[str, list[list[Column]]] = {
-        "raw": [list(raw.values()), seen],
-        "coordinates": [
-            list(preprocessing.coordinate_columns(schema)),
-            list(preprocessing.coordinate_columns(schema, seen=True)),
-        ],
-    }
-    if reads != "auto":
-        readings = {reads: readings[reads]}
-    fitting = [(kind, each) for kind, both in readings.items() for each in both if width in (None, len(each))]
-    counts = " or ".join(str(n) for n in sorted({len(each) for both in readings.values() for each in both}))
+    # Columns without names: their number must leave one reading only.
+    seen = {"raw": [each.seen for each in schema.features], "coordinates": schema.seen_coordinates.tolist()}
+    given = [
+        (kind, columns)
+        for kind, table in readings.items()
+        for columns in (list(table.values()), list(compress(table.values(), seen[kind])))
+    ]
+    fitting = [(kind, columns) for kind, columns in given if width in (None, len(columns))]
     if not fitting:
+        counts = " or ".join(map(str, sorted({len(columns) for _, columns in given})))
         raise NetworkError(
             f"the model reads {width} numbers, where the schema would give {counts}: write [model.inputs] in the "
             "schema to say which columns it reads, how scaled and encoded."
         )
-    kinds = {kind for kind, _ in fitting}
     same = all(feature.unit == 1 and feature.origin == 0 for feature in schema.features)
-    if len(kinds) > 1 and not same and width is not None:
+    several = len({kind for kind, _ in fitting}) > 1
+    if several and not same and width is not None:
         raise NetworkError(
             f"the model reads {width} numbers, which may be the raw columns or the schema's coordinates: say "
             "reads='raw' or reads='coordinates'."
         )
-    return fitting[-1 if len(kinds) > 1 else 0][1]
+    return fitting[-1 if several else 0][1]
+
+
+def _lacking(reader: str, name: str, raw: Mapping[str, Column]) -> NetworkError:
+    near = difflib.get_close_matches(name, raw, n=1)
+    advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
+    return NetworkError(f"{reader} that the schema lacks; {advice}")
 
 
 def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Read:
@@ -120,30 +117,7 @@ def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Rea
     return read._replace(graph=read.graph.appended(op, "classes"))
 
 
-# -- raw cells as a tensor of a model file
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Cells of one individual in the shape that the file sees, without the batch."""
-
-    columns: tuple[Column, ...]
-    shape: tuple[int, ...]
-
-    @property
-    def width(self) -> int:
-        """How many cells there are."""
-        return len(self.columns)
-
-    def looked_up(self, matrix: Constant) -> Table:
-        """Each cell replaced by a row of a matrix, along a new axis."""
-        return self.encoded(np.shape(matrix)[-1], lambda column: preprocessing.embedded(column, matrix))
-
-    def encoded(self, size: int, encode: Callable[[Column], Sequence[Column]]) -> Table:
-        """Each cell replaced by ``size`` of them, along a new axis."""
-        if self.width * size > _MOST:
-            raise UnsupportedOperationError("only a lookup in a small matrix is supported.")
-        return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
+# -- what the inputs of a model file read
 
 
 def feed(
@@ -162,7 +136,7 @@ def feed(
         ((name, shape),) = shapes.items()
         builder = Builder(shape, batch, name)
         return builder, {name: builder.input}
-    raw: dict[str, Column] = dict(preprocessing.schema_columns(schema))
+    raw = preprocessing.schema_columns(schema)
     described = input_columns(schema) if schema.inputs and reads == "auto" else []
     fed: dict[str, Table | Value] = {}
     for name, shape in shapes.items():
@@ -173,35 +147,11 @@ def feed(
         elif len(shapes) == 1:
             columns = model_columns(schema, width=size or None, reads=reads)
         else:
-            listed = ", ".join(map(repr, raw))
-            raise NetworkError(f"it reads an input '{name}' that the schema lacks; it has {listed}.")
+            raise _lacking(f"it reads an input '{name}'", name, raw)
         if size not in (0, len(columns)):
             raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
         fed[name] = Table(tuple(columns), shape if size else (len(columns),))
     return Builder((schema.width,), batch, "individual"), fed
-
-
-def numeric(builder: Builder, operand: Any) -> Any:
-    """The numbers of a table as an affine map of the coordinates; other operands as they are."""
-    if not isinstance(operand, Table):
-        return operand
-    return builder.affine(builder.input, affine_of(settled(operand.columns), builder.input.width), operand.shape)
-
-
-def joined(builder: Builder, parts: Sequence[Any], axis: int) -> Table | Value:
-    """Operands beside each other along an axis: cells if all of them are, else numbers."""
-    if not all(isinstance(part, Table) for part in parts):
-        return builder.concat([numeric(builder, part) for part in parts], axis)
-    columns = tuple(column for part in parts for column in part.columns)
-    return moved(builder, Table(columns, (len(columns),)), builder.side_by_side(parts, axis))
-
-
-def moved(builder: Builder, operand: Table | Value, positions: Constant) -> Table | Value:
-    """The cells or numbers that stood at these positions."""
-    if isinstance(operand, Value):
-        return builder.placed(operand, positions)
-    index, shape = builder.sources(operand, positions)
-    return Table(tuple(operand.columns[i] for i in index), shape)
 
 
 # -- [model.inputs]
@@ -249,11 +199,23 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Col
     elif scale != "none" or encode != "index":
         parts = {part: _number(table, key) for key, part in keys.items() if key != "to"}
         if scale == "minmax":
-            low, high = _ends(table)
+            ends = table.get("to", [0, 1])
+            if not isinstance(ends, list) or len(ends) != 2:
+                raise NetworkError(f"key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
+            low, high = (exact(end, "key 'to'") for end in ends)
             parts |= {"over": parts["over"] - parts["minus"], "times": high - low, "plus": low}
         filled = [_filled(as_number(each), column, table) for each in read]
         read = preprocessing.scaled(filled, **{part: [value] for part, value in parts.items()})
-    return [*read, *_indicator(column, table)]
+    wanted = table.get("indicator", False)
+    if not isinstance(wanted, bool):
+        raise NetworkError(f"key 'indicator' must be true or false. Got {wanted!r}.")
+    flag = preprocessing.indicator(column)
+    if wanted and flag is None:
+        raise NetworkError(
+            "the schema does not let this column be missing, so it has no indicator: give the feature a 'fill', or "
+            'missing = "category".'
+        )
+    return [*read, Number(column.name, flag)] if wanted and flag is not None else read
 
 
 def _numeric(column: Column) -> bool:
@@ -267,23 +229,11 @@ def _numeric(column: Column) -> bool:
 
 def _filled(number: Number, column: Column, table: _Entries) -> Number:
     """A missing cell reads what the table says, or what the schema fills it with."""
-    if number.flag is None:
-        return number
     if "missing" in table:
         return number.imputed(_number(table, "missing"))
     if isinstance(column, Choice) and column.rank is None:
         return number  # no fill in the schema: refused where it would be read
     return number.imputed(column.filled)
-
-
-def _indicator(column: Column, table: _Entries) -> list[Column]:
-    wanted = table.get("indicator", False)
-    if not isinstance(wanted, bool):
-        raise NetworkError(f"key 'indicator' must be true or false. Got {wanted!r}.")
-    flag = preprocessing.indicator(column) if wanted else None
-    if wanted and flag is None:
-        raise NetworkError("the schema does not let this column be missing, so it has no indicator.")
-    return [] if flag is None else [Number(column.name, flag)]
 
 
 def _onehot(column: Column, table: _Entries) -> list[Column]:
@@ -330,8 +280,8 @@ def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:
 
 
 def _unknown(choice: Choice, key: str) -> preprocessing.Unknown:
-    def refuse(cells: Sequence[str | None]) -> Any:
-        raise NetworkError(f"key {key!r} lacks {shown(cells[0])}, a category of '{choice.name}' in the schema.")
+    def refuse(cells: tuple[str | None, ...]) -> Any:
+        raise preprocessing.unknown_to(f"key {key!r}, which lacks {shown(cells[0])}", choice.name, cells)
 
     return refuse
 
@@ -353,13 +303,6 @@ _ENCODINGS: dict[str, tuple[tuple[str, ...], Callable[[Column, _Entries], list[C
     **dict.fromkeys(("ordinal", "index"), (("categories",), _position)),
     "values": (("values",), _values),
 }
-
-
-def _ends(table: _Entries) -> list[Fraction]:
-    ends = table.get("to", [0, 1])
-    if not isinstance(ends, list) or len(ends) != 2:
-        raise NetworkError(f"key 'to' must be two numbers such as [-1, 1]. Got {ends!r}.")
-    return [exact(end, "key 'to'") for end in ends]
 
 
 def _number(table: _Entries, key: str) -> Fraction:

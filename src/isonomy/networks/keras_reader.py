@@ -30,15 +30,25 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.builder import Builder, Constant, Value
+from isonomy.networks.affine import Constant
+from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import HeadChoice, Read
-from isonomy.networks.inputs import Reads, Table, feed, numeric
+from isonomy.networks.inputs import Reads, feed
 from isonomy.networks.limits import member, reading, unpacked
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
 _SECONDS = 60  # for the HDF5 library
+
+# Options that say how a layer is called, made or trained, not what it does.
+_TRAINING = ("_initializer", "_regularizer", "_constraint", "_shape")
+_HARMLESS = (
+    *("name", "trainable", "dtype", "optional", "ragged", "sparse", "seed", "rate", "stddev", "l1", "l2"),
+    *("units", "momentum", "fused", "synchronized", "input_dim", "output_dim", "input_length", "mask_zero"),
+    *("renorm_momentum", "renorm_clipping", "virtual_batch_size", "shared_axes"),
+)
 
 
 def read_keras(
@@ -101,7 +111,7 @@ class _Model:
             raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
         if not self.ends or (wanted is not None and wanted not in named):
             raise NetworkError(f"there is no output '{wanted}'." if wanted else "it has no output.")
-        result: Value = numeric(self.builder, self._value(*(named[wanted] if wanted else self.ends[0])))
+        result: Value = self.builder.numeric(self._value(*(named[wanted] if wanted else self.ends[0])))
         return result
 
     def _value(self, name: str, node: int) -> Value | Table:
@@ -121,8 +131,11 @@ class _Model:
             if layer.kind not in _LAYERS:
                 known = ", ".join(sorted(_LAYERS))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
-            operands = read if layer.kind == "Embedding" else [numeric(self.builder, each) for each in read]
-            result: Value | Table = _LAYERS[layer.kind](Call(self.builder, layer.config, layer.weights), *operands)
+            operands = read if layer.kind == "Embedding" else [self.builder.numeric(each) for each in read]
+            call = Call(self.builder, layer.config, layer.weights)
+            result: Value | Table = _LAYERS[layer.kind](call, *operands)
+            training = [name for name in layer.config if name.endswith(_TRAINING)]
+            call.refuse_unread(dict.fromkeys(layer.config, False), {*training, *_HARMLESS})
             return result
 
 
@@ -227,7 +240,8 @@ def _normalization(call: Call, x: Value) -> Value:
     mean, variance = call("mean"), call("variance")
     if mean is None and len(call.weights) >= 2:
         mean, variance = call.weights[:2]
-    if mean is None or variance is None or call("invert", False) or len(x.shape) != 1:
+    flat = call("axis", -1) in (-1, 1, [-1], [1]) and len(x.shape) == 1
+    if mean is None or variance is None or call("invert", False) or not flat:
         raise UnsupportedOperationError("only a fitted normalisation of flat features is supported.")
     parts = [np.broadcast_to(np.asarray(each, dtype=np.float64).reshape(-1), (x.width,)) for each in (mean, variance)]
     if not (parts[1] > 1e-12).all():
@@ -254,8 +268,14 @@ def _leaky(call: Call, x: Value) -> Value:
     return call.builder.activation(x, "leaky_relu", float(call("negative_slope", call("alpha", 0.3))))
 
 
+def _flatten(call: Call, x: Value) -> Value:
+    if call("data_format") == "channels_first" and len(x.shape) > 1:
+        raise UnsupportedOperationError("only data_format='channels_last' is supported.")
+    return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, -1))
+
+
 def _reshape(call: Call, x: Value) -> Value:
-    shape = [int(size) for size in call.options["target_shape"]]
+    shape = [int(size) for size in call("target_shape")]
     return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, *shape))
 
 
@@ -271,15 +291,11 @@ def _sum(call: Call, first: Value, *others: Value) -> Any:
 
 _ACTIVATIONS: dict[str, Rule] = {
     "linear": same,
-    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "silu")},
+    **{kind: each for kind, each in operations.ACTIVATIONS.items() if kind not in ("hardswish", "erf")},
     "swish": elementwise("silu"),
     **dict.fromkeys(("hard_silu", "hard_swish"), elementwise("hardswish")),
-    "relu6": elementwise("clip", low=0.0, high=6.0),
     "leaky_relu": elementwise("leaky_relu", slope=0.2),
-    "elu": elementwise("elu", alpha=1.0),
     "softplus": rule(operations.softplus),
-    "selu": rule(operations.selu),
-    "gelu": rule(operations.gelu),
     "softmax": rule(operations.softmax),
     "log_softmax": rule(operations.log_softmax),
 }
@@ -289,13 +305,13 @@ _LAYERS: dict[str, Rule] = {
     "Embedding": _embedding,
     "BatchNormalization": _batch_norm,
     "Normalization": _normalization,
-    "Activation": lambda call, x: _activated(call, x, call.options["activation"]),
+    "Activation": lambda call, x: _activated(call, x, call("activation")),
     "ReLU": _relu,
     "LeakyReLU": _leaky,
     "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
     "ELU": elementwise("elu", alpha=1.0),
     "Softmax": rule(operations.softmax, axis=("axis", -1)),
-    "Flatten": lambda call, x: call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, -1)),
+    "Flatten": _flatten,
     "Reshape": _reshape,
     "Rescaling": _rescaling,
     "Add": _sum,

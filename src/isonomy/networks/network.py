@@ -148,9 +148,7 @@ class Network:
 
     def logits(self, x: npt.ArrayLike) -> FloatArray:
         """The raw outputs (n, classes) at individuals (n, m), in float64."""
-        table = numbers("x", x, _REAL)
-        if table.ndim != 2 or table.shape[1] != self.input_width:
-            raise NetworkError(template("x", f"a table of {self.input_width} columns", table.shape))
+        table = np.atleast_1d(numbers("x", x, _REAL))
         parts = [self.graph.evaluate(table[at : at + _ROWS]) for at in range(0, max(len(table), 1), _ROWS)]
         return np.concatenate(parts).astype(np.float64, copy=False)
 

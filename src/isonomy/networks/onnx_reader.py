@@ -5,7 +5,7 @@ implementation of ONNX computes, or a node with the shape of its features. Shape
 soon as the number of individuals is, so a small nominal table settles the reshapes of a dynamic batch.
 
 **Soundness.** Only operators in the table of :mod:`isonomy.networks.onnx_rules` touch what depends on the
-individual, each checked against the opset first, so that no attribute goes unnoticed.
+individual, each checked against the opset first; an attribute that its rule does not look at is refused.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.checker
+import onnx.defs
 import onnx.inliner
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import BATCH, Constant, Value
+from isonomy.networks.affine import Constant
+from isonomy.networks.builder import BATCH, Value
 from isonomy.networks.graph import HeadChoice, Read
-from isonomy.networks.inputs import Reads, Table, feed, in_class_order, numeric
+from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, reference
+from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
+_HARMLESS = ("broadcast", "consumed_inputs", "is_test", "momentum", "ratio", "round_mode", "saturate", "seed")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
@@ -138,7 +142,7 @@ class _Reader:
         result = self.known.get(self.output)
         if isinstance(result, Moved):
             raise NetworkError(result.reason)
-        result = numeric(self.builder, result)
+        result = self.builder.numeric(result)
         if not isinstance(result, Value):
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
@@ -172,10 +176,13 @@ class _Reader:
         if misplaced and rule is not layout:
             raise NetworkError(misplaced.reason)
         if not classical and node.op_type not in CELLS:
-            operands = [numeric(self.builder, each) for each in operands]
+            operands = [self.builder.numeric(each) for each in operands]
         self.classes = class_names(attributes) if classical and class_names(attributes) else self.classes
-        call = OnnxCall(self.builder, attributes, node=node, opset=self.opset, input_kind=self.kind)
+        usual = _defaults(node.op_type, self.opset) if standard else {}
+        call = OnnxCall(self.builder, usual | attributes, node=node, opset=self.opset, input_kind=self.kind)
         result = rule(call, *operands)
+        if standard:
+            call.refuse_unread(usual, _HARMLESS)
         return result if isinstance(result, tuple) else (result,)
 
     def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:
@@ -210,6 +217,15 @@ class _Reader:
                 if node.op_type in ("Cast", "Identity", "Flatten", "Dropout"):
                     same.update(node.output)
         return 0
+
+
+def _defaults(kind: str, opset: int) -> dict[str, Any]:
+    """What the attributes of an operator are in an opset where a node leaves them out."""
+    known = onnx.defs.get_schema(kind, opset, "").attributes
+    if kind == "Clip":  # those of float32, which limit nothing
+        return {}
+    written = {name: each.default_value for name, each in known.items() if each.default_value.type}
+    return {name: helper.get_attribute_value(each) for name, each in written.items()}
 
 
 def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -> str:

@@ -1,7 +1,8 @@
 """The operators of ONNX that can be read: a table from the operator to its rule, and one for ``ai.onnx.ml``.
 
 A rule takes the operands in the order of the operator, constants or tensors of the individual, and gives its
-outputs. Operators that only move entries share one rule, which runs the reference operator on positions.
+outputs; attributes that a node leaves out have the default of its opset. Operators that only move entries share one
+rule, which runs the reference operator on positions.
 
 **Soundness.** A rule gives exactly the function of the operator's definition, in real arithmetic, in every opset;
 attributes that would change it (training mode, an axis that mixes, a conversion that rounds) are refused.
@@ -10,7 +11,7 @@ attributes that would change it (training mode, an axis that mixes, a conversion
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +24,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.builder import Builder, Constant, Unfinished, Value, numbers
+from isonomy.networks.affine import Constant, numbers
+from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.fusion import fused_where
 from isonomy.networks.graph import Affine
-from isonomy.networks.inputs import Table, joined, moved, numeric
 from isonomy.networks.limits import take
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
-from isonomy.networks.preprocessing import Cell, Choice, Column, cell_of, shown
+from isonomy.networks.preprocessing import Cell, Choice, Column, Table, cell_of
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
 _SHAPE = 1024  # numbers of a constant that may be a shape
@@ -54,17 +55,24 @@ class Moved:
 
 
 def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
-    if call("transA", 0):
+    if call("transA"):
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
-    weight = numbers(b).T if call("transB", 0) and not isinstance(b, Value) else b
-    return operations.gemm(call.builder, a, weight, c, call("alpha", 1.0), call("beta", 1.0))
+    weight = numbers(b).T if call("transB") and not isinstance(b, Value) else b
+    return operations.gemm(call.builder, a, weight, c, call("alpha"), call("beta"))
+
+
+def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
+    if call.opset < 7 and len(x.shape) > 1 and np.size(slopes) > 1:
+        raise UnsupportedOperationError(
+            "slopes of several axes are read from opset 7 on; before opset 7 runtimes differ."
+        )
+    return operations.prelu(call.builder, x, slopes)
 
 
 def _softmax(meaning: Callable[..., Value]) -> Rule:
     def applied(call: OnnxCall, x: Value) -> Value:
         # Before opset 13 all axes from ``axis`` on were taken together.
-        old = call.opset < 13
-        return meaning(call.builder, x, call("axis", 1 if old else -1), flattened=old)
+        return meaning(call.builder, x, call("axis"), flattened=call.opset < 13)
 
     return applied
 
@@ -82,7 +90,7 @@ def _extreme(limit: str) -> Callable[..., Value]:
 def _normalise(call: OnnxCall, x: Value, scale: Any, bias: Any, mean: Any, variance: Any) -> Value:
     if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
         raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
-    return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon", float(np.float32(1e-5))))
+    return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon"))
 
 
 def _dropout(call: OnnxCall, x: Value, ratio: Any = None, training: Any = None) -> Value:
@@ -130,11 +138,12 @@ def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved,
     """Let the reference operator move an array of positions."""
     if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
+    call.asked.update(call.options)
     operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
     results: list[Value | Table | Moved] = []
     for places in reference(call.node, call.opset, [positions, *others]):
         try:
-            results.append(moved(call.builder, operand, places))
+            results.append(call.builder.placed(operand, places))
         except NetworkError as error:
             results.append(Moved(operand, places, f"node '{call.builder.at}' ({call.node.op_type}): {error}"))
     return tuple(results)
@@ -165,27 +174,24 @@ RULES: dict[str, Rule] = {
     "Sub": rule(Builder.subtract),
     "Mul": rule(Builder.multiply),
     "Div": rule(Builder.divide),
-    "Neg": lambda call, x: call.builder.scaled(x, -1.0),
+    "Neg": lambda call, x: call.builder.multiply(x, -1.0),
     "Sum": rule(operations.total),
     "Pow": rule(operations.power),
     "Max": _extreme("low"),
     "Min": _extreme("high"),
-    **{kind: elementwise(kind.lower()) for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf")},
-    "LeakyRelu": elementwise("leaky_relu", alpha=float(np.float32(0.01))),
-    "PRelu": rule(operations.prelu),
+    **{
+        kind: operations.ACTIVATIONS[kind.lower()]
+        for kind in ("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf", "Elu", "Gelu")
+    },
+    "LeakyRelu": elementwise("leaky_relu", alpha=0.01),
+    "PRelu": _prelu,
     "Softplus": rule(operations.softplus),
-    "Elu": elementwise("elu", alpha=1.0),
-    "Selu": rule(
-        operations.selu,
-        alpha=("alpha", float(np.float32(1.6732632423543772))),
-        scale=("gamma", float(np.float32(1.0507009873554805))),
-    ),
-    "Gelu": rule(operations.gelu, approximate=("approximate", b"none")),
+    "Selu": rule(operations.selu, alpha=("alpha",), scale=("gamma",)),
     "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
     "Softmax": _softmax(operations.softmax),
     "LogSoftmax": _softmax(operations.log_softmax),
     "BatchNormalization": _normalise,
-    "Concat": lambda call, *operands: joined(call.builder, operands, call("axis", 1)),
+    "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
     "Greater": _compared,
     "Where": _where,
     "Cast": _cast,
@@ -217,19 +223,18 @@ def _imputer(call: OnnxCall, x: Any) -> Any:
     replaced = call("replaced_value_float", call("replaced_value_int64", 0))
     if not np.isnan(replaced):
         raise UnsupportedOperationError(f"a number ({replaced}) that means missing is not affine; use NaN.")
-    fills = call("imputed_value_floats", None) or call("imputed_value_int64s", [])
     if not isinstance(x, Table):
         return x  # numbers of a network are never missing
-    return Table(tuple(preprocessing.imputed(x.columns, fills)), x.shape)
+    return Table(tuple(preprocessing.imputed(x.columns, _listed(call.options, "imputed_value"))), x.shape)
 
 
 def _encoder(call: OnnxCall, x: Any) -> Any:
-    names = [cell_of(each) for each in _plain(list(call("cats_strings", []) or call("cats_int64s", [])))]
+    names = [cell_of(each) for each in _listed(call.options, "cats")]
 
     def encoded(column: Column) -> list[Column]:
         def unknown(cells: tuple[Cell, ...]) -> None:
             if not call("zeros", 1):  # else what it does not know becomes zeros
-                raise NetworkError(f"the category {shown(cells[0])} of column '{column.name}' is unknown to it.")
+                raise preprocessing.unknown_to("it", column.name, cells)
 
         return preprocessing.one_hot(column, names, unknown)
 
@@ -237,29 +242,31 @@ def _encoder(call: OnnxCall, x: Any) -> Any:
 
 
 def _label_encoder(call: OnnxCall, x: Any) -> Any:
-    keys, values = (_listed(call, part) for part in ("keys", "values"))
+    keys, values = (_listed(call.options, part) for part in ("keys", "values"))
     if not keys or len(keys) != len(values):
         raise NetworkError("it needs as many values as keys.")
     defaults = {str: ("default_string", b"_Unused"), int: ("default_int64", -1), float: ("default_float", 0.0)}
-    (other,) = _plain([call(*defaults[type(values[0])])])
-    if "default_tensor" in call.options:
-        other = _plain(numpy_helper.to_array(call("default_tensor", None)))[0]
+    (other,) = _plain(call("default_tensor", [call(*defaults[type(values[0])])]))
     known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
     columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
     return Table(tuple(columns), x.shape)
 
 
-def _listed(call: OnnxCall, part: str) -> list[Any]:
-    for kind in ("strings", "int64s", "floats", "tensor"):
-        found = call(f"{part}_{kind}", None)
-        if found is not None:
-            return _plain(numpy_helper.to_array(found) if kind == "tensor" else list(found))
-    return []
+def _listed(options: Mapping[str, Any], part: str) -> list[Any]:
+    """An attribute that is written in one of several types, such as ``keys_strings``; empty if it is not there."""
+    written = (options.get(f"{part}_{kind}") for kind in ("strings", "floats", "int64s", "ints", "tensor"))
+    return _plain(next(filter(None, written), []))
 
 
-def _plain(array: Any) -> list[Any]:
-    flat = array if isinstance(array, list) else np.ravel(array).tolist()
+def _plain(values: Any) -> list[Any]:
+    """A list or a tensor as texts and numbers of Python."""
+    flat = np.ravel(numpy_helper.to_array(values)).tolist() if isinstance(values, TensorProto) else values
     return [each.decode() if isinstance(each, bytes) else each for each in flat]
+
+
+def class_names(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The classes that a node names, in the order of its outputs."""
+    return tuple(str(cell_of(each)) for each in _listed(options, "classlabels"))
 
 
 def _cells(x: Any) -> Table:
@@ -269,12 +276,12 @@ def _cells(x: Any) -> Table:
 
 
 def _extract(call: OnnxCall, x: Any, index: Any) -> Any:
-    return moved(call.builder, x, call.builder.positions(x)[..., np.ravel(numbers(index)).astype(np.int64)])
+    return call.builder.placed(x, call.builder.positions(x)[..., np.ravel(numbers(index)).astype(np.int64)])
 
 
 def _linear(call: OnnxCall, x: Any) -> Value:
     """The raw scores of a linear model."""
-    value = numeric(call.builder, x)
+    value = call.builder.numeric(x)
     intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
     if len(value.shape) != 1 or not flat.size or flat.size % value.width:
         raise NetworkError(f"its {flat.size} coefficients do not fit {value.width} features.")
@@ -298,7 +305,7 @@ def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
         return None, operations.softmax(builder, scores, 1)
     if after == "LOGISTIC" and mirrored:
         likely = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
-        return None, builder.concat([builder.add(builder.scaled(likely, -1.0), 1.0), likely], 1)
+        return None, builder.concat([builder.add(builder.multiply(likely, -1.0), 1.0), likely], 1)
     if after == "LOGISTIC" and scores.width > 2:
         return None, builder.activation(scores, "sigmoid")
     if after == "NONE" and scores.width > 1:
@@ -319,20 +326,12 @@ CLASSICAL: dict[str, Rule] = {
     "OneHotEncoder": _encoder,
     "LabelEncoder": _label_encoder,
     "ArrayFeatureExtractor": _extract,
-    "FeatureVectorizer": lambda call, *parts: joined(call.builder, [numeric(call.builder, each) for each in parts], 1),
+    "FeatureVectorizer": lambda call, *parts: call.builder.concat([call.builder.numeric(each) for each in parts], 1),
     "LinearClassifier": _classifier,
     "LinearRegressor": _regressor,
     "Normalizer": _normalizer,
     "ZipMap": same,
 }
-
-
-def class_names(call_attributes: dict[str, Any]) -> tuple[str, ...]:
-    """The classes that a node names, in the order of its outputs."""
-    for key in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
-        if call_attributes.get(key):
-            return tuple(str(cell_of(each)) for each in _plain(list(call_attributes[key])))
-    return ()
 
 
 # -- operators on constants, and on positions

@@ -10,15 +10,16 @@ Operands are tensors of the individual or constants; :class:`~isonomy.networks.b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import Builder, Constant, Operand, Value, numbers
+from isonomy.networks.affine import Constant, numbers
+from isonomy.networks.builder import Builder, Operand, Value
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,24 @@ class Call:
     builder: Builder
     options: Mapping[str, Any]
     weights: Sequence[Constant] = ()  # of a layer, in the order of the file
+    asked: set[str] = field(default_factory=set)  # options that the rule has looked at
 
     def __call__(self, name: str, default: Any = None) -> Any:
         """An option, or its default; None counts as left out."""
+        self.asked.add(name)
         found = self.options.get(name)
         return default if found is None else found
+
+    def refuse_unread(self, usual: Mapping[str, Any], harmless: Collection[str]) -> None:
+        """Refuse an option that the rule did not look at, unless it is harmless, left out, or has its ``usual`` value.
+
+        **Soundness.** An option that goes unnoticed may make the operation another function.
+        """
+        for name, value in self.options.items():
+            if name not in self.asked and name not in harmless and value is not None:
+                plain = isinstance(value, bool | int | float | str | bytes)
+                if not (plain and name in usual and value == usual[name]):
+                    raise UnsupportedOperationError(f"its option '{name}' is not supported.")
 
 
 Rule = Callable[..., Any]  # of a call and its operands
@@ -77,7 +91,16 @@ def selu(
     builder: Builder, x: Value, alpha: float = 1.6732632423543772848, scale: float = 1.0507009873554804934
 ) -> Value:
     """``scale`` times an ELU."""
-    return builder.scaled(builder.activation(x, "elu", alpha), scale)
+    return builder.multiply(builder.activation(x, "elu", alpha), scale)
+
+
+ACTIVATIONS: dict[str, Rule] = {  # as torch and Keras call them, and ONNX in capitals
+    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "silu", "hardswish", "erf")},
+    "relu6": elementwise("clip", low=0.0, high=6.0),
+    "elu": rule(selu, alpha=("alpha", 1.0), scale=("scale", 1.0)),
+    "selu": rule(selu),
+    "gelu": rule(gelu, approximate=("approximate", "none")),
+}
 
 
 def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = math.inf) -> Value:
@@ -134,7 +157,7 @@ def gemm(
     """``alpha (x @ weight) + beta bias`` of a table of individuals."""
     if not isinstance(x, Value) or isinstance(weight, Value) or len(x.shape) != 1:
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
-    product = builder.scaled(builder.matmul(x, numbers(weight)), alpha)
+    product = builder.multiply(builder.matmul(x, numbers(weight)), alpha)
     return product if bias is None or beta == 0 else builder.add_scaled(product, bias, beta)
 
 
@@ -146,7 +169,7 @@ def total(builder: Builder, first: Operand, *others: Operand) -> Any:
     return first
 
 
-def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Value:
+def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Any:
     """Tensors joined along a new axis."""
     ranks = [len(each.shape) + 1 if isinstance(each, Value) else np.ndim(each) for each in operands]
     at = axis if axis >= 0 else axis + ranks[0] + 1

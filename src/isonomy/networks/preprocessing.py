@@ -24,14 +24,14 @@ import numpy as np
 import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.affine import ZERO, ExactAffine, exact, weighted
-from isonomy.networks.builder import Constant, numbers
+from isonomy.networks.affine import ZERO, Constant, ExactAffine, exact, numbers, weighted
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 
 Cell = str | None  # the text of a cell; None is a missing one
 _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
+_MOST_CELLS = 2**16  # of one individual
 _T = TypeVar("_T")
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
@@ -65,8 +65,9 @@ class Number:
         """The value, once no cell can be missing."""
         if self.flag is not None:
             raise NetworkError(
-                f"column '{self.name}' may be missing, but nothing in the model fills it: give the pipeline an "
-                "imputer, or [model.inputs] a 'missing' value."
+                f"column '{self.name}' may be missing, but nothing in the model fills it: fit its pipeline with an "
+                f"imputer, or say what a model without one reads ([model.inputs.{self.name}] missing = NUMBER), or "
+                f"{_without_gaps(self.name)}."
             )
         return self.value
 
@@ -128,16 +129,37 @@ class Choice:
 Column = Number | Choice
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Cells of one individual in the shape that a model file sees, without the batch."""
+
+    columns: tuple[Column, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many cells there are."""
+        return len(self.columns)
+
+    def looked_up(self, matrix: Constant) -> Table:
+        """Each cell replaced by a row of a matrix, along a new axis."""
+        return self.encoded(np.shape(matrix)[-1], lambda column: embedded(column, matrix))
+
+    def encoded(self, size: int, encode: Callable[[Column], Sequence[Column]]) -> Table:
+        """Each cell replaced by ``size`` of them, along a new axis."""
+        if self.width * size > _MOST_CELLS:
+            raise UnsupportedOperationError("only a lookup in a small matrix is supported.")
+        return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
+
+
 def schema_columns(schema: Schema) -> dict[str, Column]:
     """Every column of a raw table that fits the schema, as a function of the coordinates."""
     return {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
 
 
-def coordinate_columns(schema: Schema, *, seen: bool = False) -> list[Number]:
-    """The coordinates themselves, all of them or those that the model reads."""
-    kept = schema.seen_coordinates | (not seen)
-    names = schema.coordinate_names
-    return [Number(names[i], ExactAffine.coordinate(i)) for i in range(schema.width) if kept[i]]
+def coordinate_columns(schema: Schema) -> dict[str, Column]:
+    """The coordinates themselves, by their names."""
+    return {name: Number(name, ExactAffine.coordinate(i)) for i, name in enumerate(schema.coordinate_names)}
 
 
 def as_number(column: Column) -> Number:
@@ -192,6 +214,21 @@ def shown(cell: Cell) -> str:
     return "a missing value" if cell is None else repr(cell)
 
 
+def unknown_to(model: str, name: str, cells: tuple[Cell, ...]) -> NetworkError:
+    """A category of the schema that a model has no place for."""
+    advice = f"fit the model on people who have it, or take it out of [features.{name}]"
+    if None in cells:
+        advice = f"it means a missing cell: fit the model on such cells, or {_without_gaps(name)}"
+    return NetworkError(
+        f"the category {shown(cells[0])} of column '{name}' is in the schema but unknown to {model}; {advice}."
+    )
+
+
+def _without_gaps(name: str) -> str:
+    """How to certify only people whose cell is not missing."""
+    return f"leave people without it out (take 'fill' and 'missing' out of [features.{name}], say unknown = 'exclude')"
+
+
 def _column(feature: Feature, start: int) -> Column:
     """One column of the raw table; its coordinates begin at ``start``."""
     gap: tuple[Cell, ...] = (feature.missing_label, *feature.missing_values, None)
@@ -203,7 +240,7 @@ def _column(feature: Feature, start: int) -> Column:
     unit, origin = Fraction(feature.unit), Fraction(feature.origin)
     # A run computes the raw value from the coordinate (two roundings) and reads it in its own precision (one).
     raw = ExactAffine.coordinate(start).times(unit).plus(origin)
-    raw = raw.rounded(3 - raw.roundings)
+    raw = replace(raw, roundings=3)
     flag = ExactAffine.coordinate(start + 1) if feature.flagged else None
     filled = Fraction(feature.coordinate(feature.fill_value)) * unit + origin if feature.flagged else ZERO
     if feature.kind == "ordinal":
@@ -226,21 +263,26 @@ def scaled(
 ) -> list[Column]:
     """``(x - minus) * times / over + plus`` for each column; one number may serve all."""
     made: list[Column] = []
-    for i, column in enumerate(columns):
-        shift, factor, divisor, offset = (
-            exact(each[i % len(each)], f"the scale of '{column.name}'") for each in (minus, times, over, plus)
-        )
+    parts = (_for_each(each, columns) for each in (minus, times, over, plus))
+    for column, *own in zip(columns, *parts, strict=True):
+        shift, factor, divisor, offset = (exact(each, f"the scale of '{column.name}'") for each in own)
         if not divisor:
             raise NetworkError(f"the scale of '{column.name}' must not be zero.")
         made.append(as_number(column).scaled(factor / divisor, offset, shift=-shift))
     return made
 
 
+def _for_each(values: Sequence[Any], columns: Sequence[Column]) -> Sequence[Any]:
+    """One value for each column, where one may serve all."""
+    if len(values) not in (1, len(columns)):
+        raise NetworkError(f"there must be one number, or one for each of {len(columns)} columns. Got {len(values)}.")
+    return list(values) * len(columns) if len(values) == 1 else values
+
+
 def imputed(columns: Sequence[Column], fills: Sequence[Any], gap: Cell = None) -> list[Column]:
     """Missing cells, or those that read ``gap``, filled: one value for each column or one for all."""
     made: list[Column] = []
-    for i, column in enumerate(columns):
-        fill = fills[i % len(fills)]
+    for column, fill in zip(columns, _for_each(fills, columns), strict=True):
         if isinstance(fill, str) and isinstance(column, Choice):
             spellings = (tuple(fill if cell == gap else cell for cell in cells) for cells in column.spellings)
             made.append(replace(column, spellings=tuple(spellings)))

@@ -19,7 +19,8 @@ from __future__ import annotations
 import math
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Head, HeadChoice, Read
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
 from isonomy.networks.limits import member, opened_archive, reading, unpacked
-from isonomy.networks.preprocessing import Choice, Column, Number, as_choice, cell_of, settled, shown
+from isonomy.networks.preprocessing import Cell, Choice, Column, Number, as_choice, cell_of, settled
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
@@ -197,44 +198,27 @@ def _pipeline(step: Any, columns: Columns) -> Columns:
 
 
 def _union(step: Any, columns: Columns) -> Columns:
-    weights = step.transformer_weights or {}
-    made: Columns = []
-    for name, inner in step.transformer_list:
-        made += _weighted(_transformed(inner, columns), weights.get(name, 1))
-    return made
+    return _side_by_side(step, [(name, inner, columns) for name, inner in step.transformer_list])
 
 
 def _by_column(step: Any, columns: Columns) -> Columns:
-    names = [column.name for column in columns]
+    """Each transformer reads the columns at its places, as it does when the pipeline predicts."""
+    places = step._transformer_to_input_indices
+    return _side_by_side(
+        step, [(name, inner, [columns[i] for i in places[name]]) for name, inner, _ in step.transformers_]
+    )
+
+
+def _side_by_side(step: Any, parts: Iterable[tuple[str, Any, Columns]]) -> Columns:
+    """What transformers make of their columns, each times its weight."""
+    weights = step.transformer_weights or {}
     made: Columns = []
-    for name, inner, chosen in step.transformers_:
-        read = [columns[i] for i in _positions(chosen, names)]
-        if not read or (isinstance(inner, str) and inner == "drop"):
-            continue
-        with reading(f"'{name}'"):
-            made += _weighted(_transformed(inner, read), (step.transformer_weights or {}).get(name, 1))
+    for name, inner, read in parts:
+        if read:
+            with reading(f"'{name}'"):
+                own = _transformed(inner, read)
+            made += preprocessing.scaled(own, times=[weights[name]]) if weights.get(name, 1) != 1 else own
     return made
-
-
-def _positions(chosen: Any, names: Sequence[str]) -> list[int]:
-    """Columns by name, number, mask or slice."""
-    if isinstance(chosen, str | int | np.integer):
-        chosen = [chosen]
-    if isinstance(chosen, slice):
-        edges = [names.index(each) if isinstance(each, str) else each for each in (chosen.start, chosen.stop)]
-        last = edges[1] + 1 if isinstance(chosen.stop, str) else edges[1]  # a slice of names includes its end
-        return list(range(len(names)))[edges[0] : last : chosen.step]
-    listed = list(chosen)
-    if listed and all(isinstance(each, bool | np.bool_) for each in listed):
-        return [i for i, each in enumerate(listed) if each]
-    unknown = [each for each in listed if isinstance(each, str) and each not in names]
-    if unknown:
-        raise NetworkError(f"there is no column '{unknown[0]}'; there are: {', '.join(map(repr, names))}.")
-    return [names.index(each) if isinstance(each, str) else range(len(names))[each] for each in listed]
-
-
-def _weighted(columns: Columns, weight: float) -> Columns:
-    return columns if weight == 1 else preprocessing.scaled(columns, times=[weight])
 
 
 def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
@@ -256,7 +240,7 @@ def _encode(step: Any, columns: Columns) -> Columns:
     results in each column of its output."""
     choices = [as_choice(column) for column in columns]
     asked = [  # the cell that stands for each value of each column
-        choice.found({cell_of(value): value for value in values}, _stranger(step, choice))
+        choice.found({cell_of(value): value for value in values}, partial(_stranger, step, choice))
         for choice, values in zip(choices, step.categories_, strict=True)
     ]
     usual = [cells[0] for cells in asked]
@@ -271,18 +255,12 @@ def _encode(step: Any, columns: Columns) -> Columns:
     return made
 
 
-def _stranger(step: Any, choice: Choice) -> Callable[[Any], Any]:
+def _stranger(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
     """A cell that an encoder does not know, if it can take one."""
-
-    def otherwise(spellings: tuple[str | None, ...]) -> Any:
-        if getattr(step, "handle_unknown", "value") == "error":
-            raise NetworkError(
-                f"the category {shown(spellings[0])} of column '{choice.name}' is in the schema but unknown to the "
-                "encoder, which refuses it (handle_unknown='error')."
-            )
-        return np.nan if spellings == (None,) else next(cell for cell in spellings if cell is not None)
-
-    return otherwise
+    if getattr(step, "handle_unknown", "value") == "error":
+        encoder = "the encoder, which refuses it (handle_unknown='error')"
+        raise preprocessing.unknown_to(encoder, choice.name, spellings)
+    return np.nan if spellings == (None,) else next(cell for cell in spellings if cell is not None)
 
 
 def _run(step: Any, rows: list[list[Any]]) -> Any:

@@ -6,9 +6,9 @@ unpickle parts of an archive, which can run a program hidden there; its graph, h
 parameters as raw bytes. Only these are read, and an archive that needs a pickle is refused.
 
 **Soundness.** Only operations in the tables below are accepted, by their name in ATen, each exactly the function that
-torch computes. A tensor that was changed in place through another name is not read any more. What depends on the
-parameters of a live module alone is computed by torch itself, and in the end the graph is compared with a run of the
-module: a disagreement is an error.
+torch computes; an argument that its rule does not look at is refused. A tensor that was changed in place through
+another name is not read any more. What depends on the parameters of a live module alone is computed by torch itself,
+and in the end the graph is compared with a run of the module: a disagreement is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks import operations
-from isonomy.networks.builder import BATCH, Builder, Value, numbers
+from isonomy.networks.affine import numbers
+from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Graph, HeadChoice, Read
 from isonomy.networks.limits import MATRIX, member, one_line, opened_archive, reading
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
@@ -165,7 +166,11 @@ class _Program:
                 f"activations, and of the operations of ATen {listed}."
             )
         with reading(where):
-            result = self._moved(name, overload, arguments) if move else self._computed(name, arguments)
+            packet = getattr(torch.ops.aten, name)
+            if overload not in packet.overloads():
+                raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
+            apply = self._moved if move else self._computed
+            result = apply(name, getattr(packet, overload), arguments)
         results = result if isinstance(result, tuple) else (result,)
         self.known |= dict(zip(outputs, results if len(outputs) > 1 else [result], strict=False))
         if operands and (in_place or move or name in _SAME):
@@ -174,29 +179,31 @@ class _Program:
                 self.stale |= {each for each in self.known if self.storage_of(each) == shared} - set(outputs)
             self.storage |= dict.fromkeys(outputs, shared)
 
-    def _computed(self, name: str, arguments: dict[str, Any]) -> Any:
+    def _computed(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
         operands = [arguments[each] for each in _OPERANDS if each in arguments]
         if name not in _ANYTHING and not any(isinstance(each, Value) for each in pytree.tree_leaves(operands)):
             raise UnsupportedOperationError("an operation on constants alone is not supported.")
-        return _RULES[name](Call(self.builder, arguments), *operands)
+        call = Call(self.builder, arguments)
+        result = _RULES[name](call, *operands)
+        if name != "_assert_tensor_metadata":
+            usual = {each.name: each.default_value for each in operation._schema.arguments if each.has_default_value()}
+            plain = call.options.get("dtype") in (torch.float32, torch.float64)
+            call.refuse_unread(usual, {*_HARMLESS, "dtype"} if plain else _HARMLESS)
+        return result
 
-    def _moved(self, name: str, overload: str, arguments: dict[str, Any]) -> Any:
+    def _moved(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
         """Let torch itself move an array of positions."""
         value = arguments["self"]
         others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
         if not isinstance(value, Value | Tensor) or any(isinstance(each, Value) for each in others):
             raise NetworkError("only its data may depend on the individual.")
-        packet = getattr(torch.ops.aten, name)
-        if overload not in packet.overloads():
-            raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
-        call = getattr(packet, overload)
         moved = torch.from_numpy(self.builder.positions(value)) if isinstance(value, Value) else value
         arguments = arguments | {"self": moved}
         if not self.trusted:  # a damaged file may ask for anything
-            plan = call(**pytree.tree_map_only(Tensor, lambda each: each.to("meta"), arguments))
+            plan = operation(**pytree.tree_map_only(Tensor, lambda each: each.to("meta"), arguments))
             if any(each.numel() > MATRIX for each in pytree.tree_leaves(plan)):
                 raise NetworkError("the tensor that it asks for is larger than the supported size.")
-        result = call(**arguments)
+        result = operation(**arguments)
         if not isinstance(value, Value):
             return result
         if isinstance(result, Tensor):
@@ -248,6 +255,12 @@ def _dropout(call: Call, x: Value) -> Value:
 
 # The arguments that are operands; all others are options.
 _OPERANDS = ("self", "input", "tensors", "mat1", "mat2", "other", "exponent")
+# Options that change no number, or only how numbers are kept or rounded; and of a dropout that is off, how much.
+_HARMLESS = {
+    *_OPERANDS,
+    *("memory_format", "layout", "device", "pin_memory", "non_blocking", "copy", "half_to_float"),
+    *("momentum", "cudnn_enabled", "p"),
+}
 
 # Operations whose result is their first operand, and may share its memory.
 _SAME: dict[str, Rule] = {
@@ -267,26 +280,22 @@ _RULES: dict[str, Rule] = _SAME | {
     ),
     "add": lambda call, x, y: call.builder.add_scaled(x, y, call("alpha", 1)),
     "sub": lambda call, x, y: call.builder.add_scaled(x, y, -call("alpha", 1)),
-    "rsub": lambda call, x, y: call.builder.add_scaled(call.builder.scaled(x, -call("alpha", 1)), y, 1.0),
+    "rsub": lambda call, x, y: call.builder.add_scaled(call.builder.multiply(x, -call("alpha", 1)), y, 1.0),
     "mul": rule(Builder.multiply),
     **dict.fromkeys(("div", "true_divide"), _divide),
     "reciprocal": lambda call, x: call.builder.divide(1.0, x),
-    "neg": lambda call, x: call.builder.scaled(x, -1.0),
+    "neg": lambda call, x: call.builder.multiply(x, -1.0),
     "pow": rule(operations.power),
     "square": lambda call, x: operations.power(call.builder, x, 2),
-    **{kind: elementwise(kind) for kind in ("relu", "sigmoid", "tanh", "erf", "silu", "hardswish")},
+    **operations.ACTIVATIONS,
     **{"special_expit": elementwise("sigmoid"), "special_erf": elementwise("erf")},
-    "gelu": rule(operations.gelu, approximate=("approximate", "none")),
-    "selu": rule(operations.selu),
     "softplus": rule(operations.softplus, beta=("beta", 1.0), threshold=("threshold", 20.0)),
     "leaky_relu": elementwise("leaky_relu", negative_slope=0.01),
-    "elu": elementwise("elu", alpha=1.0),
     "prelu": _prelu,
     **dict.fromkeys(("clamp", "clip"), rule(operations.clip, low=("min",), high=("max",))),
     "clamp_min": rule(operations.clip, low=("min",)),
     "clamp_max": rule(operations.clip, high=("max",)),
     "hardtanh": rule(operations.clip, low=("min_val", -1), high=("max_val", 1)),
-    "relu6": elementwise("clip", low=0.0, high=6.0),
     **dict.fromkeys(("softmax", "_softmax"), rule(operations.softmax, axis=("dim",))),
     **dict.fromkeys(("log_softmax", "_log_softmax"), rule(operations.log_softmax, axis=("dim",))),
     "batch_norm": _batch_norm,
