@@ -132,7 +132,7 @@ class Domain(kernel.Domain):
 
     @classmethod
     def unbounded(cls, width: int, names: tuple[str, ...] | None = None) -> Domain:
-        """All of ``R^width``."""
+        """All of ``R^width``, with ``names`` of the coordinates."""
         return cls(
             kind="unbounded",
             low=np.full(width, -np.inf),

@@ -53,8 +53,9 @@ class Population:
         unknown: Unknown = "error",
         first_row: int = 0,
     ) -> Population:
-        """Read a pandas, Polars or Arrow table; ``unknown="exclude"`` leaves out rows that do not fit.
+        """Read a pandas, Polars or Arrow table ``frame`` by a ``schema``, in a ``domain`` of it.
 
+        ``unknown="exclude"`` leaves out rows that do not fit, which are an error otherwise.
         ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
         has the same number, and is on the same side of the split, in either reading.
         """
@@ -76,14 +77,21 @@ class Population:
         unknown: Unknown = "error",
         dialect: Dialect = USUAL,
     ) -> Population:
-        """Read the schema's columns of a Parquet or CSV file at once; :func:`stream` reads it piece by piece."""
+        """Read the columns of a ``schema`` of a Parquet or CSV file ``path`` at once.
+
+        ``domain`` and ``unknown`` are as for :meth:`from_frame`, a ``dialect`` is how a CSV file is written.
+        :func:`stream` reads a file piece by piece.
+        """
         return cls.from_frame(read_file(path, schema, dialect), schema, domain=domain, unknown=unknown)
 
     @classmethod
     def from_piece(
         cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
     ) -> Population:
-        """Like ``from_frame``, for a piece of a table, in which all weights may be zero and nobody may be left."""
+        """Like :meth:`from_frame`, for a piece of a table, in which all weights may be zero.
+
+        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``nobody`` may be left if so said.
+        """
         table = read_frame(frame)
         singles: list[Feature] = []
         if schema.label is not None and schema.label.column in table.columns:
@@ -186,7 +194,7 @@ class Population:
         return replace(self, domain=self.schema.domain(kind))
 
     def sample(self, n: int, seed: int = 0) -> Population:
-        """``n`` individuals drawn without replacement, in table order; all of them when there are fewer."""
+        """``n`` individuals drawn without replacement by ``seed``, in table order; all of them when there are fewer."""
         n, seed = whole("n", n, 1), whole("seed", seed)
         order = np.random.default_rng(seed).permutation(len(self))
         sample = self[np.sort(order[:n])]

@@ -104,9 +104,11 @@ class Schema:
         ignore: Iterable[str] = (),
         max_categories: int = 50,
     ) -> Schema:
-        """Guess a schema from a table; write it out, read it and correct it before certifying anything.
+        """Guess a schema from a table ``frame``; write it out, read it and correct it before certifying anything.
 
-        The guesses follow the column's type and err towards the larger domain:
+        The caller says what no table tells: the ``name``, which columns are ``protected``, ``proxies`` or
+        ``immutable``, and which one is the ``label``, the ``weight``, the ``split``. The guesses follow the column's
+        type and err towards the larger domain:
 
         * whole-number types are integers, except protected ones with at most 12 values, which are read as
           codes of categories; floats are numeric even where all are whole; texts and booleans are categories,
@@ -214,7 +216,7 @@ class Schema:
         )
 
     def encode(self, frame: Any, unknown: Unknown = "error") -> Encoded:
-        """Fair coordinates of a table's rows.
+        """Fair coordinates of the rows of a table ``frame``.
 
         A value that the schema does not know is an error that names column, row and value;
         ``unknown="exclude"`` leaves such rows out and counts them. A missing column or an empty table is
@@ -224,7 +226,7 @@ class Schema:
         return Encoded(x, kept, int((~kept).sum()))
 
     def decode(self, x: ArrayLike, *, words: bool = False, only: Collection[str] | None = None) -> pd.DataFrame:
-        """Raw values of individuals in fair coordinates, to be shown to a person.
+        """Raw values of individuals ``x`` in fair coordinates, to be shown to a person.
 
         Numbers are ``coordinate * unit + origin``; a relaxed category reads ``female 0.70 / male 0.30``.
         ``words=True`` replaces category codes by the schema's words for them; ``only`` some features are decoded.

@@ -49,10 +49,10 @@ class WeightedLp(Metric):
 
     @classmethod
     def fit(cls, population: Population, order: float = 2.0, cap: float = 100.0) -> Self:
-        """Weights ``1/|ρ_i|``, ρ the Pearson correlation of coordinate ``i`` with the protected attributes.
+        """Weights ``1/|ρ_i|`` for an ``order``, ρ the correlation of coordinate ``i`` with the protected attributes.
 
-        The strongest correlation counts when there are several protected coordinates (a category has one
-        for each of its values). ``cap`` is the largest weight, taken where ρ is near 0 or undefined.
+        It is Pearson's, in a ``population``; the strongest counts when there are several protected coordinates (a
+        category has one for each of its values). ``cap`` is the largest weight, taken where ρ is near 0 or undefined.
         Protected coordinates weigh 0. Sampling weights are respected.
         """
         cap = checked_number("cap", cap, low=1.0)  # as 1/|ρ| is

@@ -41,7 +41,7 @@ class RootMetric(Metric):
 
     @classmethod
     def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> Self:
-        """The metric of a given root ``R``, shape ``(r, m)``; exactly this root is kept."""
+        """The metric of a given ``root`` ``R``, shape ``(r, m)``, kept exactly, with ``fitted_on`` and ``names``."""
         metric = cls.__new__(cls)
         metric._set_root(matrix("root", root), fitted_on, names)
         return metric
@@ -51,7 +51,7 @@ class RootMetric(Metric):
 
     @classmethod
     def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """From the root, or from what a file written by hand has in its place."""
+        """From the root of a ``state``, or what a file written by hand has in its place; ``fitted_on``, ``names``."""
         if "root" not in state:
             return super().restore(state, fitted_on, names)
         return cls.from_root(state["root"], fitted_on, names)
@@ -84,10 +84,10 @@ class Mahalanobis(RootMetric):
 
     @classmethod
     def fit(cls, population: Population, shrinkage: float = 0.1) -> Self:
-        """The inverse covariance ``Σ⁻¹`` of the coordinates that are not protected; those that are weigh 0.
+        """The inverse covariance ``Σ⁻¹`` of the coordinates of a ``population`` that are not protected.
 
-        ``Σ`` is shrunk to ``(1 − s) Σ + s v I``, ``v`` the mean variance, since the columns of a category
-        add up to 1 and make it singular. Sampling weights are respected.
+        Protected ones weigh 0. ``Σ`` is shrunk to ``(1 − s) Σ + s v I`` by the ``shrinkage`` ``s``, ``v`` the mean
+        variance, since the columns of a category add up to 1 and make it singular. Sampling weights are respected.
         """
         if not 0.0 < shrinkage <= 1.0:
             raise ParameterError(template("shrinkage", "a number above 0, at most 1", shrinkage))

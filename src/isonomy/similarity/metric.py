@@ -166,7 +166,7 @@ class Metric(ABC):
 
     @classmethod
     def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """The metric that the keys of its file describe."""
+        """The metric that the keys ``state`` of its file describe, with its ``fitted_on`` and ``names``."""
         make: Any = cls
         metric: Self = make(**state, fitted_on=fitted_on, names=names)
         return metric

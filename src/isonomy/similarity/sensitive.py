@@ -59,7 +59,7 @@ class SensitiveSubspace(RootMetric):
 
     @classmethod
     def fit(cls, population: Population, ridge: float = 0.0, regularisation: float = 1.0) -> Self:
-        """Learn the sensitive directions from a population (its sampling weights are respected).
+        """Learn the sensitive directions from a ``population`` (its sampling weights are respected).
 
         A protected category is predicted by (multinomial) logistic regression, a protected number or level
         by ridge regression where it is not missing, a missing-value flag by logistic regression.
@@ -83,7 +83,7 @@ class SensitiveSubspace(RootMetric):
 
     @classmethod
     def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """Directions give a root, a root is what it is; the ridge is known beside it."""
+        """Directions of a ``state`` give a root, a root is kept; beside it are ridge, ``fitted_on`` and ``names``."""
         metric = super().restore(state, fitted_on, names)
         object.__setattr__(metric, "ridge", checked_number("ridge", state.get("ridge", 0.0)))
         return metric

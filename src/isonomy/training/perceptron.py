@@ -42,7 +42,10 @@ class Perceptron:
 
     @classmethod
     def of_network(cls, network: Network) -> Perceptron:
-        """The layers of a network that is a chain of affine and ReLU nodes after simplification."""
+        """The layers of a network that is a chain of affine and ReLU nodes after simplification.
+
+        A single sigmoid becomes the softmax of 0 and its raw output, which is the same.
+        """
         layers: list[tuple[Tensor, Tensor]] = []
         nodes = simplify(network.graph).nodes
         for i, node in enumerate(nodes[1:], 1):
@@ -57,6 +60,9 @@ class Perceptron:
                 layers.append((parts[0].requires_grad_(), parts[1].requires_grad_()))
         if len(nodes) % 2:
             raise NetworkError(f"'{network.name}' must end in an affine layer before its head.")
+        if network.head == "sigmoid":
+            weight, bias = (torch.cat([torch.zeros_like(part), part.detach()]) for part in layers[-1])
+            layers[-1] = weight.requires_grad_(), bias.requires_grad_()
         return cls(tuple(layers), np.arange(network.input_width), network.input_width)
 
     @property
@@ -102,5 +108,7 @@ class Perceptron:
         full = torch.zeros(len(weights[0]), self.width)
         full[:, torch.from_numpy(self.reads)] = weights[0]
         weights[0] = full
+        if head == "sigmoid":
+            weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
         weights[-1], biases[-1] = weights[-1] * unit, biases[-1] * unit + origin
         return Network.from_layers(weights, biases, head=head, name=name)

@@ -231,11 +231,11 @@ def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _head(network: Network) -> Head:
-    if network.head == "softmax":
-        return Head(network.classes)
-    if network.head == "regression":
-        return Head(0)
-    raise NetworkError(f"'{network.name}' ends in a sigmoid; repair takes networks with a softmax or regression head.")
+    if network.head == "sigmoid" and network.classes > 1:
+        raise NetworkError(
+            f"'{network.name}' ends in {network.classes} sigmoids; repair takes one of them, or a softmax."
+        )
+    return Head(0 if network.head == "regression" else max(2, network.classes))
 
 
 def _reading(perceptron: Perceptron) -> Perceptron:
