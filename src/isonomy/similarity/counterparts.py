@@ -51,8 +51,6 @@ class Counterparts(Metric):
     relative: FloatArray
     origin: FloatArray
     unit: FloatArray
-    fitted_on: str = ""
-    names: tuple[str, ...] = ()
 
     def __init__(
         self,

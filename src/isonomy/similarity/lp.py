@@ -36,8 +36,6 @@ class WeightedLp(Metric):
     defined_by: ClassVar[tuple[str, ...]] = ("weights",)
     weights: FloatArray
     order: float = 2.0
-    fitted_on: str = ""
-    names: tuple[str, ...] = ()
 
     def __init__(
         self, weights: ArrayLike, order: float = 2.0, fitted_on: str = "", names: tuple[str, ...] = ()

@@ -8,7 +8,6 @@ computed once, and stored in the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -36,8 +35,6 @@ class RootMetric(Metric):
     parts: ClassVar[tuple[str, ...]] = ("root",)
     defined_by: ClassVar[tuple[str, ...]] = ("root",)
     root: FloatArray
-    fitted_on: str = ""
-    names: tuple[str, ...] = ()
 
     @classmethod
     def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> Self:
@@ -48,13 +45,6 @@ class RootMetric(Metric):
 
     def _set_root(self, root: FloatArray, fitted_on: str, names: tuple[str, ...], **parts: Any) -> None:
         self._set(root.shape[1], fitted_on, names, root=frozen(root), **parts)
-
-    @classmethod
-    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """From the root of a ``state``, or what a file written by hand has in its place; ``fitted_on``, ``names``."""
-        if "root" not in state:
-            return super().restore(state, fitted_on, names)
-        return cls.from_root(state["root"], fitted_on, names)
 
     @cached_property
     def form(self) -> Form:

@@ -15,7 +15,6 @@ Distributional Individual Fairness"; it nearly removes the metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -48,11 +47,7 @@ class SensitiveSubspace(RootMetric):
     ridge: float = 0.0
 
     def __init__(
-        self,
-        directions: ArrayLike,
-        ridge: float = 0.0,
-        fitted_on: str = "",
-        names: tuple[str, ...] = (),
+        self, directions: ArrayLike, ridge: float = 0.0, fitted_on: str = "", names: tuple[str, ...] = ()
     ) -> None:
         ridge = checked_number("ridge", ridge)
         self._set_root(_subspace_root(matrix("directions", directions), ridge), fitted_on, names, ridge=ridge)
@@ -82,10 +77,10 @@ class SensitiveSubspace(RootMetric):
         )
 
     @classmethod
-    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """Directions of a ``state`` give a root, a root is kept; beside it are ridge, ``fitted_on`` and ``names``."""
-        metric = super().restore(state, fitted_on, names)
-        object.__setattr__(metric, "ridge", checked_number("ridge", state.get("ridge", 0.0)))
+    def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = (), ridge: float = 0.0) -> Self:
+        """The metric of a given ``root``, with ``fitted_on``, ``names`` and the ``ridge`` that it was made with."""
+        metric = super().from_root(root, fitted_on, names)
+        object.__setattr__(metric, "ridge", checked_number("ridge", ridge))
         return metric
 
 
