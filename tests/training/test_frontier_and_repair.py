@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ import isonomy
 from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Affine, Network
 from isonomy.training import CollapsedModelWarning, FairClassifier, Frontier, frontier, repair
+from isonomy.training.onnx_file import write_onnx
 
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -78,7 +81,7 @@ def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population
     assert found.network is plain.network_
 
 
-def test_repair_of_a_sigmoid_leaves_a_sigmoid(german: isonomy.Population) -> None:
+def test_repair_of_a_sigmoid_leaves_a_sigmoid(german: isonomy.Population, tmp_path: Path) -> None:
     """The same function with one raw output in place of two is repaired to the same decisions."""
     plain, some = FairClassifier("sgd", **QUICK).fit(german), german.test[:30]
     layers = [node.op for node in plain.network_.graph.nodes if isinstance(node.op, Affine)]
@@ -94,6 +97,11 @@ def test_repair_of_a_sigmoid_leaves_a_sigmoid(german: isonomy.Population) -> Non
     assert again.mean_upper == found.certificate.mean_upper <= before / 2
     assert found.agreement > 0.85
     np.testing.assert_allclose(found.network(some.x), other.network(some.x), atol=0.05)
+    for network in (one, found.network):  # the first has numbers that no float32 holds
+        write_onnx(network, tmp_path / "model.onnx")
+        read = isonomy.load_network(tmp_path / "model.onnx")
+        assert read.head == "sigmoid"
+        np.testing.assert_array_equal(read(some.x), network(some.x))
 
 
 def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None:

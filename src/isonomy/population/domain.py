@@ -7,6 +7,7 @@ here, by the names of coordinates.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -56,8 +57,7 @@ class Domain(kernel.Domain):
             array = array.astype(bool) if field in _FLAGS else array
             array.setflags(write=False)
             object.__setattr__(self, field, array)
-        if len(set(self.names)) < width:
-            twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
+        if (twice := repeated(self.names)) is not None:
             raise ParameterError(f"'names' must be different names, and two coordinates are called '{twice}'.")
         self._each("unit", "positive and finite", (self.unit > 0) & (self.unit < np.inf), self.unit)
         self._each("origin", "finite", np.isfinite(self.origin), self.origin)
@@ -175,6 +175,16 @@ def _whole_numbers(field: str, entry: Any, length: int) -> tuple[int, int]:
     if not whole or not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in entry[:2]):
         raise ParameterError(template(field, f"entries of {length} numbers that begin with two coordinates", entry))
     return int(entry[0]), int(entry[1])
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that occurs a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def check_kind(kind: str) -> None:

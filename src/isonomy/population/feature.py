@@ -117,8 +117,8 @@ class Feature:
             return float(self.categories.index(self.fill))
         return math.nan if self.fill is None else float(self.fill)
 
-    def coordinate(self, value: float) -> float:
-        """The coordinate of one raw number (or rank), by the expression that encodes whole columns."""
+    def coordinate(self, value: Any) -> Any:
+        """The coordinate of a raw number (or rank), or of a whole column of them."""
         return (value - self.origin) / self.unit
 
     def _settle_categories(self) -> None:

@@ -1,8 +1,12 @@
-"""The individuals under audit: raw table, schema and fair coordinates, side by side."""
+"""The individuals under audit: raw table, schema and fair coordinates, side by side.
+
+A file that is larger than memory is read from its beginning as a sequence of populations (:func:`stream`).
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +21,7 @@ from isonomy.population.encoding import encode_table, find_column, text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.tables import USUAL, Dialect, read_file, read_frame
+from isonomy.population.tables import USUAL, Dialect, read_file, read_frame, read_pieces
 
 IntArray = NDArray[np.int64]
 
@@ -249,15 +253,62 @@ class Population:
         return replace(part, selection=self.selection.split(name, len(part)))
 
 
+def stream(
+    path: str | os.PathLike[str],
+    schema: Schema,
+    *,
+    chunk_rows: int = 100_000,
+    domain: DomainKind = "realizable",
+    unknown: Unknown = "error",
+    dialect: Dialect = USUAL,
+) -> Iterator[Population]:
+    """The individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
+
+    Memory is that of two pieces and the blocks that the reader holds (some 32 MB of a CSV file, one row group of a
+    Parquet file), whatever the length of the file. Columns that the schema does not name are not read.
+    Together the pieces hold what :meth:`Population.from_file` holds: the same coordinates, row numbers (0 is the first
+    row after the header) and sides of the split; an error names the row of the file. With ``unknown="exclude"`` rows
+    that do not fit are counted in the piece they stand in, and a piece of which nothing is left is counted with the
+    next one that has individuals (with the last one, at the end of the file); a file of which nothing is left is an
+    error.
+    """
+    return _stream(path, schema, whole("chunk_rows", chunk_rows, 1), domain, unknown, dialect)
+
+
+def _stream(
+    path: str | os.PathLike[str], schema: Schema, rows: int, domain: DomainKind, unknown: Unknown, dialect: Dialect
+) -> Iterator[Population]:
+    """Hold one population back, so that rows excluded after it can still be counted with it."""
+    held: Population | None = None
+    without: pd.DataFrame | None = None  # the first piece of which nobody is left
+    excluded, weighed = 0, False
+    for first_row, frame in read_pieces(path, schema, rows, dialect):
+        people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        if not len(people):
+            excluded, without = excluded + len(frame), frame if without is None else without
+            continue
+        weighed = weighed or bool(people.weights.sum() > 0)
+        if held is not None:
+            yield held
+        held, excluded = _with_excluded(people, excluded), 0
+    if held is None:
+        held = Population.from_frame(without, schema, unknown=unknown)  # an error, which says why
+    yield _with_excluded(held, excluded)
+    if not weighed:
+        raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+
+
+def _with_excluded(people: Population, more: int) -> Population:
+    return replace(people, selection=replace(people.selection, excluded=people.excluded + more))
+
+
 def in_train(numbers: IntArray) -> BoolArray:
-    """Which whole numbers are training rows: those whose fixed hash falls below ``TRAIN_SHARE``."""
-    train: BoolArray = _hashed_unit(numbers) < TRAIN_SHARE
-    return train
+    """Which whole numbers are training rows: those whose fixed hash in [0, 1] falls below ``TRAIN_SHARE``.
 
-
-def _hashed_unit(numbers: IntArray) -> FloatArray:
-    """A fixed pseudo-random number in [0, 1] for each whole number: splitmix64 (Steele et al. 2014)."""
+    The hash is splitmix64 (Steele et al. 2014).
+    """
     z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))).astype(np.float64) / 2.0**64
+    train: BoolArray = (z ^ (z >> np.uint64(31))).astype(np.float64) / 2.0**64 < TRAIN_SHARE
+    return train
