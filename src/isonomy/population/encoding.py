@@ -76,19 +76,18 @@ def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolAr
             texts = column.map(text_of, na_action="ignore")
             missing = missing | texts.isin(feature.missing_values).to_numpy(dtype=bool)
         with np.errstate(invalid="ignore"):
-            bad = ~((values >= coding.low) & (values <= coding.high))
-            bad |= coding.whole & (values != np.rint(values))
-        missing = missing & feature.flagged
-        bad &= ~missing
+            fits = (values >= coding.low) & (values <= coding.high)
+            bad = ~(fits & (values == np.rint(values)) if coding.whole else fits)
     else:
         codes, distinct = pd.factorize(_hashable(column))  # texts are made of the distinct values only
         known = [*(coding.ranks.get(text_of(value), UNKNOWN) for value in distinct), coding.absent]
         values = np.array(known, dtype=np.intp)[codes]
         missing, bad = values == ABSENT, values == UNKNOWN
         if feature.kind == "categorical":
-            return np.eye(feature.width)[np.where(bad, 0, values)], bad
-    values = np.where(bad, 0.0, np.where(missing, feature.fill_value, values))
-    coordinate = feature.coordinate(values)
+            return np.take(np.eye(feature.width), np.where(bad, 0, values), axis=0), bad
+    if feature.flagged:
+        values, bad = np.where(missing, feature.fill_value, values), bad & ~missing
+    coordinate = feature.coordinate(np.where(bad, 0.0, values))
     return np.stack([coordinate, missing], axis=1) if feature.flagged else coordinate[:, None], bad
 
 
