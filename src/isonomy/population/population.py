@@ -18,7 +18,6 @@ from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import whole
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.encoding import encode_table, find_column, text_of
-from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.tables import USUAL, Dialect, read_file, read_frame, read_pieces
@@ -64,8 +63,7 @@ class Population:
         has the same number, and is on the same side of the split, in either reading.
         """
         people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, nobody=False)
-        if not people.weights.sum() > 0:
-            raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+        _refuse_zero_weights(schema, people.weights.sum())
         if first_row:
             return people
         n, excluded = len(people), people.excluded
@@ -97,11 +95,7 @@ class Population:
         ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``nobody`` may be left if so said.
         """
         table = read_frame(frame)
-        singles: list[Feature] = []
-        if schema.label is not None and schema.label.column in table.columns:
-            singles.append(schema.label.as_feature())
-        if schema.weight is not None:
-            singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
+        singles = [each for each in schema.singles if each.name in table.columns or each.name == schema.weight]
         x, values, kept = encode_table(table, schema.features, singles, unknown, nobody)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
         if schema.max_weight is not None and (weights > schema.max_weight).any():
@@ -281,20 +275,24 @@ def _stream(
     """Hold one population back, so that rows excluded after it can still be counted with it."""
     held: Population | None = None
     without: pd.DataFrame | None = None  # the first piece of which nobody is left
-    excluded, weighed = 0, False
+    excluded, weight = 0, 0.0
     for first_row, frame in read_pieces(path, schema, rows, dialect):
         people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
         if not len(people):
             excluded, without = excluded + len(frame), frame if without is None else without
             continue
-        weighed = weighed or bool(people.weights.sum() > 0)
+        weight += people.weights.sum()
         if held is not None:
             yield held
         held, excluded = _with_excluded(people, excluded), 0
     if held is None:
         held = Population.from_frame(without, schema, unknown=unknown)  # an error, which says why
     yield _with_excluded(held, excluded)
-    if not weighed:
+    _refuse_zero_weights(schema, weight)
+
+
+def _refuse_zero_weights(schema: Schema, total: float) -> None:
+    if not total > 0:
         raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
 
 

@@ -135,6 +135,12 @@ class Schema:
         stops = np.cumsum([feature.width for feature in self.features]).tolist()
         return {f.name: slice(stop - f.width, stop) for f, stop in zip(self.features, stops, strict=True)}
 
+    @cached_property
+    def singles(self) -> tuple[Feature, ...]:
+        """The columns beside the features that are read as one coordinate each: the label, then the weight."""
+        label = () if self.label is None else (self.label.as_feature(),)
+        return label if self.weight is None else (*label, Feature(self.weight, low=0.0, origin=0.0, unit=1.0))
+
     @property
     def width(self) -> int:
         """The number ``m`` of coordinates."""

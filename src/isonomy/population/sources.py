@@ -17,7 +17,6 @@ from itertools import accumulate, pairwise
 from pathlib import Path, PurePath
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -292,7 +291,7 @@ class Tables:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, Table]]:
-        ends = np.cumsum([table.rows for table in self.tables]).tolist()
+        ends = accumulate(table.rows for table in self.tables)
         return {table.name: (end - table.rows, table) for table, end in zip(self.tables, ends, strict=True)}
 
 
