@@ -29,12 +29,12 @@ _FLAGS = ("integer", "immutable")
 class Domain(kernel.Domain):
     """The set of vectors that stand for a possible individual: the kernel's domain, checked when it is made.
 
-    ``low`` and ``high`` are the ranges of the ``m`` coordinates (infinite where there is none). ``blocks``
-    are half-open ranges of coordinates: width 2 or more is a one-hot block, width 1 a 0/1 flag. Where
-    ``integer`` is set the coordinate is ``(k - origin) / unit`` for a whole number ``k``. ``fills`` holds
-    ``(flag, value, fill)``: when the coordinate ``flag`` is 1 (the value is missing), the coordinate
-    ``value`` is ``fill``. Similar individuals agree exactly on ``immutable`` coordinates, in every kind of
-    domain.
+    Its ``kind`` is ``"unbounded"``, ``"relaxed"`` or ``"realizable"``, and ``names`` are those of the coordinates.
+    ``low`` and ``high`` are the ranges of the ``m`` coordinates (infinite where there is none). ``blocks`` are
+    half-open ranges of coordinates: width 2 or more is a one-hot block, width 1 a 0/1 flag. Where ``integer`` is set
+    the coordinate is ``(k - origin) / unit`` for a whole number ``k``. ``fills`` holds ``(flag, value, fill)``: when
+    the coordinate ``flag`` is 1 (the value is missing), the coordinate ``value`` is ``fill``. Similar individuals agree
+    exactly on ``immutable`` coordinates, in every kind of domain.
 
     **Soundness.** What is true of everybody in a domain without members is worth nothing: one whose parts
     contradict each other is refused.

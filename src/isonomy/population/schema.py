@@ -47,9 +47,10 @@ class Encoded:
 class Schema:
     """Which columns make an individual, and in which coordinates individuals are compared.
 
-    ``label`` names the outcome; ``weight`` the column of sampling weights, and ``max_weight`` the largest that can
-    occur, known beforehand and not from the table; ``split`` the column that tells training from test rows; ``inputs``
-    is the ``[model.inputs]`` table, which says how a model reads the coordinates.
+    A schema has a ``name``, a ``description`` and ``features``, each a :class:`Feature`. ``label`` names the outcome;
+    ``weight`` the column of sampling weights, and ``max_weight`` the largest that can occur, known beforehand and not
+    from the table; ``split`` the column that tells training from test rows; ``inputs`` is the ``[model.inputs]`` table,
+    which says how a model reads the coordinates.
     """
 
     name: str

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class WeightedLp(Metric):
     """``d(x, y) = (Σ w_i |x_i − y_i|^p)^(1/p)``, and ``max w_i |x_i − y_i|`` for ``p = ∞``.
 
-    A coordinate of weight 0 is free. The half-width of the ball along axis ``i`` is ``δ w_i^(−1/p)``.
+    ``w`` are the ``weights`` and ``p`` the ``order``. A coordinate of weight 0 is free. The half-width of the ball
+    along axis ``i`` is ``δ w_i^(−1/p)``.
 
     **Soundness.** The root ``w^(1/2)`` of the order 2 is rounded *down* and the tolerance ``1/w`` of the order ∞ *up*,
     so the sets built from them hold every similar individual; ``distance_upper`` makes up for it.

@@ -38,8 +38,9 @@ T = TypeVar("T", bound=np.generic)
 class Metric(ABC):
     """How unlike two individuals are, protected attributes and their proxies discounted; never squared.
 
-    The public methods validate and are final. A new metric gives ``kind``, ``form``, ``describe``, what its file
-    holds, and, where it has a box part, ``_box_distance``.
+    A metric remembers what it was ``fitted_on`` ("" when written by hand) and the ``names`` of the coordinates, if they
+    are known. The public methods validate and are final. A new metric gives ``kind``, ``form``, ``describe``, what its
+    file holds, and, where it has a box part, ``_box_distance``.
     """
 
     kind: ClassVar[str]

@@ -214,14 +214,18 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ``method`` is ``"u-dif"`` (violations under every shift of the population within ``gamma``), ``"l-dif"`` (under
     shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``, ``"ftu"`` (protected columns are not read) or
     ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``; ``alpha`` weighs the bound against
-    cross-entropy. ``ground`` and ``order`` define the Wasserstein distance, ``radii`` are those at which ``u-dif``
-    evaluates profiles. ``bound="paper"`` trains on the paper's box form, for comparison.
+    cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals are those of the ``domain``, by
+    default the population's, and of arrays all of ``R^m``. ``ground`` and ``order`` define the Wasserstein distance,
+    ``radii`` are those at which ``u-dif`` evaluates profiles. ``bound="paper"`` trains on the paper's box form, for
+    comparison.
 
-    ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric``
-    a population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.
-    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps. ``keep`` guards against networks
-    that decide nothing: with ``1 − error / error of a constant`` as the share that is explained, alpha falls in
-    proportion as a batch has less than ``keep`` of it (0: no guard). Schedules ``*_ramp`` are shares of the training
+    ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
+    population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.
+    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps, of ``batch_size`` rows with Adam
+    and ``weight_decay``. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
+    ``progress`` is called with the epochs done and in all. ``keep`` guards against networks that decide nothing: with
+    ``1 − error / error of a constant`` as the share that is explained, alpha falls in proportion as a batch has less
+    than ``keep`` of it (0: no guard). ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
     between which a number grows from 0 to its value. With ``patience`` training stops when the objective (cross-entropy
     plus alpha times the bound) of the held-out ``validation`` share has not improved for so many epochs after the
     ramps, and the best weights are kept. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file is written
