@@ -108,7 +108,7 @@ class DifferenceBounds:
 
     def at(self, delta: float, radius: float = 0.0) -> Tensor:
         """The bound (n,) with the centre anywhere within ``radius``."""
-        apart: Tensor = delta * self.growing if self.fixed is None else delta * self.growing + self.fixed
+        apart: Tensor = delta * self.growing + self.fixed
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
             reached = _passed(value, apart if spread is None else spread + apart, apart)
