@@ -26,9 +26,10 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
 from isonomy.certificates.certify import CHUNK, DistributionalTier
 from isonomy.certificates.local import Arithmetic, Tier
+from isonomy.certificates.protocol import Shift
 from isonomy.engine import EngineName
 from isonomy.errors import DataError, IsonomyError, ParameterError, template
-from isonomy.given import numbers
+from isonomy.given import instance, numbers
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
@@ -54,6 +55,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         gamma: float | None = None,
         delta: float | None = None,
         *,
+        shift: Shift | None = None,
         order: float | None = None,
         ground: Ground | None = None,
         epsilon: float | None = None,
@@ -81,17 +83,21 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         """The certificate for every population within ``gamma`` of ``people``, with the similarity of the training.
 
         ``gamma``, ``delta``, ``order``, ``ground``, ``domain`` and ``progress`` are the training's unless given (a
-        population brings its own domain where the training named none). The others are those of
+        population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
+        may stand in place of the first, third and fourth. The others are those of
         :func:`isonomy.certify`: the verdict ``epsilon``; a ``confidence`` with ``cluster``, ``max_cluster`` and
         ``seed``; ``tier``, ``attack``, ``decide``, ``arithmetic``, ``output_range``, ``rounds``, ``max_branches``; how
         tables are read, ``schema``, ``unknown``, ``split``; where the work is done, ``engine``, ``scheduler``,
         ``work``, ``chunk``.
         """
         check_is_fitted(self)
+        instance("shift", shift, Shift | None, "None or a shift such as isonomy.Transport(0.1)")
+        usual = self if shift is None else TrainingConfig()  # a shift has its own order and ground cost
+        gamma = self.gamma if shift is None and gamma is None else gamma
         return certify(
             self.network_, people, self.metric_, self.delta if delta is None else delta,
-            self.gamma if gamma is None else gamma,
-            order=self.order if order is None else order, ground=self.ground if ground is None else ground,
+            0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
+            ground=usual.ground if ground is None else ground,
             epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
             domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, arithmetic=arithmetic,
             output_range=output_range, rounds=rounds, max_branches=max_branches, seed=seed, schema=schema,
