@@ -11,10 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import isonomy
+from isonomy.certificates.protocol import Shift
 
 SOURCE = Path(isonomy.__file__).parent
 ORDER = [
@@ -127,14 +129,67 @@ def test_every_public_name_exists() -> None:
 FUNCTIONS = [name for name in isonomy.__all__ if inspect.isfunction(getattr(isonomy, name))]
 
 
+CLASSES = [name for name in isonomy.__all__ if inspect.isclass(getattr(isonomy, name))]
+
+
+def parameters(function: Any) -> list[str]:
+    """The names of what a function takes, none of which may be a collection of anything else."""
+    taken = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
+    for parameter in taken:
+        assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), parameter
+    return [parameter.name for parameter in taken]
+
+
+def explained(function: Any) -> set[str]:
+    """The words that a docstring has in code."""
+    return set(re.findall(r"\w+", " ".join(re.findall(r"``(.+?)``", inspect.getdoc(function) or "", re.DOTALL))))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_parameter_of_a_public_function_is_explained(name: str) -> None:
     """By its own name, in code; and nothing is taken that has no name."""
     function = getattr(isonomy, name)
-    words = set(re.findall(r"\w+", " ".join(re.findall(r"``(.+?)``", inspect.getdoc(function) or "", re.DOTALL))))
-    for parameter in inspect.signature(function).parameters.values():
-        assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), parameter
-        assert parameter.name in words, f"isonomy.{name}: {parameter.name!r} is not explained"
+    assert set(parameters(function)) <= explained(function), f"isonomy.{name}"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_parameter_of_a_public_method_is_explained(name: str) -> None:
+    """The same for methods; the one parameter of a method is explained by what the method does, and what the library
+    asks of a shift by the protocol."""
+    kind = getattr(isonomy, name)
+    for method, function in inspect.getmembers_static(kind):
+        function = getattr(function, "__func__", function)
+        if method.startswith("_") or not inspect.isfunction(function) or not function.__module__.startswith("isonomy."):
+            continue
+        taken = parameters(function)
+        assert inspect.getdoc(function), f"{name}.{method}"
+        documented = explained(function) | explained(kind)
+        assert len(taken) < 2 or hasattr(Shift, method) or set(taken) <= documented, (
+            f"{name}.{method}: {set(taken) - documented}"
+        )
+
+
+MADE = ["Counterparts", "Domain", "FairClassifier", "Mahalanobis", "Schema", "SensitiveSubspace", "WeightedLp"]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_parameter_of_a_class_that_callers_make_is_explained(name: str) -> None:
+    """By the class itself, or by one that it extends."""
+    kind = getattr(isonomy, name)
+    words = set().union(*(explained(each) for each in inspect.getmro(kind) if each.__module__.startswith("isonomy.")))
+    assert set(parameters(kind)) <= words, set(parameters(kind)) - words
+
+
+@pytest.mark.parametrize(
+    ("method", "own"), [("certify", {"shift", "gamma", "delta", "order", "ground"}), ("certify_local", {"delta"})]
+)
+def test_a_fitted_model_takes_what_the_function_takes(method: str, own: set[str]) -> None:
+    """With the same defaults, but for what the training decides."""
+    asked = inspect.signature(getattr(isonomy, method)).parameters
+    taken = inspect.signature(getattr(isonomy.FairClassifier, method)).parameters
+    assert set(asked) - set(taken) <= {"model", "metric"} and set(taken) - set(asked) == {"self"}
+    for each in set(asked) & set(taken) - {"people"}:
+        assert taken[each].default == (None if each in own else asked[each].default), each
 
 
 @pytest.mark.parametrize("path", [*MODULES, *STUDIES], ids=lambda path: path.relative_to(ROOT).as_posix())

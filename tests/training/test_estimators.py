@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -162,6 +163,24 @@ def test_onnx_gives_the_same_predictions(kind: str, tmp_path: Path) -> None:
     (run,) = onnxruntime.InferenceSession(path).run(None, {"x": x.astype(np.float32)})
     np.testing.assert_allclose(run, expected, rtol=1e-5, atol=1e-5)
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_model_is_certified_for_its_own_shift_or_for_another() -> None:
+    x, y = moons()
+    model = FairClassifier("u-dif", gamma=0.2, order=2.0, ground="l1", **QUICK | {"epochs": 2}).fit(x, y)
+
+    def upper(**asked: Any) -> float:
+        return model.certify(x[:10], attack=False, **asked).upper
+
+    own = isonomy.certify(
+        model.network_, x[:10], model.metric_, 0.05, gamma=0.2, order=2.0, ground="l1", attack=False, progress=None
+    )
+    assert upper() == own.upper
+    assert upper(shift=isonomy.Transport(0.1)) == upper(gamma=0.1, order=1.0, ground="l2") < own.upper
+    with pytest.raises(ParameterError, match="'shift' must be a number where 'gamma', 'order' or 'ground' are given"):
+        upper(shift=isonomy.Transport(0.1), gamma=0.1)
+    with pytest.raises(ParameterError, match="'shift' must be None or a shift"):
+        upper(shift=0.1)
 
 
 def test_a_regression_is_fair_in_its_own_units() -> None:

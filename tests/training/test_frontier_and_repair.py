@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import isonomy
 from isonomy.errors import NetworkError, ParameterError
-from isonomy.networks import Network
+from isonomy.networks import Affine, Network
 from isonomy.training import CollapsedModelWarning, FairClassifier, Frontier, frontier, repair
+from isonomy.training.onnx_file import write_onnx
 
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -78,8 +81,34 @@ def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population
     assert found.network is plain.network_
 
 
+def test_repair_of_a_sigmoid_leaves_a_sigmoid(german: isonomy.Population, tmp_path: Path) -> None:
+    """The same function with one raw output in place of two is repaired to the same decisions."""
+    plain, some = FairClassifier("sgd", **QUICK).fit(german), german.test[:30]
+    layers = [node.op for node in plain.network_.graph.nodes if isinstance(node.op, Affine)]
+    weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
+    weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
+    one = Network.from_layers(weights, biases, head="sigmoid")
+    np.testing.assert_allclose(one(some.x), plain.network_(some.x), atol=1e-9)
+    options = {"metric": plain.metric_, "judged_on": some, "batch_size": 32, "progress": None}
+    before = plain.certify_local(some, attack=False).mean_upper
+    found, other = (repair(network, german, before / 2, **options) for network in (one, plain.network_))
+    assert found.reached and found.network.head == "sigmoid" and found.network.classes == 1
+    again = isonomy.certify_local(found.network, some, plain.metric_, 0.05, attack=False, progress=None)
+    assert again.mean_upper == found.certificate.mean_upper <= before / 2
+    assert found.agreement > 0.85
+    np.testing.assert_allclose(found.network(some.x), other.network(some.x), atol=0.05)
+    for network in (one, found.network):  # the first has numbers that no float32 holds
+        write_onnx(network, tmp_path / "model.onnx")
+        read = isonomy.load_network(tmp_path / "model.onnx")
+        assert read.head == "sigmoid"
+        np.testing.assert_array_equal(read(some.x), network(some.x))
+
+
 def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None:
     width = german.schema.width
+    several = Network.from_layers([np.ones((3, width))], [np.zeros(3)], head="sigmoid")
+    with pytest.raises(NetworkError, match="ends in 3 sigmoids; repair takes one of them"):
+        repair(several, german, 0.1)
     bent = Network.from_layers([np.ones((3, width)), np.ones((2, 3))], [np.zeros(3), np.zeros(2)], activation="tanh")
     with pytest.raises(NetworkError, match="chain of affine layers"):
         repair(bent, german, 0.1)

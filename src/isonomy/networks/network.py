@@ -64,7 +64,7 @@ class Network:
         head: HeadChoice = "auto",
         name: str | None = None,
     ) -> Network:
-        """Read a ``torch.nn.Module`` in evaluation mode; the module itself is left as it is.
+        """Read a ``module`` of ``torch.nn`` in evaluation mode under a ``name``; it is itself left as it is.
 
         ``width`` is the number of features; it is needed only when the first layer does not tell. ``head`` is found at
         the end of the module; several raw outputs are taken as a softmax with a warning, unless it is said.
@@ -88,12 +88,12 @@ class Network:
         reads: Reads = "auto",
         name: str | None = None,
     ) -> Network:
-        """Read a fitted scikit-learn estimator or whole pipeline; with a schema it reads the schema's coordinates.
+        """Read a fitted ``estimator`` or pipeline of scikit-learn; with a ``schema`` it reads the schema's coordinates.
 
         The adapter is taken from the pipeline: raw columns by the names of its training table, so that the network
         answers for raw rows. An estimator without names reads ``"raw"`` columns or ``"coordinates"``; ``reads`` says
         which when their number does not. Outputs follow the order of the schema's classes. Without a schema a bare
-        estimator reads its own features.
+        estimator reads its own features. ``head`` and ``name`` are its own unless said.
         """
         from isonomy.networks.sklearn_reader import read_sklearn
 
@@ -109,7 +109,7 @@ class Network:
         head: Head = "softmax",
         name: str = "network",
     ) -> Network:
-        """A multi-layer perceptron from its weights (out, in) and biases (out,)."""
+        """A perceptron of ``weights`` (out, in), ``biases`` (out,), ``activation`` between them, ``head``, ``name``."""
         for parameter, given in (("weights", weights), ("biases", biases)):
             if not hasattr(given, "__len__") or isinstance(given, str) or not len(given):
                 raise ParameterError(template(parameter, "a list with an array for each layer", given))

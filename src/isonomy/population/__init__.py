@@ -8,10 +8,10 @@ a file that is larger than memory as a sequence of populations.
 
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature, FeatureKind, Label, Split
-from isonomy.population.population import Population
+from isonomy.population.population import Population, stream
 from isonomy.population.schema import Encoded, Schema
 from isonomy.population.selection import Selection
-from isonomy.population.sources import Chunk, ChunkKey, PeopleSource, open_people, stream
+from isonomy.population.sources import Chunk, ChunkKey, PeopleSource, open_people
 from isonomy.population.tables import Dialect
 
 __all__ = [

@@ -7,6 +7,7 @@ here, by the names of coordinates.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -28,12 +29,12 @@ _FLAGS = ("integer", "immutable")
 class Domain(kernel.Domain):
     """The set of vectors that stand for a possible individual: the kernel's domain, checked when it is made.
 
-    ``low`` and ``high`` are the ranges of the ``m`` coordinates (infinite where there is none). ``blocks``
-    are half-open ranges of coordinates: width 2 or more is a one-hot block, width 1 a 0/1 flag. Where
-    ``integer`` is set the coordinate is ``(k - origin) / unit`` for a whole number ``k``. ``fills`` holds
-    ``(flag, value, fill)``: when the coordinate ``flag`` is 1 (the value is missing), the coordinate
-    ``value`` is ``fill``. Similar individuals agree exactly on ``immutable`` coordinates, in every kind of
-    domain.
+    Its ``kind`` is ``"unbounded"``, ``"relaxed"`` or ``"realizable"``, and ``names`` are those of the coordinates.
+    ``low`` and ``high`` are the ranges of the ``m`` coordinates (infinite where there is none). ``blocks`` are
+    half-open ranges of coordinates: width 2 or more is a one-hot block, width 1 a 0/1 flag. Where ``integer`` is set
+    the coordinate is ``(k - origin) / unit`` for a whole number ``k``. ``fills`` holds ``(flag, value, fill)``: when
+    the coordinate ``flag`` is 1 (the value is missing), the coordinate ``value`` is ``fill``. Similar individuals agree
+    exactly on ``immutable`` coordinates, in every kind of domain.
 
     **Soundness.** What is true of everybody in a domain without members is worth nothing: one whose parts
     contradict each other is refused.
@@ -56,8 +57,7 @@ class Domain(kernel.Domain):
             array = array.astype(bool) if field in _FLAGS else array
             array.setflags(write=False)
             object.__setattr__(self, field, array)
-        if len(set(self.names)) < width:
-            twice = next(name for i, name in enumerate(self.names) if name in self.names[:i])
+        if (twice := repeated(self.names)) is not None:
             raise ParameterError(f"'names' must be different names, and two coordinates are called '{twice}'.")
         self._each("unit", "positive and finite", (self.unit > 0) & (self.unit < np.inf), self.unit)
         self._each("origin", "finite", np.isfinite(self.origin), self.origin)
@@ -132,7 +132,7 @@ class Domain(kernel.Domain):
 
     @classmethod
     def unbounded(cls, width: int, names: tuple[str, ...] | None = None) -> Domain:
-        """All of ``R^width``."""
+        """All of ``R^width``, with ``names`` of the coordinates."""
         return cls(
             kind="unbounded",
             low=np.full(width, -np.inf),
@@ -175,6 +175,16 @@ def _whole_numbers(field: str, entry: Any, length: int) -> tuple[int, int]:
     if not whole or not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in entry[:2]):
         raise ParameterError(template(field, f"entries of {length} numbers that begin with two coordinates", entry))
     return int(entry[0]), int(entry[1])
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that occurs a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def check_kind(kind: str) -> None:

@@ -65,31 +65,30 @@ class Coding:
         """Which numbers are right."""
         return f"a {'whole' if self.whole else 'finite'} number from {self.low:.15g} to {self.high:.15g}"
 
-    def fits(self, values: FloatArray) -> BoolArray:
-        """Which numbers the feature can have."""
-        inside: BoolArray = (values >= self.low) & (values <= self.high)
-        return inside & (values == np.rint(values)) if self.whole else inside
-
-    def of_numbers(self, values: FloatArray, missing: BoolArray) -> FloatArray:
-        """The coordinate ``(n, width)`` of each number, followed by the flag of a feature that has one."""
-        coordinate = (values - self.feature.origin) / self.feature.unit
-        return np.stack([coordinate, missing], axis=1) if self.feature.flagged else coordinate[:, None]
-
-    def of_ranks(self, ranks: NDArray[np.intp]) -> FloatArray:
-        """The coordinates ``(n, width)`` of levels and missing values, none of which is unknown."""
-        if self.feature.kind == "categorical":
-            return np.take(self._one_hot, ranks, axis=0)
-        missing = ranks == ABSENT
-        return self.of_numbers(np.where(missing, self.feature.fill_value, ranks), missing)
-
-    @cached_property
-    def _one_hot(self) -> FloatArray:
-        return np.eye(self.feature.width)
-
 
 def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
     """The coordinates ``(n, width)`` of one column of raw values, and which rows are unusable."""
-    return _encode_numbers(column, coding) if coding.numeric else _encode_levels(column, coding)
+    feature = coding.feature
+    values: NDArray[Any]
+    if coding.numeric:
+        values, missing = _numbers(column), column.isna().to_numpy(dtype=bool)
+        if feature.missing_values:
+            texts = column.map(text_of, na_action="ignore")
+            missing = missing | texts.isin(feature.missing_values).to_numpy(dtype=bool)
+        with np.errstate(invalid="ignore"):
+            fits = (values >= coding.low) & (values <= coding.high)
+            bad = ~(fits & (values == np.rint(values)) if coding.whole else fits)
+    else:
+        codes, distinct = pd.factorize(_hashable(column))  # texts are made of the distinct values only
+        known = [*(coding.ranks.get(text_of(value), UNKNOWN) for value in distinct), coding.absent]
+        values = np.array(known, dtype=np.intp)[codes]
+        missing, bad = values == ABSENT, values == UNKNOWN
+        if feature.kind == "categorical":
+            return np.take(np.eye(feature.width), np.where(bad, 0, values), axis=0), bad
+    if feature.flagged:
+        values, bad = np.where(missing, feature.fill_value, values), bad & ~missing
+    coordinate = feature.coordinate(np.where(bad, 0.0, values))
+    return np.stack([coordinate, missing], axis=1) if feature.flagged else coordinate[:, None], bad
 
 
 def complaint(column: pd.Series, coding: Coding) -> str:
@@ -165,28 +164,6 @@ def _is_code(name: str) -> bool:
     return name.isascii() and name.removeprefix("-").isdecimal() and str(int(name)) == name
 
 
-def _encode_numbers(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
-    feature = coding.feature
-    missing = column.isna().to_numpy(dtype=bool)
-    if feature.missing_values:
-        texts = column.map(text_of, na_action="ignore")
-        missing = missing | texts.isin(feature.missing_values).to_numpy(dtype=bool)
-    values = _numbers(column)
-    with np.errstate(invalid="ignore"):
-        bad = ~coding.fits(values)
-    if feature.flagged:
-        values, bad = np.where(missing, feature.fill_value, values), bad & ~missing
-    return coding.of_numbers(np.where(bad, 0.0, values), missing), bad
-
-
-def _encode_levels(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
-    codes, distinct = pd.factorize(_hashable(column))  # texts are made of the distinct values only
-    known = [*(coding.ranks.get(text_of(value), UNKNOWN) for value in distinct), coding.absent]
-    ranks = np.array(known, dtype=np.intp)[codes]
-    bad = ranks == UNKNOWN
-    return coding.of_ranks(np.where(bad, 0, ranks)), bad
-
-
 def _hashable(column: pd.Series) -> pd.Series:
     """Mixed cells by their text: lists have no hash, and 1 and True share theirs."""
     plain = isinstance(column.dtype, np.dtype) and (column.dtype.kind in "iu" or column.dtype == np.float64)
@@ -254,15 +231,15 @@ def _text_numbers(column: pa.ChunkedArray) -> pd.Series:
 
 def decode_column(block: FloatArray, feature: Feature, words: bool) -> pd.Series:
     """Raw values of one feature's coordinates ``(n, width)``."""
+    names = [feature.labels.get(level, level) if words else level for level in feature.levels]
     if feature.kind == "categorical":
-        return pd.Series(_mixtures(block, feature, words), name=feature.name, dtype="str")
+        return pd.Series(_mixtures(block, names), name=feature.name, dtype="str")
     missing = block[:, 1] if feature.flagged else np.zeros(len(block))
     values, whole = _raw_numbers(block[:, 0], feature)
-    partly = bool(((missing != 0) & (missing != 1)).any())
     if feature.kind == "ordinal":
-        cells = _mark([_level(value, feature, words) for value in values], missing, feature)
+        cells = _mark([_level(value, names) for value in values], missing, feature)
         return pd.Series(cells, name=feature.name, dtype="str")
-    if partly:
+    if ((missing != 0) & (missing != 1)).any():
         return pd.Series(_mark(values.tolist(), missing, feature), name=feature.name, dtype="object")
     if feature.kind == "integer" and whole.all():
         numbers = pd.Series(values.astype(np.int64), name=feature.name)
@@ -271,19 +248,17 @@ def decode_column(block: FloatArray, feature: Feature, words: bool) -> pd.Series
 
 
 def _raw_numbers(coordinate: FloatArray, feature: Feature) -> tuple[FloatArray, BoolArray]:
-    """``coordinate * unit + origin``, and which of them are exact whole numbers."""
+    """``coordinate * unit + origin``, and which of them are exact whole numbers of a lattice."""
     values = coordinate * feature.unit + feature.origin
     low, high = feature.coordinate(feature.low), feature.coordinate(feature.high)
     inside = (coordinate >= low) & (coordinate <= high)  # rounding must not push a member out of its range
     values = np.where(inside, np.clip(values, feature.low, feature.high), values)
     rounded = np.rint(values)
-    whole = (rounded - feature.origin) / feature.unit == coordinate
-    on_lattice = whole if feature.kind in ("integer", "ordinal") else np.zeros_like(whole)
-    return np.where(on_lattice, rounded, values), on_lattice
+    whole = (feature.coordinate(rounded) == coordinate) & (feature.kind in ("integer", "ordinal"))
+    return np.where(whole, rounded, values), whole
 
 
-def _mixtures(block: FloatArray, feature: Feature, words: bool) -> list[str]:
-    names = [_spoken(level, feature, words) for level in feature.levels]
+def _mixtures(block: FloatArray, names: Sequence[str]) -> list[str]:
     cells = [names[i] for i in np.argmax(block, axis=1)]
     pure = ((block == 0) | (block == 1)).all(axis=1) & (block.sum(axis=1) == 1)
     for row in np.flatnonzero(~pure):
@@ -293,14 +268,12 @@ def _mixtures(block: FloatArray, feature: Feature, words: bool) -> list[str]:
     return cells
 
 
-def _level(rank: float, feature: Feature, words: bool) -> str:
-    last = len(feature.categories) - 1
-    if not 0 <= rank <= last:
+def _level(rank: float, names: Sequence[str]) -> str:
+    if not 0 <= rank <= len(names) - 1:
         return f"rank {rank:.2f}"
     if rank == round(rank):
-        return _spoken(feature.categories[int(rank)], feature, words)
-    pair = feature.categories[int(rank) : int(rank) + 2]
-    return f"between {' and '.join(_spoken(level, feature, words) for level in pair)} ({rank:.2f})"
+        return names[int(rank)]
+    return f"between {' and '.join(names[int(rank) : int(rank) + 2])} ({rank:.2f})"
 
 
 def _mark(cells: list[Any], missing: FloatArray, feature: Feature) -> list[Any]:
@@ -311,7 +284,3 @@ def _mark(cells: list[Any], missing: FloatArray, feature: Feature) -> list[Any]:
         shown = f"{cells[row]:.6g}" if isinstance(cells[row], float) else cells[row]
         marked[row] = f"{shown} ({feature.missing_label} {missing[row]:.2f})"
     return marked
-
-
-def _spoken(level: str, feature: Feature, words: bool) -> str:
-    return feature.labels.get(level, level) if words else level

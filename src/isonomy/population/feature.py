@@ -117,8 +117,8 @@ class Feature:
             return float(self.categories.index(self.fill))
         return math.nan if self.fill is None else float(self.fill)
 
-    def coordinate(self, value: float) -> float:
-        """The coordinate of one raw number (or rank), by the expression that encodes whole columns."""
+    def coordinate(self, value: Any) -> Any:
+        """The coordinate of a raw number (or rank), or of a whole column of them."""
         return (value - self.origin) / self.unit
 
     def _settle_categories(self) -> None:
@@ -159,18 +159,11 @@ class Feature:
             handled = self.missing == "category"
             self._require(handled or not self.missing_values, "'missing_values' need missing = \"category\"")
         else:
-            if self.kind != "ordinal":
-                self._require(self.missing == "error", "a number has no missing category: give a 'fill' value instead")
+            plain = self.kind == "ordinal" or self.missing == "error"
+            self._require(plain, "a number has no missing category: give a 'fill' value instead")
             self._require(self.flagged or not self.missing_values, "'missing_values' need a 'fill' value")
-            self._check_fill()
-        clash = next((value for value in self.missing_values if value in self.categories), self.missing_label)
-        ambiguous = clash in self.categories and (self.flagged or clash != self.missing_label)
-        self._require(not ambiguous, "a missing value cannot also be one of the categories", clash)
-
-    def _check_fill(self) -> None:
         if self.kind == "ordinal":
-            known = self.fill is None or self.fill in self.categories
-            self._require(known, "'fill' must be one of the levels", self.fill)
+            self._require(self.fill in (None, *self.categories), "'fill' must be one of the levels", self.fill)
         elif self.fill is not None:
             self._require(not isinstance(self.fill, str), "'fill' must be a number", self.fill)
             object.__setattr__(self, "fill", float(self.fill))
@@ -178,6 +171,9 @@ class Feature:
             self._require(inside, f"'fill' must lie between low and high, {self.low:g} to {self.high:g}", self.fill)
             whole = self.kind != "integer" or self.fill_value == round(self.fill_value)
             self._require(whole, "'fill' of an integer feature must be a whole number", self.fill)
+        clash = next((value for value in self.missing_values if value in self.categories), self.missing_label)
+        ambiguous = clash in self.categories and (self.flagged or clash != self.missing_label)
+        self._require(not ambiguous, "a missing value cannot also be one of the categories", clash)
 
     def _require(self, condition: bool, sentence: str, got: Any = None) -> None:
         if not condition:

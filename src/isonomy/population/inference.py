@@ -25,11 +25,10 @@ _MOST_CLASSES = 20  # a float label with more values is a regression
 
 def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categories: int) -> tuple[Feature, ...]:
     """One feature per column; ``roles`` says which columns are protected, proxies, immutable."""
-    features = []
-    for name in table.columns:
-        flags = {role: name in columns for role, columns in roles.items()}
-        features.append(_infer_feature(table[name], flags, max_categories))
-    return tuple(features)
+    return tuple(
+        _infer_feature(table[name], {role: name in columns for role, columns in roles.items()}, max_categories)
+        for name in table.columns
+    )
 
 
 def infer_label(column: pd.Series) -> Label:
@@ -64,10 +63,12 @@ def _infer_feature(column: pd.Series, flags: dict[str, Any], max_categories: int
             f"raise that number, or 'ignore' the column."
         )
     ordinal = isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
-    extra: dict[str, Any] = {}
     if column.isna().any():
-        extra = {"missing": "category", "missing_label": _new_name("missing", categories)}
-    return Feature(name, "ordinal" if ordinal else "categorical", categories=categories, **flags, **extra)
+        label = "missing"
+        while label in categories:
+            label += "_"
+        flags = flags | {"missing": "category", "missing_label": label}
+    return Feature(name, "ordinal" if ordinal else "categorical", categories=categories, **flags)
 
 
 def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
@@ -119,9 +120,3 @@ def _sorted_texts(column: pd.Series) -> tuple[str, ...]:
 def _require_values(column: pd.Series) -> None:
     if column.isna().all():
         raise SchemaError(f"Column {column.name!r} holds no value, so nothing can be guessed: 'ignore' it.")
-
-
-def _new_name(name: str, taken: tuple[str, ...]) -> str:
-    while name in taken:
-        name = f"{name}_"
-    return name

@@ -1,8 +1,12 @@
-"""The individuals under audit: raw table, schema and fair coordinates, side by side."""
+"""The individuals under audit: raw table, schema and fair coordinates, side by side.
+
+A file that is larger than memory is read from its beginning as a sequence of populations (:func:`stream`).
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,10 +18,9 @@ from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import whole
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.encoding import encode_table, find_column, text_of
-from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.tables import USUAL, Dialect, read_file, read_frame
+from isonomy.population.tables import USUAL, Dialect, read_file, read_frame, read_pieces
 
 IntArray = NDArray[np.int64]
 
@@ -53,14 +56,14 @@ class Population:
         unknown: Unknown = "error",
         first_row: int = 0,
     ) -> Population:
-        """Read a pandas, Polars or Arrow table; ``unknown="exclude"`` leaves out rows that do not fit.
+        """Read a pandas, Polars or Arrow table ``frame`` by a ``schema``, in a ``domain`` of it.
 
+        ``unknown="exclude"`` leaves out rows that do not fit, which are an error otherwise.
         ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
         has the same number, and is on the same side of the split, in either reading.
         """
         people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, nobody=False)
-        if not people.weights.sum() > 0:
-            raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+        _refuse_zero_weights(schema, people.weights.sum())
         if first_row:
             return people
         n, excluded = len(people), people.excluded
@@ -76,20 +79,23 @@ class Population:
         unknown: Unknown = "error",
         dialect: Dialect = USUAL,
     ) -> Population:
-        """Read the schema's columns of a Parquet or CSV file at once; :func:`stream` reads it piece by piece."""
+        """Read the columns of a ``schema`` of a Parquet or CSV file ``path`` at once.
+
+        ``domain`` and ``unknown`` are as for :meth:`from_frame`, a ``dialect`` is how a CSV file is written.
+        :func:`stream` reads a file piece by piece.
+        """
         return cls.from_frame(read_file(path, schema, dialect), schema, domain=domain, unknown=unknown)
 
     @classmethod
     def from_piece(
         cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
     ) -> Population:
-        """Like ``from_frame``, for a piece of a table, in which all weights may be zero and nobody may be left."""
+        """Like :meth:`from_frame`, for a piece of a table, in which all weights may be zero.
+
+        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``nobody`` may be left if so said.
+        """
         table = read_frame(frame)
-        singles: list[Feature] = []
-        if schema.label is not None and schema.label.column in table.columns:
-            singles.append(schema.label.as_feature())
-        if schema.weight is not None:
-            singles.append(Feature(schema.weight, low=0.0, origin=0.0, unit=1.0))
+        singles = [each for each in schema.singles if each.name in table.columns or each.name == schema.weight]
         x, values, kept = encode_table(table, schema.features, singles, unknown, nobody)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
         if schema.max_weight is not None and (weights > schema.max_weight).any():
@@ -186,7 +192,7 @@ class Population:
         return replace(self, domain=self.schema.domain(kind))
 
     def sample(self, n: int, seed: int = 0) -> Population:
-        """``n`` individuals drawn without replacement, in table order; all of them when there are fewer."""
+        """``n`` individuals drawn without replacement by ``seed``, in table order; all of them when there are fewer."""
         n, seed = whole("n", n, 1), whole("seed", seed)
         order = np.random.default_rng(seed).permutation(len(self))
         sample = self[np.sort(order[:n])]
@@ -241,15 +247,66 @@ class Population:
         return replace(part, selection=self.selection.split(name, len(part)))
 
 
+def stream(
+    path: str | os.PathLike[str],
+    schema: Schema,
+    *,
+    chunk_rows: int = 100_000,
+    domain: DomainKind = "realizable",
+    unknown: Unknown = "error",
+    dialect: Dialect = USUAL,
+) -> Iterator[Population]:
+    """The individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
+
+    Memory is that of two pieces and the blocks that the reader holds (some 32 MB of a CSV file, one row group of a
+    Parquet file), whatever the length of the file. Columns that the schema does not name are not read.
+    Together the pieces hold what :meth:`Population.from_file` holds: the same coordinates, row numbers (0 is the first
+    row after the header) and sides of the split; an error names the row of the file. With ``unknown="exclude"`` rows
+    that do not fit are counted in the piece they stand in, and a piece of which nothing is left is counted with the
+    next one that has individuals (with the last one, at the end of the file); a file of which nothing is left is an
+    error.
+    """
+    return _stream(path, schema, whole("chunk_rows", chunk_rows, 1), domain, unknown, dialect)
+
+
+def _stream(
+    path: str | os.PathLike[str], schema: Schema, rows: int, domain: DomainKind, unknown: Unknown, dialect: Dialect
+) -> Iterator[Population]:
+    """Hold one population back, so that rows excluded after it can still be counted with it."""
+    held: Population | None = None
+    without: pd.DataFrame | None = None  # the first piece of which nobody is left
+    excluded, weight = 0, 0.0
+    for first_row, frame in read_pieces(path, schema, rows, dialect):
+        people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
+        if not len(people):
+            excluded, without = excluded + len(frame), frame if without is None else without
+            continue
+        weight += people.weights.sum()
+        if held is not None:
+            yield held
+        held, excluded = _with_excluded(people, excluded), 0
+    if held is None:
+        held = Population.from_frame(without, schema, unknown=unknown)  # an error, which says why
+    yield _with_excluded(held, excluded)
+    _refuse_zero_weights(schema, weight)
+
+
+def _refuse_zero_weights(schema: Schema, total: float) -> None:
+    if not total > 0:
+        raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
+
+
+def _with_excluded(people: Population, more: int) -> Population:
+    return replace(people, selection=replace(people.selection, excluded=people.excluded + more))
+
+
 def in_train(numbers: IntArray) -> BoolArray:
-    """Which whole numbers are training rows: those whose fixed hash falls below ``TRAIN_SHARE``."""
-    train: BoolArray = _hashed_unit(numbers) < TRAIN_SHARE
-    return train
+    """Which whole numbers are training rows: those whose fixed hash in [0, 1] falls below ``TRAIN_SHARE``.
 
-
-def _hashed_unit(numbers: IntArray) -> FloatArray:
-    """A fixed pseudo-random number in [0, 1] for each whole number: splitmix64 (Steele et al. 2014)."""
+    The hash is splitmix64 (Steele et al. 2014).
+    """
     z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))).astype(np.float64) / 2.0**64
+    train: BoolArray = (z ^ (z >> np.uint64(31))).astype(np.float64) / 2.0**64 < TRAIN_SHARE
+    return train

@@ -11,27 +11,25 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from isonomy.errors import ParameterError, SchemaError, template
 from isonomy.files import atomic
 from isonomy.given import instance
-from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind
+from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind, repeated
 from isonomy.population.encoding import decode_column, encode_table, find_column
-from isonomy.population.feature import Feature, FeatureKind, Label, Split
+from isonomy.population.feature import Feature, Label, Split
 from isonomy.population.inference import infer_features, infer_label
 from isonomy.population.schema_file import read_schema, write_schema
 from isonomy.population.tables import read_frame
-
-__all__ = ["Encoded", "Feature", "FeatureKind", "Label", "Schema", "Split", "Unknown"]
 
 Unknown = Literal["error", "exclude"]
 
@@ -49,9 +47,10 @@ class Encoded:
 class Schema:
     """Which columns make an individual, and in which coordinates individuals are compared.
 
-    ``label`` names the outcome; ``weight`` the column of sampling weights, and ``max_weight`` the largest that can
-    occur, known beforehand and not from the table; ``split`` the column that tells training from test rows; ``inputs``
-    is the ``[model.inputs]`` table, which says how a model reads the coordinates.
+    A schema has a ``name``, a ``description`` and ``features``, each a :class:`Feature`. ``label`` names the outcome;
+    ``weight`` the column of sampling weights, and ``max_weight`` the largest that can occur, known beforehand and not
+    from the table; ``split`` the column that tells training from test rows; ``inputs`` is the ``[model.inputs]`` table,
+    which says how a model reads the coordinates.
     """
 
     name: str
@@ -72,16 +71,11 @@ class Schema:
                 f"Schema {self.name!r}: 'max_weight' must be a positive number beside a 'weight'. "
                 f"Got {self.max_weight}."
             )
-        columns = [feature.name for feature in self.features]
-        columns += [self.label.column] if self.label else []
-        columns += [self.weight] if self.weight else []
-        columns += [self.split.column] if self.split else []
-        twice = next((column for i, column in enumerate(columns) if column in columns[:i]), None)
-        if twice is not None:
+        roles = (self.label and self.label.column, self.weight, self.split and self.split.column)
+        columns = (*(feature.name for feature in self.features), *(role for role in roles if role))
+        if (twice := repeated(columns)) is not None:
             raise SchemaError(f"Schema {self.name!r}: column {twice!r} has two roles; a column has exactly one.")
-        names = self.coordinate_names
-        twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-        if twice is not None:
+        if (twice := repeated(self.coordinate_names)) is not None:
             raise SchemaError(f"Schema {self.name!r}: two coordinates would be called {twice!r}; rename a category.")
 
     @classmethod
@@ -104,9 +98,11 @@ class Schema:
         ignore: Iterable[str] = (),
         max_categories: int = 50,
     ) -> Schema:
-        """Guess a schema from a table; write it out, read it and correct it before certifying anything.
+        """Guess a schema from a table ``frame``; write it out, read it and correct it before certifying anything.
 
-        The guesses follow the column's type and err towards the larger domain:
+        The caller says what no table tells: the ``name``, which columns are ``protected``, ``proxies`` or
+        ``immutable``, and which one is the ``label``, the ``weight``, the ``split``. The guesses follow the column's
+        type and err towards the larger domain:
 
         * whole-number types are integers, except protected ones with at most 12 values, which are read as
           codes of categories; floats are numeric even where all are whole; texts and booleans are categories,
@@ -139,6 +135,12 @@ class Schema:
         """The coordinates of each feature."""
         stops = np.cumsum([feature.width for feature in self.features]).tolist()
         return {f.name: slice(stop - f.width, stop) for f, stop in zip(self.features, stops, strict=True)}
+
+    @cached_property
+    def singles(self) -> tuple[Feature, ...]:
+        """The columns beside the features that are read as one coordinate each: the label, then the weight."""
+        label = () if self.label is None else (self.label.as_feature(),)
+        return label if self.weight is None else (*label, Feature(self.weight, low=0.0, origin=0.0, unit=1.0))
 
     @cached_property
     def width(self) -> int:
@@ -179,16 +181,11 @@ class Schema:
     def domain(self, kind: DomainKind = "realizable") -> Domain:
         """The individuals that this schema makes possible."""
         check_kind(kind)
-        if kind not in self._domains:
-            self._domains[kind] = self._realizable.with_kind(kind)
         return self._domains[kind]
 
     @cached_property
     def _domains(self) -> dict[DomainKind, Domain]:
-        return {}
-
-    @cached_property
-    def _realizable(self) -> Domain:
+        """Of each kind, from the realizable one."""
         blocks, fills = [], []
         for feature in self.features:
             start, stop = self.slices[feature.name].start, self.slices[feature.name].stop
@@ -197,24 +194,25 @@ class Schema:
             if feature.flagged:
                 blocks.append((start + 1, stop))
                 fills.append((start + 1, start, feature.coordinate(feature.fill_value)))
-        bounds = [bound for feature in self.features for bound in _ranges(feature)]
+        low, high = zip(*(bound for feature in self.features for bound in _ranges(feature)), strict=True)
         scaled = self._spread([feature.kind in ("integer", "ordinal") for feature in self.features])
         scaled[[flag for flag, _, _ in fills]] = False
-        return Domain(
+        realizable = Domain(
             kind="realizable",
-            low=np.array([low for low, _ in bounds]),
-            high=np.array([high for _, high in bounds]),
+            low=np.array(low),
+            high=np.array(high),
             blocks=tuple(blocks),
             integer=scaled,
-            origin=np.repeat([f.origin for f in self.features], [f.width for f in self.features]),
-            unit=np.repeat([f.unit for f in self.features], [f.width for f in self.features]),
+            origin=self._spread([feature.origin for feature in self.features]),
+            unit=self._spread([feature.unit for feature in self.features]),
             immutable=self._spread([feature.immutable for feature in self.features]),
             names=self.coordinate_names,
             fills=tuple(fills),
         )
+        return {kind: realizable.with_kind(kind) for kind in get_args(DomainKind)}
 
     def encode(self, frame: Any, unknown: Unknown = "error") -> Encoded:
-        """Fair coordinates of a table's rows.
+        """Fair coordinates of the rows of a table ``frame``.
 
         A value that the schema does not know is an error that names column, row and value;
         ``unknown="exclude"`` leaves such rows out and counts them. A missing column or an empty table is
@@ -224,7 +222,7 @@ class Schema:
         return Encoded(x, kept, int((~kept).sum()))
 
     def decode(self, x: ArrayLike, *, words: bool = False, only: Collection[str] | None = None) -> pd.DataFrame:
-        """Raw values of individuals in fair coordinates, to be shown to a person.
+        """Raw values of individuals ``x`` in fair coordinates, to be shown to a person.
 
         Numbers are ``coordinate * unit + origin``; a relaxed category reads ``female 0.70 / male 0.30``.
         ``words=True`` replaces category codes by the schema's words for them; ``only`` some features are decoded.
@@ -266,8 +264,8 @@ class Schema:
                 "out, or read their table anew with it."
             )
 
-    def _spread(self, per_feature: list[bool]) -> BoolArray:
-        return np.repeat(np.array(per_feature, dtype=bool), [feature.width for feature in self.features])
+    def _spread(self, per_feature: Sequence[Any]) -> NDArray[Any]:
+        return np.repeat(np.array(per_feature), [feature.width for feature in self.features])
 
 
 def _ranges(feature: Feature) -> list[tuple[float, float]]:

@@ -62,16 +62,13 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
     features = _table(content.get("features", {}), "features")
     _check_size(features)
     top = {key: _value(kind, content[key], repr(key)) for key, kind in _TOP.items() if key in content}
-    return (
-        {"name": "schema"}
-        | top
-        | {
-            "label": Label(**_read(content["label"], _LABEL, "[label]")) if "label" in content else None,
-            "split": Split(**_read(content["split"], _SPLIT, "[split]")) if "split" in content else None,
-            "features": tuple(_read_feature(name, table) for name, table in features.items()),
-            "inputs": _table(model.get("inputs", {}), "model.inputs"),
-        }
-    )
+    tables = {
+        "label": Label(**_read(content["label"], _LABEL, "[label]")) if "label" in content else None,
+        "split": Split(**_read(content["split"], _SPLIT, "[split]")) if "split" in content else None,
+        "features": tuple(_read_feature(name, table) for name, table in features.items()),
+        "inputs": _table(model.get("inputs", {}), "model.inputs"),
+    }
+    return {"name": "schema"} | top | tables
 
 
 def write_schema(schema: Schema) -> str:

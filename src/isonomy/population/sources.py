@@ -1,22 +1,22 @@
 """Where people come from: a population, a table in memory, files of any size and dialect, a Dask data frame.
 
 :func:`open_people` gives any of them as a :class:`PeopleSource`: chunks that are known by keys and can be read in any
-order, anywhere; :func:`stream` reads a file from its beginning. Of what is larger than memory one chunk is in memory at
-a time, and the row groups or the partition that it lies in. A file without a way into its middle (CSV, or a Parquet
-file with huge row groups) is copied once, piece by piece, to a Parquet file of fair coordinates.
+order, anywhere. Of what is larger than memory one chunk is in memory at a time, and the row groups or the partition
+that it lies in. A file without a way into its middle (CSV, or a Parquet file with huge row groups) is copied once,
+piece by piece, to a Parquet file of fair coordinates.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path, PurePath
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from isonomy.errors import DataError, FileError, ParameterError, first_line
 from isonomy.files import atomic, file_hash
 from isonomy.given import whole
-from isonomy.population.domain import DomainKind, FloatArray
-from isonomy.population.population import IntArray, Population
+from isonomy.population.domain import FloatArray
+from isonomy.population.population import IntArray, Population, stream
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.tables import PARQUET, USUAL, Dialect, present_columns, read_pieces
+from isonomy.population.tables import PARQUET, USUAL, Dialect, present_columns
 
 HUGE = 2**21
 """Row groups with more rows than this are not held in memory."""
@@ -161,62 +161,15 @@ def open_people(
         return Tables.of(reading, tuple(map(ParquetTable.open, files)), path, path)
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
-    if path.suffix.lower() in PARQUET and all(rows <= HUGE for rows in _group_rows(path)):
-        return Tables.of(reading, (ParquetTable.open(path),), path, path.parent)
+    if path.suffix.lower() in PARQUET:
+        table = ParquetTable.open(path)
+        if all(stop - start <= HUGE for start, stop in pairwise(table.groups)):
+            return Tables.of(reading, (table,), path, path.parent)
     named = path.name, file_hash(path)
     if work is None:
         everybody = Population.from_file(path, reading.columns, unknown=unknown, dialect=dialect)
         return InMemory.of(everybody, schema, split, (named,))
     return _open_copy(path, reading, named, Path(work).resolve())
-
-
-def stream(
-    path: str | os.PathLike[str],
-    schema: Schema,
-    *,
-    chunk_rows: int = 100_000,
-    domain: DomainKind = "realizable",
-    unknown: Unknown = "error",
-    dialect: Dialect = USUAL,
-) -> Iterator[Population]:
-    """The individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
-
-    Memory is that of two pieces and the blocks that the reader holds (some 32 MB of a CSV file, one row group of a
-    Parquet file), whatever the length of the file. Columns that the schema does not name are not read.
-    Together the pieces hold what :meth:`Population.from_file` holds: the same coordinates, row numbers (0 is the first
-    row after the header) and sides of the split; an error names the row of the file. With ``unknown="exclude"`` rows
-    that do not fit are counted in the piece they stand in, and a piece of which nothing is left is counted with the
-    next one that has individuals (with the last one, at the end of the file); a file of which nothing is left is an
-    error.
-    """
-    return _stream(path, schema, whole("chunk_rows", chunk_rows, 1), domain, unknown, dialect)
-
-
-def _stream(
-    path: str | os.PathLike[str], schema: Schema, rows: int, domain: DomainKind, unknown: Unknown, dialect: Dialect
-) -> Iterator[Population]:
-    """Hold one population back, so that rows excluded after it can still be counted with it."""
-    held: Population | None = None
-    without: pd.DataFrame | None = None  # the first piece of which nobody is left
-    excluded, weighed = 0, False
-    for first_row, frame in read_pieces(path, schema, rows, dialect):
-        people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
-        if not len(people):
-            excluded, without = excluded + len(frame), frame if without is None else without
-            continue
-        weighed = weighed or bool(people.weights.sum() > 0)
-        if held is not None:
-            yield held
-        held, excluded = _with_excluded(people, excluded), 0
-    if held is None:
-        held = Population.from_frame(without, schema, unknown=unknown)  # an error, which says why
-    yield _with_excluded(held, excluded)
-    if not weighed:
-        raise DataError(f"Column {schema.weight!r}: all sampling weights are zero; at least one must be positive.")
-
-
-def _with_excluded(people: Population, more: int) -> Population:
-    return replace(people, selection=replace(people.selection, excluded=people.excluded + more))
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,18 +291,19 @@ class Tables:
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, Table]]:
-        ends = np.cumsum([table.rows for table in self.tables]).tolist()
+        ends = accumulate(table.rows for table in self.tables)
         return {table.name: (end - table.rows, table) for table, end in zip(self.tables, ends, strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetTable:
-    """A Parquet file, read by its row groups."""
+    """A Parquet file, read by its row groups, of which ``groups`` has the first rows and at the end their number."""
 
     name: str
     rows: int
     sha256: str
     path: Path
+    groups: tuple[int, ...]
     size: int
     changed: int  # when the file was last written, in nanoseconds
 
@@ -357,9 +311,10 @@ class ParquetTable:
     def open(cls, path: Path, **named: Any) -> Self:
         """A file as it is now, under its own name and hash unless it is ``named`` otherwise."""
         with opened(path) as file:
-            rows = file.metadata.num_rows
-        about, named = path.stat(), named or {"name": str(path), "sha256": file_hash(path)}
-        return cls(rows=rows, path=path, size=about.st_size, changed=about.st_mtime_ns, **named)
+            parts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        groups, about = tuple(accumulate(parts, initial=0)), path.stat()
+        named = named or {"name": str(path), "sha256": file_hash(path)}
+        return cls(rows=groups[-1], path=path, groups=groups, size=about.st_size, changed=about.st_mtime_ns, **named)
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
@@ -370,13 +325,11 @@ class ParquetTable:
 
     def arrow(self, start: int, stop: int, columns: tuple[str, ...]) -> pa.Table:
         """Some rows, from the row groups that hold them."""
-        ends = np.cumsum(_group_rows(self.path))
-        group = int(np.searchsorted(ends, start, side="right"))
-        pieces, at = [], start
-        while at < stop:
-            begin, end = (int(ends[group - 1]) if group else 0), int(ends[group])
-            pieces.append(_row_group(self, group, columns).slice(at - begin, min(stop, end) - at))
-            at, group = end, group + 1
+        pieces = []
+        for group, (first, end) in enumerate(pairwise(self.groups)):
+            begin = max(start, first)
+            if begin < min(stop, end):
+                pieces.append(_row_group(self, group, columns).slice(begin - first, min(stop, end) - begin))
         return pa.concat_tables(pieces)
 
 
@@ -396,12 +349,6 @@ def opened(file: Path) -> Any:
         return pq.ParquetFile(file, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise FileError(f"Table {file} cannot be read as Parquet: {first_line(error)}.") from None
-
-
-def _group_rows(file: Path) -> list[int]:
-    with opened(file) as table:
-        about = table.metadata
-        return [about.row_group(group).num_rows for group in range(about.num_row_groups)]
 
 
 @dataclass(frozen=True, kw_only=True)

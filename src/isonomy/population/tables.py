@@ -95,14 +95,8 @@ def open_text(path: Path, encoding: str) -> TextIO:
 
 def column_meanings(schema: Schema) -> Meanings:
     """What each column that is read means; None for the split column, which is plain text."""
-    meanings: Meanings = {feature.name: feature for feature in schema.features}
-    if schema.label is not None:
-        meanings[schema.label.column] = schema.label.as_feature()
-    if schema.weight is not None:
-        meanings[schema.weight] = Feature(schema.weight)
-    if schema.split is not None:
-        meanings[schema.split.column] = None
-    return meanings
+    meanings: Meanings = {feature.name: feature for feature in (*schema.features, *schema.singles)}
+    return meanings if schema.split is None else meanings | {schema.split.column: None}
 
 
 def present_columns(names: Iterable[str], schema: Schema, file: object) -> tuple[str, ...]:

@@ -51,8 +51,6 @@ class Counterparts(Metric):
     relative: FloatArray
     origin: FloatArray
     unit: FloatArray
-    fitted_on: str = ""
-    names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -65,9 +63,12 @@ class Counterparts(Metric):
         names: tuple[str, ...] = (),
     ) -> None:
         m = vector("tolerance", tolerance).size
+        flags = np.zeros(m) if free is None else np.asarray(free)
+        if not np.isin(flags, (0, 1)).all():
+            raise MetricError(template("free", "a list of true and false", free))
         values: dict[str, FloatArray | BoolArray] = {
             "tolerance": vector("tolerance", tolerance),
-            "free": _flags(np.zeros(m) if free is None else free),
+            "free": frozen(flags.astype(np.bool_)),
             "relative": vector("relative", np.zeros(m) if relative is None else relative),
             "origin": vector("origin", np.zeros(m) if origin is None else origin, -math.inf),
             "unit": vector("unit", np.ones(m) if unit is None else unit),
@@ -137,13 +138,6 @@ class Counterparts(Metric):
         logs = np.where(smaller > 0.0, np.log1p(change / smaller), np.inf) / np.log1p(self.relative[ratio])
         size[..., ratio] = np.where(size[..., ratio] == 0.0, 0.0, logs)
         return np.asarray(size[..., ~self.free].max(axis=-1, initial=0.0))
-
-
-def _flags(free: ArrayLike) -> BoolArray:
-    values = np.asarray(free)
-    if not np.isin(values, (0, 1)).all():
-        raise MetricError(template("free", "a list of true and false", free))
-    return frozen(values.astype(np.bool_))
 
 
 def _widened(feature: Feature, tolerance: float) -> float:

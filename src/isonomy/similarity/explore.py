@@ -51,9 +51,9 @@ class Explore(RootMetric):
         """Fit to the pairs ``(x1[k], x2[k])`` with the answers ``comparable[k]``, true or false.
 
         With ``population`` its protected coordinates weigh 0, as in every other fit, and its names are
-        kept. The pairs may come as two populations. Accelerated projected gradient on all pairs, with
-        restarts: no randomness, so no seed. It stops after ``steps`` steps, or once the projected gradient
-        is below ``tolerance``.
+        kept. The pairs may come as two populations. ``regularisation`` is the factor of the trace. Accelerated
+        projected gradient on all pairs, with restarts: no randomness, so no seed. It stops after ``steps`` steps, or
+        once the projected gradient is below ``tolerance``.
         """
         regularisation = checked_number("regularisation", regularisation)
         difference, answers = _pairs(x1, x2, comparable)

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from isonomy.errors import FileError, MetricError, ParameterError, template
-from isonomy.files import atomic
 from isonomy.given import instance
 from isonomy.population.toml import read_toml, write_value
 from isonomy.similarity.counterparts import Counterparts
@@ -51,12 +50,6 @@ def load_metric(path: str | PathLike[str]) -> Metric:
         raise FileError(f"The metric file {path} is not valid TOML: {error}.") from None
     except (MetricError, ParameterError) as error:
         raise MetricError(f"The metric file {path}: {error}") from None
-
-
-def save_metric(metric: Metric, path: str | PathLike[str]) -> None:
-    """Write a metric; the file appears complete or not at all."""
-    with atomic(Path(path), "metric file", folders=False) as partial:
-        partial.write_text(metric_to_text(metric), encoding="utf-8")
 
 
 def metric_to_text(metric: Metric) -> str:
@@ -90,7 +83,9 @@ def metric_from_text(text: str) -> Metric:
     state = {key: value for key, value in table.items() if key not in _ABOUT}
     if not state.get("root", True) and width is not None:
         state["root"] = np.zeros((0, width))  # every coordinate is free
-    metric = metric_class.restore(state, str(table.get("fitted_on", "")), table.get("names", ()))
+    make: Any = metric_class
+    make = make.from_root if "root" in state else make
+    metric: Metric = make(**state, fitted_on=str(table.get("fitted_on", "")), names=table.get("names", ()))
     if width not in (None, metric.width):
         raise MetricError(f"'width' is {width}, but the arrays have {metric.width} coordinates.")
     return metric

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class WeightedLp(Metric):
     """``d(x, y) = (Σ w_i |x_i − y_i|^p)^(1/p)``, and ``max w_i |x_i − y_i|`` for ``p = ∞``.
 
-    A coordinate of weight 0 is free. The half-width of the ball along axis ``i`` is ``δ w_i^(−1/p)``.
+    ``w`` are the ``weights`` and ``p`` the ``order``. A coordinate of weight 0 is free. The half-width of the ball
+    along axis ``i`` is ``δ w_i^(−1/p)``.
 
     **Soundness.** The root ``w^(1/2)`` of the order 2 is rounded *down* and the tolerance ``1/w`` of the order ∞ *up*,
     so the sets built from them hold every similar individual; ``distance_upper`` makes up for it.
@@ -36,8 +37,6 @@ class WeightedLp(Metric):
     defined_by: ClassVar[tuple[str, ...]] = ("weights",)
     weights: FloatArray
     order: float = 2.0
-    fitted_on: str = ""
-    names: tuple[str, ...] = ()
 
     def __init__(
         self, weights: ArrayLike, order: float = 2.0, fitted_on: str = "", names: tuple[str, ...] = ()
@@ -49,10 +48,10 @@ class WeightedLp(Metric):
 
     @classmethod
     def fit(cls, population: Population, order: float = 2.0, cap: float = 100.0) -> Self:
-        """Weights ``1/|ρ_i|``, ρ the Pearson correlation of coordinate ``i`` with the protected attributes.
+        """Weights ``1/|ρ_i|`` for an ``order``, ρ the correlation of coordinate ``i`` with the protected attributes.
 
-        The strongest correlation counts when there are several protected coordinates (a category has one
-        for each of its values). ``cap`` is the largest weight, taken where ρ is near 0 or undefined.
+        It is Pearson's, in a ``population``; the strongest counts when there are several protected coordinates (a
+        category has one for each of its values). ``cap`` is the largest weight, taken where ρ is near 0 or undefined.
         Protected coordinates weigh 0. Sampling weights are respected.
         """
         cap = checked_number("cap", cap, low=1.0)  # as 1/|ρ| is

@@ -8,7 +8,6 @@ computed once, and stored in the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -36,25 +35,16 @@ class RootMetric(Metric):
     parts: ClassVar[tuple[str, ...]] = ("root",)
     defined_by: ClassVar[tuple[str, ...]] = ("root",)
     root: FloatArray
-    fitted_on: str = ""
-    names: tuple[str, ...] = ()
 
     @classmethod
     def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> Self:
-        """The metric of a given root ``R``, shape ``(r, m)``; exactly this root is kept."""
+        """The metric of a given ``root`` ``R``, shape ``(r, m)``, kept exactly, with ``fitted_on`` and ``names``."""
         metric = cls.__new__(cls)
         metric._set_root(matrix("root", root), fitted_on, names)
         return metric
 
     def _set_root(self, root: FloatArray, fitted_on: str, names: tuple[str, ...], **parts: Any) -> None:
         self._set(root.shape[1], fitted_on, names, root=frozen(root), **parts)
-
-    @classmethod
-    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """From the root, or from what a file written by hand has in its place."""
-        if "root" not in state:
-            return super().restore(state, fitted_on, names)
-        return cls.from_root(state["root"], fitted_on, names)
 
     @cached_property
     def form(self) -> Form:
@@ -84,10 +74,10 @@ class Mahalanobis(RootMetric):
 
     @classmethod
     def fit(cls, population: Population, shrinkage: float = 0.1) -> Self:
-        """The inverse covariance ``Σ⁻¹`` of the coordinates that are not protected; those that are weigh 0.
+        """The inverse covariance ``Σ⁻¹`` of the coordinates of a ``population`` that are not protected.
 
-        ``Σ`` is shrunk to ``(1 − s) Σ + s v I``, ``v`` the mean variance, since the columns of a category
-        add up to 1 and make it singular. Sampling weights are respected.
+        Protected ones weigh 0. ``Σ`` is shrunk to ``(1 − s) Σ + s v I`` by the ``shrinkage`` ``s``, ``v`` the mean
+        variance, since the columns of a category add up to 1 and make it singular. Sampling weights are respected.
         """
         if not 0.0 < shrinkage <= 1.0:
             raise ParameterError(template("shrinkage", "a number above 0, at most 1", shrinkage))

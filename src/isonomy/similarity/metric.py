@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
 
 import numpy as np
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, MetricError, ParameterError, template
+from isonomy.files import atomic
 from isonomy.given import FINITE, number, numbers
 from isonomy_verify.arithmetic import gamma
 from isonomy_verify.forms import Form, norm, raised
@@ -37,8 +39,9 @@ T = TypeVar("T", bound=np.generic)
 class Metric(ABC):
     """How unlike two individuals are, protected attributes and their proxies discounted; never squared.
 
-    The public methods validate and are final. A new metric gives ``kind``, ``form``, ``describe``, what its file
-    holds, and, where it has a box part, ``_box_distance``.
+    A metric remembers what it was ``fitted_on`` ("" when written by hand) and the ``names`` of the coordinates, if they
+    are known. The public methods validate and are final. A new metric gives ``kind``, ``form``, ``describe``, what its
+    file holds, and, where it has a box part, ``_box_distance``.
     """
 
     kind: ClassVar[str]
@@ -135,10 +138,11 @@ class Metric(ABC):
 
     @final
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the metric as a readable TOML file from which it is restored bit for bit."""
-        from isonomy.similarity.files import save_metric
+        """Write the metric as a readable TOML file from which it is restored bit for bit, complete or not at all."""
+        from isonomy.similarity.files import metric_to_text
 
-        save_metric(self, path)
+        with atomic(Path(path), "metric file", folders=False) as partial:
+            partial.write_text(metric_to_text(self), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -165,13 +169,6 @@ class Metric(ABC):
     def _box_distance_upper(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return self.form.box_upper(x, y)
 
-    @classmethod
-    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """The metric that the keys of its file describe."""
-        make: Any = cls
-        metric: Self = make(**state, fitted_on=fitted_on, names=names)
-        return metric
-
     def _set(self, width: int, fitted_on: str, names: Sequence[str], **parts: Any) -> None:
         """Set the attributes of a metric, which is frozen; names are one for each coordinate, or none at all."""
         if not isinstance(names, list | tuple) or len(names) not in (0, width):
@@ -182,9 +179,9 @@ class Metric(ABC):
     # -- validation, once, at the door -----------------------------------------------------------------------
 
     def _individuals(self, parameter: str, x: ArrayLike) -> FloatArray:
-        rows = numbers(parameter, x, f"rows of {self.width} coordinates, as the metric has")
+        expected = f"rows of {self.width} coordinates, as the metric has"
+        rows = numbers(parameter, x, expected)
         if rows.ndim == 0 or rows.shape[-1] != self.width:
-            expected = f"rows of {self.width} coordinates, as the metric has"
             raise ParameterError(template(parameter, expected, f"shape {rows.shape}"))
         if not np.isfinite(rows).all():
             *row, column = np.argwhere(~np.isfinite(rows))[0].tolist()

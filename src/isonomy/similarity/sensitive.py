@@ -15,7 +15,6 @@ Distributional Individual Fairness"; it nearly removes the metric.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -48,18 +47,14 @@ class SensitiveSubspace(RootMetric):
     ridge: float = 0.0
 
     def __init__(
-        self,
-        directions: ArrayLike,
-        ridge: float = 0.0,
-        fitted_on: str = "",
-        names: tuple[str, ...] = (),
+        self, directions: ArrayLike, ridge: float = 0.0, fitted_on: str = "", names: tuple[str, ...] = ()
     ) -> None:
         ridge = checked_number("ridge", ridge)
         self._set_root(_subspace_root(matrix("directions", directions), ridge), fitted_on, names, ridge=ridge)
 
     @classmethod
     def fit(cls, population: Population, ridge: float = 0.0, regularisation: float = 1.0) -> Self:
-        """Learn the sensitive directions from a population (its sampling weights are respected).
+        """Learn the sensitive directions from a ``population`` (its sampling weights are respected).
 
         A protected category is predicted by (multinomial) logistic regression, a protected number or level
         by ridge regression where it is not missing, a missing-value flag by logistic regression.
@@ -82,10 +77,10 @@ class SensitiveSubspace(RootMetric):
         )
 
     @classmethod
-    def restore(cls, state: Mapping[str, Any], fitted_on: str, names: tuple[str, ...]) -> Self:
-        """Directions give a root, a root is what it is; the ridge is known beside it."""
-        metric = super().restore(state, fitted_on, names)
-        object.__setattr__(metric, "ridge", checked_number("ridge", state.get("ridge", 0.0)))
+    def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = (), ridge: float = 0.0) -> Self:
+        """The metric of a given ``root``, with ``fitted_on``, ``names`` and the ``ridge`` that it was made with."""
+        metric = super().from_root(root, fitted_on, names)
+        object.__setattr__(metric, "ridge", checked_number("ridge", ridge))
         return metric
 
 

@@ -56,10 +56,9 @@ def class_names(label: Label | None) -> list[str]:
     return [] if label is None else [label.labels.get(name, name) for name in label.classes]
 
 
-def answers(network: Network, x: FloatArray, chunk: int = 8192) -> npt.NDArray[Any]:
+def answers(network: Network, x: FloatArray) -> npt.NDArray[Any]:
     """The class, or of a regression the number, that each individual is given."""
-    parts = [network(x[start : start + chunk]) for start in range(0, len(x), chunk)] or [network(x)]
-    return np.concatenate([part[:, 0] if network.head == "regression" else part.argmax(axis=1) for part in parts])
+    return network(x)[:, 0] if network.head == "regression" else network(x).argmax(axis=1)
 
 
 def _decisions(

@@ -82,10 +82,8 @@ class TrainingConfig:
         number("order", self.order, "a number >= 1, or infinity", 1.0)
         for name in _RAMPS:
             ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"
-            if not isinstance(ends, tuple | list) or len(ends) != 2:
-                raise ParameterError(template(name, right, ends))
-            begin, end = (number(name, share, right, high=1.0) for share in ends)
-            if begin > end:
+            shares = [number(name, share, right, high=1.0) for share in ends] if isinstance(ends, tuple | list) else []
+            if len(shares) != 2 or shares[0] > shares[1]:
                 raise ParameterError(template(name, right, ends))
         if self.radii is not None:
             if not isinstance(self.radii, tuple | list) or not self.radii:

@@ -22,12 +22,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isonomy.arithmetic import FloatArray
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
+from isonomy.certificates.certify import CHUNK, DistributionalTier
+from isonomy.certificates.local import Arithmetic, Tier
+from isonomy.certificates.protocol import Shift
+from isonomy.engine import EngineName
 from isonomy.errors import DataError, IsonomyError, ParameterError, template
-from isonomy.given import numbers
-from isonomy.population import Domain, Population
-from isonomy.progress import shown
+from isonomy.given import instance, numbers
+from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population.schema import Unknown
+from isonomy.population.selection import SplitName
+from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
+from isonomy.similarity.ground import Ground
+from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig
 from isonomy.training.gaps import Head
@@ -42,36 +51,99 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 
     def certify(
         self,
-        people: Population | npt.ArrayLike,
+        people: Population | npt.ArrayLike | str | os.PathLike[str] | Any,
         gamma: float | None = None,
         delta: float | None = None,
-        **options: Any,
+        *,
+        shift: Shift | None = None,
+        order: float | None = None,
+        ground: Ground | None = None,
+        epsilon: float | None = None,
+        confidence: float | None = None,
+        cluster: str | npt.ArrayLike | None = None,
+        max_cluster: int | None = None,
+        domain: Domain | DomainKind | None = None,
+        tier: DistributionalTier = "tight",
+        attack: bool | AttackBudget = True,
+        decide: bool = False,
+        arithmetic: Arithmetic = "float64",
+        output_range: tuple[float, float] | None = None,
+        rounds: int = 4,
+        max_branches: int = MAX_BRANCHES,
+        seed: int = 0,
+        schema: Schema | None = None,
+        unknown: Unknown = "error",
+        split: SplitName = "all",
+        engine: EngineName = "local",
+        scheduler: str | None = None,
+        work: str | os.PathLike[str] | None = None,
+        chunk: int = CHUNK,
+        progress: Progress | Literal["auto"] | None = "auto",
     ) -> Certificate:
-        """The certificate for every population within gamma, with the similarity of the training.
+        """The certificate for every population within ``gamma`` of ``people``, with the similarity of the training.
 
-        ``gamma`` and ``delta`` are the training's unless given; ``options`` are those of ``isonomy.certify``.
+        ``gamma``, ``delta``, ``order``, ``ground``, ``domain`` and ``progress`` are the training's unless given (a
+        population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
+        may stand in place of the first, third and fourth. The others are those of
+        :func:`isonomy.certify`: the verdict ``epsilon``; a ``confidence`` with ``cluster``, ``max_cluster`` and
+        ``seed``; ``tier``, ``attack``, ``decide``, ``arithmetic``, ``output_range``, ``rounds``, ``max_branches``; how
+        tables are read, ``schema``, ``unknown``, ``split``; where the work is done, ``engine``, ``scheduler``,
+        ``work``, ``chunk``.
         """
-        options = {"ground": self.ground, "order": self.order} | self._asked(people, options)
-        delta = self.delta if delta is None else delta
-        gamma = self.gamma if gamma is None else gamma
-        return certify(self.network_, people, self.metric_, delta, gamma, **options)
+        check_is_fitted(self)
+        instance("shift", shift, Shift | None, "None or a shift such as isonomy.Transport(0.1)")
+        usual = self if shift is None else TrainingConfig()  # a shift has its own order and ground cost
+        gamma = self.gamma if shift is None and gamma is None else gamma
+        return certify(
+            self.network_, people, self.metric_, self.delta if delta is None else delta,
+            0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
+            ground=usual.ground if ground is None else ground,
+            epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
+            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, arithmetic=arithmetic,
+            output_range=output_range, rounds=rounds, max_branches=max_branches, seed=seed, schema=schema,
+            unknown=unknown, split=split, engine=engine, scheduler=scheduler, work=work, chunk=chunk,
+            progress=self.progress if progress == "auto" else progress,
+        )  # fmt: skip
 
     def certify_local(
-        self, people: Population | npt.ArrayLike, delta: float | None = None, **options: Any
+        self,
+        people: Population | npt.ArrayLike,
+        delta: float | None = None,
+        *,
+        domain: Domain | DomainKind | None = None,
+        tier: Tier = "tight",
+        attack: bool | AttackBudget = True,
+        decide: bool = False,
+        predict: bool = True,
+        threshold: float | None = None,
+        arithmetic: Arithmetic = "float64",
+        max_branches: int = MAX_BRANCHES,
+        progress: Progress | Literal["auto"] | None = "auto",
+        time_limit: float | None = 60.0,
+        gap: float = 1e-6,
+        epsilon: float | None = None,
+        max_nodes: int | None = None,
     ) -> LocalCertificate:
-        """Certificates of the violation around each individual, with the similarity of the training."""
-        options = self._asked(people, options)
-        return certify_local(self.network_, people, self.metric_, self.delta if delta is None else delta, **options)
+        """Certificates of the violation around each of the ``people``, with the similarity of the training.
 
-    def _asked(self, people: Any, options: dict[str, Any]) -> dict[str, Any]:
-        """Options with the training's domain, unless a population brings its own or the caller names one."""
+        ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
+        :func:`isonomy.certify_local`: ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``, ``arithmetic`` and
+        ``max_branches``, and for the exact tier ``time_limit``, ``gap``, ``epsilon`` and ``max_nodes``.
+        """
         check_is_fitted(self)
-        asked: dict[str, Any] = {"progress": self.progress}
-        if not isinstance(people, Population):
-            asked["domain"] = self.domain_
-        elif self.domain is not None:
-            asked["domain"] = self.domain
-        return asked | options
+        return certify_local(
+            self.network_, people, self.metric_, self.delta if delta is None else delta,
+            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
+            threshold=threshold, arithmetic=arithmetic, max_branches=max_branches,
+            progress=self.progress if progress == "auto" else progress,
+            time_limit=time_limit, gap=gap, epsilon=epsilon, max_nodes=max_nodes,
+        )  # fmt: skip
+
+    def _judged_in(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
+        """The domain asked for, else the training's, unless a population brings its own."""
+        if domain is not None:
+            return domain
+        return self.domain if isinstance(people, Population) else self.domain_
 
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write the network as an ONNX file that reads all coordinates."""
@@ -148,14 +220,18 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ``method`` is ``"u-dif"`` (violations under every shift of the population within ``gamma``), ``"l-dif"`` (under
     shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``, ``"ftu"`` (protected columns are not read) or
     ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``; ``alpha`` weighs the bound against
-    cross-entropy. ``ground`` and ``order`` define the Wasserstein distance, ``radii`` are those at which ``u-dif``
-    evaluates profiles. ``bound="paper"`` trains on the paper's box form, for comparison.
+    cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals are those of the ``domain``, by
+    default the population's, and of arrays all of ``R^m``. ``ground`` and ``order`` define the Wasserstein distance,
+    ``radii`` are those at which ``u-dif`` evaluates profiles. ``bound="paper"`` trains on the paper's box form, for
+    comparison.
 
-    ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric``
-    a population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.
-    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps. ``keep`` guards against networks
-    that decide nothing: with ``1 − error / error of a constant`` as the share that is explained, alpha falls in
-    proportion as a batch has less than ``keep`` of it (0: no guard). Schedules ``*_ramp`` are shares of the training
+    ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
+    population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.
+    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps, of ``batch_size`` rows with Adam
+    and ``weight_decay``. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
+    ``progress`` is called with the epochs done and in all. ``keep`` guards against networks that decide nothing: with
+    ``1 − error / error of a constant`` as the share that is explained, alpha falls in proportion as a batch has less
+    than ``keep`` of it (0: no guard). ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
     between which a number grows from 0 to its value. With ``patience`` training stops when the objective (cross-entropy
     plus alpha times the bound) of the held-out ``validation`` share has not improved for so many epochs after the
     ramps, and the best weights are kept. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file is written
@@ -179,7 +255,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ) -> Self:
         """Train on a population (its classes are the indices of the schema's), or on ``X`` and labels ``y``.
 
-        ``on_epoch`` is called with the record of each epoch, as it will stand in ``history_``.
+        ``sample_weight`` says how much each of the rows trained on counts. ``on_epoch`` is called with the record of
+        each epoch, as it will stand in ``history_``.
         """
         x, labels, weight, people = _individuals(self, X, y, sample_weight)
         check_classification_targets(labels)
@@ -226,7 +303,10 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
         *,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Train on a population whose label is a number, or on ``X`` and numbers ``y``."""
+        """Train on a population whose label is a number, or on ``X`` and numbers ``y``.
+
+        ``sample_weight`` and ``on_epoch`` are as for :class:`FairClassifier`.
+        """
         x, target, weight, people = _individuals(self, X, y, sample_weight, numeric=True)
         target = np.asarray(target, dtype=np.float64)
         self._train(x, target, weight, Head(0), people, on_epoch)

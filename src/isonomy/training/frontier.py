@@ -93,10 +93,10 @@ def frontier(
         trained = FairClassifier() if model is None else FairClassifier(**model.get_params(deep=False))
         trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
-        rows.append({"alpha": alpha, **scores(trained.network_, held_out)})
-        rows[-1]["upper"] = (measure or mean_local)(trained, held_out)
+        upper = (measure or mean_local)(trained, held_out)
         lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights)
-        rows[-1]["collapsed"] = trained.collapsed_ or bool(lost)
+        found = {"upper": upper, "collapsed": trained.collapsed_ or bool(lost)}
+        rows.append({"alpha": alpha, **scores(trained.network_, held_out), **found})
     table = pd.DataFrame(rows)
     alive = ~table["collapsed"].to_numpy(dtype=bool)
     table["pareto"] = False

@@ -98,21 +98,17 @@ class DifferenceBounds:
         one_of_several: bool = False,
     ) -> None:
         """``one_of_several``: each individual will count at one radius only, so that most rows have no gradient."""
-        self.layers, self.values, self.head = layers, values, head
-        self.one_of_several = one_of_several
-        first = layers[0][0] if len(layers) > 1 else self._last(layers[-1][0])
-        self.growing, self.fixed = moves.growing(first), moves.fixed(first)
-        self.shift = shifts.over(first, 1.0)
-        # Absolute weights are shared by all radii; the last layer is merged with the differences of classes.
-        self.sizes = [weight.abs().T for weight, _ in layers[1:-1]]
-        if len(layers) > 1:
-            self.sizes.append(self._last(layers[-1][0]).abs().T)
-        rows = head.margin_rows()
-        self.margin = values[-1] if rows is None else values[-1] @ rows.T
+        self.values, self.head, self.one_of_several = values, head, one_of_several
+        weights, self.margin = [weight for weight, _ in layers], values[-1]
+        if (rows := head.margin_rows()) is not None:  # merged with the last layer
+            weights[-1], self.margin = rows @ weights[-1], values[-1] @ rows.T
+        self.growing, self.fixed = moves.growing(weights[0]), moves.fixed(weights[0])
+        self.shift = shifts.over(weights[0], 1.0)
+        self.sizes = [weight.abs().T for weight in weights[1:]]  # shared by all radii
 
     def at(self, delta: float, radius: float = 0.0) -> Tensor:
         """The bound (n,) with the centre anywhere within ``radius``."""
-        apart: Tensor = delta * self.growing if self.fixed is None else delta * self.growing + self.fixed
+        apart: Tensor = delta * self.growing + self.fixed
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
             reached = _passed(value, apart if spread is None else spread + apart, apart)
@@ -122,10 +118,6 @@ class DifferenceBounds:
         apart = apart.expand_as(self.margin)
         spread = torch.zeros_like(apart) if spread is None else spread.expand_as(apart)
         return self.head.gap(self.margin, spread, apart)
-
-    def _last(self, weight: Tensor) -> Tensor:
-        rows = self.head.margin_rows()
-        return weight if rows is None else rows @ weight
 
 
 def paper_gap(layers: Layers, x: Tensor, head: Head, box: Reach, radius: float) -> Tensor:

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.files import atomic
-from isonomy.networks import Affine, Network
+from isonomy.networks import Network
+from isonomy.training.perceptron import affine_layers
 
 _OPSET = 17
+_HEADS = {
+    "softmax": ("Softmax", "probabilities"),
+    "sigmoid": ("Sigmoid", "probabilities"),
+    "regression": ("Identity", "prediction"),
+}
 
 
 def write_onnx(network: Network, path: str | os.PathLike[str]) -> None:
-    """Write a chain of affine layers and ReLU with its head, in float32; the file appears whole or not at all.
+    """Write a chain of affine layers and ReLU with its head; the file appears whole or not at all.
 
-    Reads ``x`` (n, width), gives ``probabilities`` (n, classes), or ``prediction`` (n, 1) of a regression.
+    Reads ``x`` (n, width), gives ``probabilities`` (n, classes), or ``prediction`` (n, 1) of a regression. Numbers are
+    float32 where that is exact, as it is for what was trained here, else float64.
     """
+    layers = affine_layers(network)
+    exact = all((part == part.astype(np.float32)).all() for layer in layers for part in layer)
+    dtype, kind = (np.float32, TensorProto.FLOAT) if exact else (np.float64, TensorProto.DOUBLE)
     nodes, constants, value = [], [], "x"
-    for index, node in enumerate(network.graph.nodes[1:], 1):
-        name = f"value{index}"
-        if isinstance(node.op, Affine):
-            parts = (("weight", node.op.weight), ("bias", node.op.bias))
-            for kind, tensor in parts:
-                constants.append(numpy_helper.from_array(tensor.astype(np.float32), f"{kind}{index}"))
-            nodes.append(helper.make_node("Gemm", [value, f"weight{index}", f"bias{index}"], [name], transB=1))
-        else:
-            nodes.append(helper.make_node("Relu", [value], [name]))
-        value = name
-    output = "prediction"
-    if network.head == "softmax":
-        output = "probabilities"
-        nodes.append(helper.make_node("Softmax", [value], [output], axis=1))
-    else:
-        nodes.append(helper.make_node("Identity", [value], [output]))
-    table = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", network.input_width])
-    result = helper.make_tensor_value_info(output, TensorProto.FLOAT, ["n", network.classes])
+    for index, (weight, bias) in zip(range(1, 2 * len(layers), 2), layers, strict=True):
+        if index > 1:
+            nodes.append(helper.make_node("Relu", [value], [f"value{index - 1}"]))
+            value = f"value{index - 1}"
+        for name, tensor in ((f"weight{index}", weight), (f"bias{index}", bias)):
+            constants.append(numpy_helper.from_array(tensor.astype(dtype), name))
+        nodes.append(helper.make_node("Gemm", [value, f"weight{index}", f"bias{index}"], [f"value{index}"], transB=1))
+        value = f"value{index}"
+    head, output = _HEADS[network.head]
+    attributes: dict[str, Any] = {"axis": 1} if head == "Softmax" else {}
+    nodes.append(helper.make_node(head, [value], [output], **attributes))
+    table = helper.make_tensor_value_info("x", kind, ["n", network.input_width])
+    result = helper.make_tensor_value_info(output, kind, ["n", network.classes])
     graph = helper.make_graph(nodes, network.name, [table], [result], constants)
     model = helper.make_model(graph, producer_name="isonomy", opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = 9

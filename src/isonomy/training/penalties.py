@@ -40,8 +40,7 @@ _LOOKED_AT = 2048  # individuals around whom tolerances of single coordinates ar
 class Penalty:
     """What a method adds to the loss of a batch: bounds of the violation, prepared for the first layer that is trained.
 
-    The tensors say who counts as similar (``moves``), what shifts cost, and which vectors are
-    somebody.
+    The tensors say who counts as similar (``moves``), what shifts cost, and which vectors are somebody.
     """
 
     config: ResolvedConfig
@@ -215,31 +214,27 @@ class Adversary:
     def __call__(self, layers: Layers, x: Tensor, y: Tensor, head: Head) -> Tensor:
         """Adversarial individuals for a batch."""
         frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
+
+        def loss(at: Tensor) -> Tensor:
+            return errors(run(frozen, at)[-1], y, head).sum()
+
+        def penalised(at: Tensor) -> Tensor:
+            return loss(at) - self.multiplier * ((at - x) @ self.root.T).square().sum()
+
         within = torch.zeros(len(x), len(self.subspace))
         for _ in range(self.steps if len(self.subspace) else 0):
-            within = self._climbed(within, lambda part: x + part @ self.subspace, frozen, y, head, None)
+            within = self._climbed(within, lambda part: loss(x + part @ self.subspace))
         moved = (x + within @ self.subspace).clamp(self.low, self.high)
         for _ in range(self.steps):
-            moved = self._climbed(moved, lambda part: part, frozen, y, head, x).clamp(self.low, self.high)
+            moved = self._climbed(moved, penalised).clamp(self.low, self.high)
         spent = float(((moved - x) @ self.root.T).square().sum(1).mean())
         self.multiplier = max(0.0, self.multiplier - (self.budget - spent))
         return moved
 
-    def _climbed(
-        self,
-        part: Tensor,
-        placed: Callable[[Tensor], Tensor],
-        frozen: Layers,
-        y: Tensor,
-        head: Head,
-        anchor: Tensor | None,
-    ) -> Tensor:
+    def _climbed(self, part: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """One step of a fixed length along the slope of a gain."""
         part = part.detach().requires_grad_()
-        at = placed(part)
-        gain = errors(run(frozen, at)[-1], y, head).sum()
-        if anchor is not None:
-            gain = gain - self.multiplier * ((at - anchor) @ self.root.T).square().sum()
-        (slope,) = torch.autograd.grad(gain, part)
+        (slope,) = torch.autograd.grad(gain(part), part)
         length = torch.linalg.vector_norm(slope, dim=1, keepdim=True).clamp(min=1e-12)
         climbed: Tensor = part.detach() + self.rate * slope / length
         return climbed

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError
 from isonomy.networks import Activation, Affine, Network, simplify
 from isonomy.networks import Head as NetworkHead
 from isonomy.training.gaps import run
-from isonomy.training.reach import IntArray
+from isonomy.training.reach import IntArray, single
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,22 +43,18 @@ class Perceptron:
 
     @classmethod
     def of_network(cls, network: Network) -> Perceptron:
-        """The layers of a network that is a chain of affine and ReLU nodes after simplification."""
-        layers: list[tuple[Tensor, Tensor]] = []
-        nodes = simplify(network.graph).nodes
-        for i, node in enumerate(nodes[1:], 1):
-            affine = isinstance(node.op, Affine)
-            if node.inputs != (i - 1,) or affine != (i % 2 == 1) or not (affine or node.op == Activation("relu")):
-                raise NetworkError(
-                    f"'{network.name}' is not a chain of affine layers with ReLU between them (node '{node.name}'): "
-                    "only such networks can be trained further."
-                )
-            if isinstance(node.op, Affine):
-                parts = [torch.from_numpy(part.astype(np.float32)) for part in (node.op.weight, node.op.bias)]
-                layers.append((parts[0].requires_grad_(), parts[1].requires_grad_()))
-        if len(nodes) % 2:
-            raise NetworkError(f"'{network.name}' must end in an affine layer before its head.")
-        return cls(tuple(layers), np.arange(network.input_width), network.input_width)
+        """The layers of a network that is a chain of affine and ReLU nodes after simplification.
+
+        It reads the coordinates that have a weight at all, so that it never begins to read another. A single sigmoid
+        becomes the softmax of 0 and its raw output, which is the same.
+        """
+        layers = [(single(weight), single(bias)) for weight, bias in affine_layers(network)]
+        if network.head == "sigmoid":
+            weight, bias = layers[-1]
+            layers[-1] = torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
+        reads = np.flatnonzero((layers[0][0] != 0).any(0).numpy()).astype(np.int64)
+        layers[0] = layers[0][0][:, torch.from_numpy(reads)], layers[0][1]
+        return cls(tuple((w.requires_grad_(), b.requires_grad_()) for w, b in layers), reads, network.input_width)
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -102,5 +99,22 @@ class Perceptron:
         full = torch.zeros(len(weights[0]), self.width)
         full[:, torch.from_numpy(self.reads)] = weights[0]
         weights[0] = full
+        if head == "sigmoid":
+            weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
         weights[-1], biases[-1] = weights[-1] * unit, biases[-1] * unit + origin
         return Network.from_layers(weights, biases, head=head, name=name)
+
+
+def affine_layers(network: Network) -> list[tuple[FloatArray, FloatArray]]:
+    """Weights and biases of a network that is a chain of affine and ReLU nodes after simplification."""
+    nodes = simplify(network.graph).nodes
+    for i, node in enumerate(nodes[1:], 1):
+        affine = isinstance(node.op, Affine)
+        if node.inputs != (i - 1,) or affine != (i % 2 == 1) or not (affine or node.op == Activation("relu")):
+            raise NetworkError(
+                f"'{network.name}' is not a chain of affine layers with ReLU between them (node '{node.name}'): "
+                "only such networks can be trained further."
+            )
+    if len(nodes) % 2:
+        raise NetworkError(f"'{network.name}' must end in an affine layer before its head.")
+    return [(node.op.weight, node.op.bias) for node in nodes if isinstance(node.op, Affine)]

@@ -57,10 +57,10 @@ class Reach:
         along: Tensor = torch.linalg.vector_norm(weight @ self.ball, self.order, dim=1)
         return along if self.tolerance is None else along + weight.abs() @ self.tolerance
 
-    def fixed(self, weight: Tensor) -> Tensor | None:
-        """The part that is there at any radius; None when nothing is free."""
+    def fixed(self, weight: Tensor) -> Tensor:
+        """The part that is there at any radius; 0 when nothing is free."""
         if self.free is None or self.extent is None:
-            return None
+            return torch.zeros(len(weight))
         turned = weight @ self.free
         total = turned.abs() @ self.extent
         for start, stop in self.blocks:
@@ -81,8 +81,7 @@ class Reach:
 
     def over(self, weight: Tensor, radius: float) -> Tensor:
         """Both parts together."""
-        fixed, growing = self.fixed(weight), radius * self.growing(weight)
-        return growing if fixed is None else growing + fixed
+        return radius * self.growing(weight) + self.fixed(weight)
 
 
 def similar_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray, delta: float) -> Reach:
@@ -109,8 +108,8 @@ def shift_reach(ground: Ground, domain: Domain, reads: IntArray) -> Reach:
 def boxed(exact: Reach) -> Reach:
     """The box around the similar set, through which the paper's bounds go."""
     eye = torch.eye(len(exact.ball))
-    tolerance, fixed = exact.growing(eye), exact.fixed(eye)
-    return Reach(torch.zeros(len(eye), 0), 2.0, tolerance, None if fixed is None else eye, fixed)
+    free, fixed = (None, None) if exact.free is None else (eye, exact.fixed(eye))
+    return Reach(torch.zeros(len(eye), 0), 2.0, exact.growing(eye), free, fixed)
 
 
 def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]:

@@ -120,7 +120,6 @@ def repair(
     ``growth`` times as much. ``progress`` is called with the rounds done and in all.
     """
     instance("model", model, Network, "an isonomy.Network, as load_network(path) gives")
-    network = model
     instance("people", people, Population, "a Population")
     instance("metric", metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
     epsilon = number("epsilon", epsilon, "a finite number > 0", high=math.inf, strict=True)
@@ -131,7 +130,7 @@ def repair(
     whole("random_state", random_state)
     train = people.train if people.split == "all" else people
     judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
-    network = on_all_coordinates(network, people.schema)
+    network = on_all_coordinates(model, people.schema)
     if network.input_width != people.schema.width:
         raise NetworkError(
             f"'{network.name}' reads {network.input_width} numbers, but the individuals have {people.schema.width} "
@@ -139,7 +138,7 @@ def repair(
         )
     head = _head(network)
     similarity = SensitiveSubspace.fit(train) if metric is None else metric
-    perceptron = _reading(Perceptron.of_network(network))
+    perceptron, original = Perceptron.of_network(network), Perceptron.of_network(network)
     still = (0.0, 0.0)
     given = TrainingConfig(
         "f-ibp", delta, 0.0, alpha, keep=0.0, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
@@ -149,8 +148,6 @@ def repair(
     penalty = Penalty.prepared(config, similarity, train.domain, head, perceptron.reads, train.x)
     learned, weights = _filled(train, random_state)
     x = single(learned[:, perceptron.reads])
-    layers = tuple((weight.detach().clone(), bias.detach().clone()) for weight, bias in perceptron.layers)
-    original = Perceptron(layers, perceptron.reads, perceptron.width)
     labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # nobody looks at them
     table = TrainingSet(x, labels, single(weights / weights.mean()))
     generator = torch.Generator().manual_seed(random_state)
@@ -231,16 +228,8 @@ def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _head(network: Network) -> Head:
-    if network.head == "softmax":
-        return Head(network.classes)
-    if network.head == "regression":
-        return Head(0)
-    raise NetworkError(f"'{network.name}' ends in a sigmoid; repair takes networks with a softmax or regression head.")
-
-
-def _reading(perceptron: Perceptron) -> Perceptron:
-    """The same perceptron on the coordinates that it reads at all, so that it never begins to read another."""
-    (weight, bias), *rest = perceptron.layers
-    reads = np.flatnonzero((weight.detach() != 0).any(0).numpy()).astype(np.int64)
-    first = weight.detach()[:, torch.from_numpy(reads)].clone().requires_grad_()
-    return Perceptron(((first, bias), *rest), reads, perceptron.width)
+    if network.head == "sigmoid" and network.classes > 1:
+        raise NetworkError(
+            f"'{network.name}' ends in {network.classes} sigmoids; repair takes one of them, or a softmax."
+        )
+    return Head(0 if network.head == "regression" else max(2, network.classes))

@@ -11,6 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,42 +80,32 @@ class TrainingData:
     domain: Domain
     reads: IntArray
 
-    def table(self) -> TrainingSet:
-        """The resident table."""
-        y = torch.from_numpy(np.array(self.y)).to(torch.int64 if self.head.classes else torch.float32)
-        return TrainingSet(single(self.x[:, self.reads]), y, single(self.weight / self.weight.mean()))
-
 
 def train(
     config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record], float]:
     """Train; a learning rate to be searched is the best of a grid on held-out rows."""
     if config.learning_rate == "search":
-        scores = []
+        scores = np.full(len(RATES), -math.inf)  # held-out accuracy, or minus the squared error
         for index, rate in enumerate(RATES):
             validation = config.validation or 0.1
             trial = replace(config, learning_rate=rate, patience=None, validation=validation, checkpoint=None)
-            scores.append(_score(trial, task))
+            with suppress(NotANumberError):  # a training that breaks off scores worst
+                last = _trained(trial, task)[1][-1]
+                scores[index] = last.get("validation_accuracy", -last.get("validation_error", math.inf))
             if tick is not None:
                 tick(index, len(RATES) + 1)
         config = replace(config, learning_rate=RATES[int(np.argmax(scores))])
     return *_trained(config, task, tick, on_epoch), float(config.learning_rate)
 
 
-def _score(trial: ResolvedConfig, task: TrainingData) -> float:
-    """Held-out accuracy, or minus the squared error; a training that breaks off scores worst."""
-    try:
-        last = _trained(trial, task)[1][-1]
-    except NotANumberError:
-        return -math.inf
-    return last.get("validation_accuracy", -last.get("validation_error", math.inf))
-
-
 def _trained(
     config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record]]:
     generator = torch.Generator().manual_seed(config.random_state)
-    table, held_out = split(task.table(), config.validation, task.head, generator)
+    y = torch.from_numpy(np.array(task.y)).to(torch.int64 if task.head.classes else torch.float32)
+    everybody = TrainingSet(single(task.x[:, task.reads]), y, single(task.weight / task.weight.mean()))
+    table, held_out = split(everybody, config.validation, task.head, generator)
     perceptron = Perceptron.fresh(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
     penalty = Penalty.prepared(config, task.metric, task.domain, task.head, task.reads, task.x)
     adversary = None
@@ -134,9 +125,8 @@ def split(
         return table, None
     order = torch.randperm(len(table), generator=generator)
     groups = [order[table.y[order] == c] for c in range(head.classes)] if head.classes else [order]
-    cut = [math.floor(share * len(group)) for group in groups]
-    away = torch.cat([group[:n] for group, n in zip(groups, cut, strict=True)])
-    kept = torch.cat([group[n:] for group, n in zip(groups, cut, strict=True)])
+    away = torch.cat([group[: math.floor(share * len(group))] for group in groups])
+    kept = torch.cat([group[math.floor(share * len(group)) :] for group in groups])
     if not len(away):
         return table, None
     return table.taken(kept.sort().values), table.taken(away.sort().values)
@@ -326,7 +316,7 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
             "generator": self.generator.get_state(),
             "history": self.history,
-            "best": None if self.best is None else list(self.best),
+            "best": self.best,
             "adversary": None if self.adversary is None else self.adversary.multiplier,
         }
 
@@ -334,8 +324,7 @@ class Trainer:
         self.perceptron.load_state(state["parameters"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
-        self.history = list(state["history"])
-        self.best = None if state["best"] is None else (state["best"][0], state["best"][1])
+        self.history, self.best = state["history"], state["best"]
         if self.adversary is not None:
             self.adversary.multiplier = state["adversary"]
 
