@@ -158,6 +158,17 @@ class Network(NamedTuple):
         """How many layers have an activation."""
         return len(self.layers) - 1
 
+    @property
+    def widest(self) -> int:
+        """The most numbers that a layer or the input has."""
+        return max(self.width, *(layer.width for layer in self.layers))
+
+    @property
+    def reads(self) -> Array:
+        """How strongly each number of the input (m,) moves what reads it; 0 only where nothing does."""
+        first = [block.size.sum(0) for layer in self.layers for block in layer.blocks if block.source == 0]
+        return np.asarray(np.sum(first, axis=0)) if first else np.zeros(self.width)
+
 
 @np.errstate(all="ignore")  # what overflows ends as an infinite bound
 def normal_form(nodes: Sequence[Node], rows: Array | None = None) -> Network:

@@ -104,8 +104,18 @@ def exact_outputs(graph: Graph, x: np.ndarray) -> list[Any]:
     return values[-1]
 
 
+def margins(network: Network) -> Graph:
+    """The graph of what decides: of two classes ``z_1 - z_0``, of more ``z_j - z_c`` for each class c and other j, in
+    this order; else the raw outputs themselves."""
+    k = network.classes
+    if network.head != "softmax":
+        return network.graph
+    pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
+    return network.graph.appended(Affine.of(np.eye(k)[[j for _, j in pairs]] - np.eye(k)[[c for c, _ in pairs]]))
+
+
 def exact_margins(network: Network, x: np.ndarray) -> list[Any]:
-    """The margins that ``Network.margins`` documents, from the raw outputs of the original graph."""
+    """The margins, from the raw outputs of the original graph."""
     z = exact_outputs(network.graph, x)
     if network.head != "softmax":
         return z

@@ -25,6 +25,7 @@ from isonomy_verify.sets import ConvexSets, region_of
 from isonomy_verify.sweep import Sweep
 
 from .asked import compare
+from .reference import margins
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=30, deadline=None)
@@ -126,7 +127,7 @@ def test_pairs_over_wide_regions(seed: int, kind: str, similar: str) -> None:
     for radius, gap in zip([radii[-1], *radii[:-1], *radii], gaps, strict=True):
         v = rng.normal(size=differences_.shape)
         v *= radius * rng.uniform(0.9, 1, (len(v), 1)) / np.linalg.norm(v, axis=1, keepdims=True)
-        at_z, at_y = (judged.margins.evaluate(p) for p in (x + v, x + v + differences_))
+        at_z, at_y = (margins(judged).evaluate(p) for p in (x + v, x + v + differences_))
         for (low, high), point in ((gap.near, at_z), (gap.far, at_y), (gap.move, at_y - at_z)):
             assert (low <= point + 1e-9).all() and (point <= high + 1e-9).all()
 
@@ -151,7 +152,7 @@ def test_what_overflows_says_nothing(kind: str, scale: float) -> None:
     (found,) = compare(judged, x, ball, between)
     v, d = (rng.normal(size=(500, 4, 3)) for _ in range(2))
     v, d = v / np.linalg.norm(v, axis=2, keepdims=True), 0.1 * d / np.linalg.norm(d, axis=2, keepdims=True)
-    at_z, at_y = (judged.margins.evaluate((x + move).reshape(-1, 3)) for move in (v, v + d))
+    at_z, at_y = (margins(judged).evaluate((x + move).reshape(-1, 3)) for move in (v, v + d))
     change = (at_y - at_z).reshape(500, 4, 1)
     size = 1e-9 * (np.abs(at_y).max() + np.abs(at_z).max())
     assert not (np.isnan(found.low) | np.isnan(found.high)).any()

@@ -21,7 +21,18 @@ from isonomy.networks.network import Network
 from isonomy_verify.sets import ConvexSets
 
 from .asked import compare
-from .reference import BITS, KINDS, RATIONAL, differentiable, enclosed, exact_margins, exact_values, mpf, random_network
+from .reference import (
+    BITS,
+    KINDS,
+    RATIONAL,
+    differentiable,
+    enclosed,
+    exact_margins,
+    exact_values,
+    margins,
+    mpf,
+    random_network,
+)
 
 steady = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 seeds = st.integers(0, 2**32 - 1)
@@ -122,7 +133,7 @@ def attacked(
     network: Network, centre: np.ndarray, near: Moves, between: Moves, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of moves (near, between): random, outermost, and after sign-of-gradient steps for some class up or down."""
-    width, graph = len(centre), network.margins
+    width, graph = len(centre), margins(network)
     first, second = (part.outermost(rng.normal(size=(6, width))) for part in (near, between))
     inner = near.member(near.start + rng.random((6, 1)) * (first - near.start))
     pairs = [(first, second), (inner, second)]
@@ -153,7 +164,7 @@ def check(network: Network, centre: np.ndarray, near: Moves, between: Moves, rng
     assert not math.isnan(gap) and gap <= apart
     moves, steps = attacked(network, centre, near, between, rng)
     start = centre + moves
-    change = network.margins.evaluate(start + steps) - network.margins.evaluate(start)
+    change = margins(network).evaluate(start + steps) - margins(network).evaluate(start)
     whole = summed(network)
     worst = set(change.argmax(0).tolist()) | set(change.argmin(0).tolist()) | {0, 7}
     with mpmath.workprec(BITS):

@@ -325,3 +325,19 @@ def test_margins_of_other_things_are_refused(rows: Array) -> None:
     nodes = [Node("input", width=2), Node("affine", (0,), weight=np.eye(2), bias=np.zeros(2))]
     with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
         normal_form(nodes, rows)
+
+
+def test_what_cancels_is_read() -> None:
+    """``(x_0 + x_1) − x_1`` is read of both, since a run rounds; nothing reads ``x_2``."""
+    nodes = [
+        Node("input", width=3),
+        Node("affine", (0,), weight=np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]), bias=np.zeros(2)),
+        Node("affine", (1,), weight=np.array([[1.0, -1.0]]), bias=np.zeros(1)),
+        Node("activation", (2,), activation=Activation("relu")),
+        Node("affine", (3,), weight=np.ones((5, 1)), bias=np.zeros(5)),
+    ]
+    network = normal_form(nodes)
+    assert ((network.reads > 0) == [True, True, False]).all()
+    assert network.layers[0].blocks[0].weight[0, 1] == 0.0
+    assert network.widest == 5
+    assert (normal_form(nodes[:1]).reads == 1.0).all()

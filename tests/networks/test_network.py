@@ -21,19 +21,12 @@ def perceptron(outputs: int = 3, head: str = "softmax", activation: str = "relu"
     return Network.from_layers(weights, [random.standard_normal(b) for b in sizes[1:]], activation, head)  # type: ignore[arg-type]
 
 
-def test_margins_of_each_head() -> None:
+def test_probabilities_of_each_head() -> None:
     x = RANDOM.standard_normal((7, 4))
     for k in (2, 3, 4):
         network = perceptron(k)
         z = network.logits(x)
-        pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
-        expected = np.stack([z[:, j] - z[:, c] for c, j in pairs], 1)
-        assert np.allclose(network.margins.evaluate(x), expected, atol=1e-12)
-        assert len(network.margins.nodes) == len(network.graph.nodes)  # merged into the last layer
         assert np.allclose(network(x), torch.softmax(torch.from_numpy(z), 1).numpy())
-    for head in ("sigmoid", "regression"):
-        network = perceptron(1, head)
-        assert np.array_equal(network.margins.evaluate(x), network.logits(x))
     p = perceptron(1, "sigmoid")(x)
     assert p.shape == (7, 2)
     assert np.allclose(p.sum(1), 1)
@@ -50,7 +43,6 @@ def test_adapters_go_in_front() -> None:
     moved = x @ adapter.weight.T + adapter.bias
     assert np.allclose(adapted.logits(x), network.logits(moved))
     assert adapted.input_width == 9
-    assert len(adapted.margins.nodes) == len(network.margins.nodes)
     with pytest.raises(NetworkError, match="gives 3 numbers but 'network' reads 4"):
         network.adapted(Affine.identity(3))
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from isonomy import AttackBudget, Counterparts, Mahalanobis, SensitiveSubspace, WeightedLp
 from isonomy.attacks import attack
-from isonomy.bounds.kernel import head_of
+from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Population, Schema
-from isonomy.search.branch import reading
 from isonomy.search.pairs import Pairs, Parts
 from isonomy.similarity.regions import Similarity
 
@@ -85,9 +84,8 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in itertools.pairwise(sizes)]
     head = "regression" if classes == 1 else "softmax"
     network = Network.from_layers(weights, [0.3 * rng.normal(size=len(w)) for w in weights], head=head)
-    graph = network.margins
     similarity = Similarity(metric_of(name, rng), float(rng.choice([0.3, 1.0])), TOWN.domain(kind))
-    pairs = Pairs(similarity, network, reading(graph))
+    pairs = Pairs(similarity, network, preparations(network).network.reads)
     x = townspeople(rng, 6, kind)
     # An attack goes to the edge of the similar set, where a pair is lost first.
     y = attack(network, head_of(network), similarity, x, AttackBudget(steps=6, restarts=0, branches=4)).counterpart
@@ -113,7 +111,7 @@ def test_shares_of_a_cut_add_up() -> None:
     rng = np.random.default_rng(0)
     network = Network.from_layers([rng.normal(size=(2, WIDTH))], [np.zeros(2)])
     similarity = Similarity(Counterparts.of(TOWN), 1.0, TOWN.domain("realizable"))
-    pairs = Pairs(similarity, network, reading(network.margins))
+    pairs = Pairs(similarity, network, preparations(network).network.reads)
     part, _ = pairs.narrowed(pairs.everybody())
     for _ in range(12):
         children = pairs.cut(part)

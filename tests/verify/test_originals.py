@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ import torch
 import isonomy
 from isonomy import records
 from isonomy.auditing.originals import check_data, check_model
-from isonomy.networks import simplify
 from isonomy.networks.load import open_network
 from isonomy.population import Feature, Population, Schema
 
@@ -46,7 +44,6 @@ def table(path: Path, seed: int) -> Path:
 def place(tmp_path: Path) -> Path:
     """An audit of one model and table, whose remarks mention other ones, and garbage."""
     network = open_network(model(tmp_path / "model.pt", 0), SCHEMA, head="softmax", activation="tanh")
-    network = replace(network, graph=simplify(network.graph))
     model(tmp_path / "other.pt", 1)
     people = Population.from_frame(pd.read_csv(table(tmp_path / "people.csv", 0)), SCHEMA)
     table(tmp_path / "others.csv", 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,7 +13,7 @@ from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import FileError, ParameterError, template
 from isonomy.files import file_hash
-from isonomy.networks import Network, simplify
+from isonomy.networks import Network
 from isonomy.networks.load import open_network
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
@@ -108,12 +108,11 @@ def read_people(
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:
-    """The network of a plan, on the coordinates of a schema; affine steps are merged, so that checkers find layers."""
+    """The network of a plan, on the coordinates of a schema."""
     options: dict[str, Any] = {
         "head": plan.head, "output": plan.output, "activation": plan.activation, "reads": plan.reads,
     }  # fmt: skip
-    network = open_network(str(plan.model), schema, **options)
-    return replace(network, graph=simplify(network.graph))
+    return open_network(str(plan.model), schema, **options)
 
 
 def read_ground(name: str, metric: Metric | None) -> Ground:

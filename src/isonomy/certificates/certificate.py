@@ -210,7 +210,8 @@ class Certificate:
         return self.headline(at_most(self.upper), at_least(self.lower) if self.lower > 0 else None)
 
     def headline(self, upper: str, lower: str | None, unit: str = "") -> str:
-        """All of it in a sentence; the bounds are rounded already, and ``lower`` is None where nothing was found."""
+        """All of it in a sentence: ``upper`` and ``lower`` are rounded already, and ``lower`` is None where nothing
+        was found; ``unit`` is what they are measured in."""
         populations = "" if self.shift.size == 0 else self.shift.words(len(self))
         return headline(populations, these(len(self)), upper, lower, unit)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import AttackBudget, attack
-from isonomy.bounds.kernel import head_of
+from isonomy.bounds.kernel import head_of, preparations
 from isonomy.brief import brief
 from isonomy.certificates.certificate import judge
 from isonomy.certificates.consistency import compare_means
@@ -32,7 +32,6 @@ from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
-from isonomy.search.branch import reading
 from isonomy.search.pairs import Pairs, Parts
 from isonomy.similarity.metric import Metric, checked_delta
 
@@ -165,8 +164,8 @@ class _Everywhere:
 
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
-        self.graph = question.network.margins
-        self.pairs = Pairs(question.similarity, question.network, reading(self.graph), float32_run)
+        layers = preparations(question.network).network
+        self.pairs = Pairs(question.similarity, question.network, layers.reads, float32_run)
         self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, nobody = 0.0, np.zeros((0, question.domain.width))
@@ -177,7 +176,7 @@ class _Everywhere:
         self.open: list[tuple[float, int, Parts]] = [(-bound, 0, everybody)]
         self.closed = 0.0
         self.closed_share = 0.0
-        self.size = max(16, min(512, NUMBERS // max(self.graph.widths)))
+        self.size = max(16, min(512, NUMBERS // layers.widest))
         self.domain_ends = everybody.x_low[0], everybody.x_high[0]
         sample = self._sample()
         for start in range(0, len(sample), PORTION):

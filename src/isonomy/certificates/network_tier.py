@@ -22,7 +22,6 @@ from isonomy.certificates.protocol import Tier, register
 from isonomy.certificates.question import Question
 from isonomy.certificates.settling import Decisions, Gaps, budgets, enough_for
 from isonomy.errors import MetricError
-from isonomy.networks.graph import Affine, Graph
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.progress import Progress
@@ -31,6 +30,7 @@ from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, refused
 from isonomy_verify import tiers
 from isonomy_verify.local import Known, LocalBounds
+from isonomy_verify.network import Network as Layers
 from isonomy_verify.reach import Reach
 from isonomy_verify.sets import ConvexSets
 
@@ -55,29 +55,29 @@ BRANCHES = 3
 """Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
 
 
-def chunk_rows(graph: Graph, tier: str) -> int:
+def chunk_rows(network: Layers, tier: str) -> int:
     """How many individuals are bounded at a time."""
-    return max(64, min(4096, NUMBERS.get(tier, 2**18) // max(graph.widths)))
+    return max(64, min(4096, NUMBERS.get(tier, 2**18) // network.widest))
 
 
 class Bounds(LocalBounds, Tier):
     """The kernel's tiers for a question about a network."""
 
     def __init__(self, question: Question, tier: str, threshold: float | None, float32_run: bool) -> None:
-        self.question, self.graph = question, question.network.margins
         head, network = head_of(question.network, threshold, float32_run), preparations(question.network)
+        self.question, self.layers = question, network.network
         if question.domain.kind == "unbounded":
             loose = question.metric.free & ~question.domain.immutable
-            refuse_free_reading(question.domain, self.graph, loose, "metric", "similar individuals")
-        size = chunk_rows(self.graph, tier)
+            refuse_free_reading(question.domain, self.layers, loose, "metric", "similar individuals")
+        size = chunk_rows(self.layers, tier)
         super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
-        self.moving_size = max(16, min(1024, 2**17 // max(self.graph.widths)))
+        self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
 
     def reach(self, ground: Metric) -> Reach:
         """The kernel's bounds of two runs and their difference."""
         domain = self.question.domain
         if domain.kind == "unbounded":
-            refuse_free_reading(domain, self.graph, ground.free, "ground cost", "people within reach")
+            refuse_free_reading(domain, self.layers, ground.free, "ground cost", "people within reach")
         with refused():
             return Reach(self.network, self.head, self.similarity, ground.form, self.float32_run)
 
@@ -113,7 +113,7 @@ class Bounds(LocalBounds, Tier):
         Individuals are taken in the chunks in which they were bounded, and share what a chunk may spend: a table that
         is asked for block by block, of whole chunks, has the same answer.
         """
-        each = max(8, PARTS // max(self.graph.widths))
+        each = max(8, PARTS // self.layers.widest)
         for start in range(0, len(kept), self.size):
             chunk = slice(start, start + self.size)
             some = start + np.flatnonzero(~kept[chunk] & ~finds.flips[chunk])
@@ -129,16 +129,13 @@ class Bounds(LocalBounds, Tier):
 register("network", Bounds)
 
 
-def refuse_free_reading(domain: Domain, graph: Graph, loose: NDArray[np.bool_], what: str, who: str) -> None:
+def refuse_free_reading(domain: Domain, network: Layers, loose: NDArray[np.bool_], what: str, who: str) -> None:
     """On the unbounded domain a coordinate that a metric or ground cost ignores must not be one that is read."""
     if not loose.any():
         return
-    reads = np.full(domain.width, len(graph.nodes) == 1)
-    for node in graph.nodes:
-        if 0 in node.inputs:
-            reads |= node.op.magnitudes()[0].any(0) if isinstance(node.op, Affine) else True
-    if (loose & reads).any():
-        name = domain.names[int(np.flatnonzero(loose & reads)[0])]
+    read = loose & (network.reads != 0)
+    if read.any():
+        name = domain.names[int(np.flatnonzero(read)[0])]
         raise MetricError(
             f"The {what} leaves '{name}' free, which the network reads: on the unbounded domain {who} can be "
             "arbitrarily far apart. Give individuals a schema (domain 'relaxed' or 'realizable')."

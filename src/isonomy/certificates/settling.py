@@ -24,7 +24,7 @@ from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for
 from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
-from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Limits, Trees, reading
+from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Limits, Trees
 from isonomy_verify.branching import Leaves
 from isonomy_verify.decisions import Goals, contested
 from isonomy_verify.prepared import Prepared
@@ -53,7 +53,7 @@ class Settling(ABC):
         for part in _KEPT:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
         self.at = enclose_at(bounds.alone, self.judge.x)
-        self.influence = reading(bounds.graph)
+        self.influence = bounds.layers.reads
 
     def run(self, budget: Budget) -> None:
         """Bound all regions by tiers, then by parts what is still open; what is found goes to ``finds``."""

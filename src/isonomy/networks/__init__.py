@@ -1,10 +1,9 @@
 """What is judged: a small graph of operations, the affine adapter in front of it, one reader per format."""
 
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Head, Input, Node, Select, compose
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Head, Input, Node, Select
 from isonomy.networks.inputs import schema_adapter
 from isonomy.networks.load import load_model, load_network
 from isonomy.networks.network import Agreement, Network, check_predictions
-from isonomy.networks.simplify import simplify
 
 __all__ = [
     "Activation",
@@ -19,9 +18,7 @@ __all__ = [
     "Node",
     "Select",
     "check_predictions",
-    "compose",
     "load_model",
     "load_network",
     "schema_adapter",
-    "simplify",
 ]

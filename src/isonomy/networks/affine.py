@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -124,87 +124,6 @@ class Affine:
         return weight, bias
 
 
-@np.errstate(all="ignore")  # what overflows is refused as a weight
-def compose(second: Affine, first: Affine) -> Affine:
-    """``second`` after ``first`` as one map, with the rounding of the merged weights in its slacks.
-
-    **Soundness.** With exact ``W'`` and ``D = W' - W``, the error ``W2' W1' - fl(W2 W1)`` is
-    ``D2 W1' + W2 D1 + (W2 W1 - fl(W2 W1))``, bounded row by row in the 1-norm; for the runs,
-    ``gamma_r + gamma_s + gamma_r gamma_s <= gamma_(r+s)``.
-    """
-    if second.width_in != first.width_out:
-        raise NetworkError(f"A layer of {second.width_in} inputs cannot follow one of {first.width_out} outputs.")
-    left, right = np.abs(second.weight), np.abs(first.weight)
-    inner, width = second.width_in, first.width_in
-    weight, bias = second.weight @ first.weight, second.weight @ first.bias + second.bias
-
-    units = _of_units(left)
-    terms = min(_most(left != 0, 1), _most(right != 0, 0))
-    error = gamma(terms - (units or _of_units(right))) if terms else 0.0
-    norms = _raised(right.sum(1) + first.weight_slack, width + 1)
-    weight_slack = left @ first.weight_slack + second.weight_slack * norms.max(initial=0.0)
-    weight_slack = weight_slack + error * (left @ right).sum(1)
-    if error or first.weight_slack.any() or second.weight_slack.any():
-        weight_slack = _raised(weight_slack, 2 * inner + width + 8)
-
-    terms = _most((left != 0) & (first.bias != 0), 1)
-    error = gamma(terms - units + bool(second.bias.any())) if terms else 0.0
-    offsets = _raised(np.abs(first.bias) + first.bias_slack, 1)
-    bias_slack = left @ first.bias_slack + second.weight_slack * offsets.max(initial=0.0) + second.bias_slack
-    bias_slack = bias_slack + error * (left @ np.abs(first.bias) + np.abs(second.bias))
-    if error or first.bias_slack.any() or second.weight_slack.any():
-        bias_slack = _raised(bias_slack, 2 * inner + 8)
-
-    (magnitude2, offset2), (magnitude1, offset1) = second.magnitudes(), first.magnitudes()
-    reads = (magnitude2 != 0).astype(float) @ (magnitude1 != 0) > 0  # what no path reads stays exactly zero
-    return Affine(
-        weight,
-        bias,
-        weight_slack,
-        bias_slack,
-        np.where(reads, _raised(magnitude2 @ magnitude1, inner + 1), 0.0),
-        _raised(magnitude2 @ offset1 + offset2, inner + 2),
-        second.roundings + first.roundings,
-    )
-
-
-@np.errstate(all="ignore")  # what overflows is refused as a weight
-def total(maps: Sequence[Affine]) -> Affine:
-    """The sum of maps of the same input: one rounding per addition that really happens."""
-    result = maps[0]
-    for other in maps[1:]:
-        if other.weight.shape != result.weight.shape:
-            raise NetworkError(f"Cannot add {result.width_out} numbers to {other.width_out} numbers.")
-        both = (result.weight != 0) & (other.weight != 0)
-        lost = gamma(1) * np.where(both, np.abs(result.weight) + np.abs(other.weight), 0.0).sum(1)
-        lost_bias = np.where((result.bias != 0) & (other.bias != 0), np.abs(result.bias) + np.abs(other.bias), 0.0)
-        (magnitude1, offset1), (magnitude2, offset2) = result.magnitudes(), other.magnitudes()
-        result = Affine(
-            result.weight + other.weight,
-            result.bias + other.bias,
-            _widened(result.weight_slack, other.weight_slack, lost, operations=result.width_in + 5),
-            _widened(result.bias_slack, other.bias_slack, gamma(1) * lost_bias, operations=4),
-            _raised(magnitude1 + magnitude2, 1),
-            _raised(offset1 + offset2, 1),
-            max(result.roundings, other.roundings) + 1,
-        )
-    return result
-
-
-def stack(maps: Sequence[Affine]) -> Affine:
-    """Maps of the same input, one above the other; exact."""
-    parts = [(each.weight, each.bias, each.weight_slack, each.bias_slack, *each.magnitudes()) for each in maps]
-    weight, bias, *slacks, magnitude, offset = map(np.concatenate, zip(*parts, strict=True))
-    return Affine(weight, bias, slacks[0], slacks[1], magnitude, offset, max(each.roundings for each in maps))
-
-
-def rows(affine: Affine, index: Sequence[int]) -> Affine:
-    """The outputs ``index`` of a map; exact."""
-    at = list(index)
-    kept: dict[str, Any] = {name: each[at] for name, each in vars(affine).items() if isinstance(each, np.ndarray)}
-    return replace(affine, **kept)
-
-
 def _raised(value: FloatArray, operations: int) -> FloatArray:
     """At least the exact value of an expression in non-negative numbers with so many rounded operations.
 
@@ -222,11 +141,6 @@ def _widened(value: FloatArray, *slacks: FloatArray, operations: int = 2) -> Flo
 def _most(marks: npt.NDArray[np.bool_], axis: int) -> int:
     """The largest number of marks along an axis."""
     return int(marks.sum(axis).max(initial=0))
-
-
-def _of_units(absolute: FloatArray) -> bool:
-    """Whether every entry is 0 or 1, so that products with it are exact."""
-    return bool(((absolute == 0) | (absolute == 1)).all())
 
 
 def numbers(array: Any) -> FloatArray:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError, template
 from isonomy.networks.affine import Affine as Affine
-from isonomy.networks.affine import compose as compose
 from isonomy.networks.limits import reading
 from isonomy_verify import activations
 
@@ -129,15 +128,6 @@ class Graph:
     def output_width(self) -> int:
         """How many numbers the network gives."""
         return self.widths[-1]
-
-    @cached_property
-    def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, the nodes that read it, once per reading."""
-        found: list[list[int]] = [[] for _ in self.nodes]
-        for i, node in enumerate(self.nodes):
-            for j in node.inputs:
-                found[j].append(i)
-        return tuple(map(tuple, found))
 
     @np.errstate(all="ignore")  # outputs say themselves that they overflow
     def evaluate(self, x: FloatArray, precision: npt.DTypeLike = np.float64) -> npt.NDArray[np.floating]:

@@ -6,7 +6,6 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
@@ -18,7 +17,6 @@ from isonomy.given import numbers
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
 from isonomy.networks.inputs import Reads
-from isonomy.networks.simplify import simplify
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -165,23 +163,6 @@ class Network:
         if self.head == "sigmoid":
             return sigmoid(np.hstack([-logits, logits]) if self.classes == 1 else logits)
         return logits
-
-    @cached_property
-    def margins(self) -> Graph:
-        """The simplified graph whose outputs decide, with the last layer merged into them.
-
-        Softmax of two classes: the row ``z_1 - z_0``. Of k > 2 classes: ``z_j - z_c`` for each class c, for
-        each j != c, in this order. Sigmoid and regression: the raw outputs themselves.
-        """
-        if self.head != "softmax":
-            return simplify(self.graph)
-        k = self.classes
-        pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
-        difference = np.zeros((len(pairs), k))
-        for row, (c, j) in enumerate(pairs):
-            difference[row, j], difference[row, c] = 1.0, -1.0
-        # One subtraction per row; the factors of plus and minus one are exact.
-        return simplify(self.graph.appended(Affine.of(difference, roundings=1), "margins"))
 
     def adapted(self, adapter: Affine) -> Network:
         """The network that reads ``adapter(x)`` instead of ``x``."""

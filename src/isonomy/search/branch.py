@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
 from isonomy.given import FINITE, number, whole
-from isonomy.networks.graph import Affine, Graph
 from isonomy.population import Domain
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
@@ -212,12 +211,3 @@ def cut_box(
         # Members of the domain are these very floats, so that one step outward covers the subtraction.
         return Cut(i, float(up((below - origin) / unit - here)), float(down((below + 1 - origin) / unit - here)))
     return None
-
-
-def reading(graph: Graph) -> FloatArray:
-    """How strongly each coordinate moves the first layers; all the same where something else reads them."""
-    first = [graph.nodes[i].op for i in graph.consumers[0]]
-    weights = [np.abs(op.weight).sum(0) for op in first if isinstance(op, Affine)]
-    if not weights or len(weights) < len(first):
-        return np.ones(graph.input_width)
-    return np.asarray(np.sum(weights, axis=0))

@@ -74,7 +74,7 @@ class Certifier:
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.question, "interval", None, float32_run)
         self.tight = Bounds(self.question, "tight", None, float32_run)
-        self.head, self.graph = self.interval.head, self.interval.graph
+        self.head, self.layers = self.interval.head, self.interval.layers
         self._pace = _Pace()
         space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
         self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
@@ -141,14 +141,14 @@ class Certifier:
         return upper, kept, tier
 
     def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
-        size = chunk_rows(self.graph, tier)
+        size = chunk_rows(self.layers, tier)
         if len(x) <= size:
             return bounds.chunk(np.array(x))[:2]
         parts = [bounds.chunk(np.array(x[start : start + size])) for start in range(0, len(x), size)]
         return np.concatenate([part.upper for part in parts]), np.concatenate([part.kept for part in parts])
 
     def _search(self, x: FloatArray, upper: FloatArray, kept: BoolArray) -> Finds:
-        size = chunk_rows(self.graph, "tight")
+        size = chunk_rows(self.layers, "tight")
         network, similarity, parts = self.question.network, self.question.similarity, []
         for start in range(0, len(x), size):
             some = slice(start, start + size)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from isonomy.arithmetic import FloatArray
+from isonomy.bounds.kernel import nodes_of
 from isonomy.errors import NetworkError
-from isonomy.networks import Activation, Affine, Network, simplify
 from isonomy.networks import Head as NetworkHead
+from isonomy.networks import Network
 from isonomy.training.gaps import run
 from isonomy.training.reach import IntArray, single
+from isonomy_verify.network import normal_form
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class Perceptron:
 
     @classmethod
     def of_network(cls, network: Network) -> Perceptron:
-        """The layers of a network that is a chain of affine and ReLU nodes after simplification.
+        """The layers of a network that is a chain of affine layers with ReLU between them.
 
         It reads the coordinates that have a weight at all, so that it never begins to read another. A single sigmoid
         becomes the softmax of 0 and its raw output, which is the same.
@@ -106,15 +108,14 @@ class Perceptron:
 
 
 def affine_layers(network: Network) -> list[tuple[FloatArray, FloatArray]]:
-    """Weights and biases of a network that is a chain of affine and ReLU nodes after simplification."""
-    nodes = simplify(network.graph).nodes
-    for i, node in enumerate(nodes[1:], 1):
-        affine = isinstance(node.op, Affine)
-        if node.inputs != (i - 1,) or affine != (i % 2 == 1) or not (affine or node.op == Activation("relu")):
+    """Weights and biases of a network that is a chain of affine layers with ReLU between them, once what is affine is
+    merged."""
+    layers = normal_form(nodes_of(network.graph)).layers
+    for number, layer in enumerate(layers):
+        bends = layer.activation is not None and layer.activation.kind != "relu"
+        if bends or [block.source for block in layer.blocks] != [number]:
             raise NetworkError(
-                f"'{network.name}' is not a chain of affine layers with ReLU between them (node '{node.name}'): "
-                "only such networks can be trained further."
+                f"'{network.name}' is not a chain of affine layers with ReLU between them (layer {number + 1}): only "
+                "such networks can be trained further."
             )
-    if len(nodes) % 2:
-        raise NetworkError(f"'{network.name}' must end in an affine layer before its head.")
-    return [(node.op.weight, node.op.bias) for node in nodes if isinstance(node.op, Affine)]
+    return [(layer.blocks[0].weight, layer.bias) for layer in layers]
