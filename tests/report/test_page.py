@@ -183,6 +183,15 @@ def test_decisions_are_counted() -> None:
         )
 
 
+def test_weighted_shares_are_called_so() -> None:
+    found = findings("two classes")
+    schema = dataclasses.replace(found.people.schema, weight="weight")
+    weighted = dataclasses.replace(found, people=dataclasses.replace(found.people, schema=schema))
+    for section in ("people", "decisions"):
+        assert "Shares are of the sampling weights." in read(render(weighted)).by_id(section).text
+        assert "sampling weights" not in tree("two classes").by_id(section).text
+
+
 def test_pairs_are_the_worst_ones_and_show_what_differs() -> None:
     found = findings("two classes")
     local = found.certificate.local

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -88,12 +91,34 @@ def open_work(target: Path) -> Path:
                     "'out'."
                 )
             return work
-        work.mkdir(parents=True)
+        work.mkdir(mode=0o700, parents=True)  # finished chunks hold people's rows
         for name in KEPT:
             _link(target / name, work / name)
     except OSError as error:
         raise FileError(f"The work folder {work} cannot be written: {error.strerror}.") from error
     return work
+
+
+@contextmanager
+def alone(work: Path) -> Iterator[Path]:
+    """The work folder, for one audit at a time; its lock goes with the process. If nothing is kept, it goes too."""
+    with ExitStack() as held:
+        if sys.platform != "win32":
+            import fcntl
+
+            folder = os.open(work, os.O_RDONLY)
+            held.callback(os.close, folder)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FileError(f"Another audit works in {work}: wait for its end, or name another 'out'.") from None
+            except OSError:  # a file system without locks
+                pass
+        try:
+            yield work
+        finally:
+            with suppress(OSError):
+                work.rmdir()
 
 
 def parts_in(work: Path) -> int:

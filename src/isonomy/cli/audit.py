@@ -77,24 +77,24 @@ def _estimate(plan: Plan) -> Answer:
 
 def _run(plan: Plan) -> Answer:
     import shutil
-    from contextlib import suppress
+    from contextlib import ExitStack
 
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
-    from isonomy.auditing.output import check_target, open_work
+    from isonomy.auditing.output import alone, check_target, open_work
     from isonomy.certificates.consistency import told
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
 
     work = None
     try:
-        with bar() as shown:
+        with ExitStack() as entered, bar() as shown:
             inputs = read_inputs(plan)
             if inputs.network.remark:
                 remark(f"- {inputs.network.remark}")
             target = check_target(out_of(plan, inputs.schema.name), plan.key)
-            # A redacted audit keeps nothing on the way: finished chunks hold people's rows.
-            work = None if plan.redact else open_work(target)
+            if not plan.redact:  # a redacted audit keeps nothing on the way: finished chunks hold people's rows
+                work = entered.enter_context(alone(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
             with told(target.parent):
@@ -105,10 +105,6 @@ def _run(plan: Plan) -> Answer:
                 shutil.rmtree(work, ignore_errors=True)
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
-    finally:
-        with suppress(OSError):  # a folder that keeps nothing is of no use
-            if work is not None:
-                work.rmdir()
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
     written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     check = f"Check it independently: isonomy verify {target / 'certificate.json'}"

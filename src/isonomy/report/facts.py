@@ -36,7 +36,7 @@ def facts(audit: Findings) -> Facts:
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), sheet.shift(), sheet.people(), sheet.decisions(),
         sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
-        groups(audit, sheet.hidden, sheet.round.numbers), sheet.check(),
+        groups(audit, sheet.hidden, sheet.round), sheet.check(),
     )  # fmt: skip
     return Facts(sheet.headline, audit.verdict, sections, audit.redacted)
 

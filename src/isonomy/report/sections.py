@@ -11,10 +11,19 @@ import numpy as np
 
 from isonomy.report import words
 from isonomy.report.findings import Findings
-from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, down, exact, table
+from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, down, exact, part, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
-from isonomy.report.people import Group, everybody, find_groupings, group_tables, histogram, judged, most_unfair
+from isonomy.report.people import (
+    DECISIONS,
+    Group,
+    everybody,
+    find_groupings,
+    group_tables,
+    histogram,
+    judged,
+    most_unfair,
+)
 from isonomy.report.privacy import SMALLEST, hidden_groups, left_out
 from isonomy.report.shifted import curve, shifts
 from isonomy.report.similar import similar
@@ -58,6 +67,7 @@ class Sheet:
         self.hidden = hidden_groups(self.groupings) if self.redacted else frozenset()
         self.whole = everybody(audit)
         self.split = group_tables(audit, self.groupings, self.hidden)
+        self.weighted = " Shares are of the sampling weights." if audit.people.schema.weight else ""
 
     def summary(self) -> Section:
         """The facts with stable codes, in the order in which machines read them, and the sentences of the verdict."""
@@ -170,7 +180,8 @@ class Sheet:
         shares, bins, weighted = judged(self.audit), histogram(self.audit), self.audit.people.schema.weight
         end = bins[-1][1]
         text = f"Each person for themselves against ε = {parameter(self.found.epsilon or 0.0)}: "
-        said = [text + ", ".join(f"{percent(share)} {kind}" for kind, share in shares.items()) + "."] if shares else []
+        listing = ", ".join(f"{percent(share)} {kind}" for kind, share in shares.items())
+        said = [f"{text}{listing}.{self.weighted}"] if shares else []
         counts = [
             (*map(self.round.numbers.plain, (low, high)), *(_few(count, self.redacted) for count in (lower, upper)))
             for low, high, upper, lower in bins
@@ -192,7 +203,8 @@ class Sheet:
     def _spread(self, group: Group, end: float) -> list[Any]:
         upper = [group.mean[1], group.upper[2], *([] if self.redacted else [group.upper[4]])]
         return [
-            group.name, f"{group.people:,}", Cell(drawn=("box", group, end, not self.redacted)),
+            group.name, exact("group.people", "People", group.people),
+            Cell(drawn=("box", group, end, not self.redacted)),
             self.round.found("group.mean", "Mean found", group.mean[0]),
             *(self.round.proved("group.upper", "At most", value) for value in upper),
         ]  # fmt: skip
@@ -216,6 +228,7 @@ class Sheet:
         share = f"between {percent(flippable)} and {percent(1 - certified)}" if undecided > 0 else percent(flippable)
         hangs = f"So for {share} of people the decision hangs on differences that are not supposed to matter."
         heads = ["Group", "People#", "Decisions@drawn", "Certified#", "Flippable#", "Undecided#"]
+        hangs += self.weighted
         return Section("decisions", (), (hangs,), self._by_group("decisions", "Decisions by ", heads, _decisions))
 
     def _by_group(self, code: str, title: str, heads: list[str], row: Any) -> tuple[FactTable, ...]:
@@ -250,8 +263,9 @@ class Sheet:
 
 
 def _decisions(group: Group) -> list[Any]:
-    shares = map(percent, group.decisions)
-    return [group.name, f"{group.people:,}", Cell(drawn=("stacked", group.decisions)), *shares]
+    shares = (part(f"group.{kind}", kind, share) for kind, share in zip(DECISIONS, group.decisions, strict=True))
+    people = exact("group.people", "People", group.people)
+    return [group.name, people, Cell(drawn=("stacked", group.decisions)), *shares]
 
 
 def _few(count: int, redacted: bool) -> str:

@@ -77,6 +77,8 @@ def reach(largest: float | None, printed: str) -> str:
     """Up to which shift ε is kept."""
     if largest is None:
         return "not even for these individuals"
+    if not printed.strip("0."):
+        return "for these individuals, without a shift"
     return "whatever the shift" if math.isinf(largest) else f"up to a shift of {printed}"
 
 
