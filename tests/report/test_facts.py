@@ -15,8 +15,9 @@ from rich.console import Console
 from isonomy.records import write
 from isonomy.records.writing import claimed_bounds
 from isonomy.report import Findings
-from isonomy.report.facts import Fact, facts_of_row
 from isonomy.report.html import to_html
+from isonomy.report.model import Fact
+from isonomy.report.pairs import facts_of_row
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
 

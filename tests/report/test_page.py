@@ -15,10 +15,10 @@ import pytest
 
 import isonomy
 from isonomy.fairness import group_fairness
-from isonomy.report import Findings, render
+from isonomy.report import Findings
 from isonomy.similarity import WeightedLp
 
-from .audits import NASTIER, NASTY, audit, crowded, network, schema
+from .audits import NASTIER, NASTY, audit, crowded, network, render, schema
 from .reading import Element, read, table
 
 SOFT = WeightedLp(np.ones(schema("softmax").width), 2.0)

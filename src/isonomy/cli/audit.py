@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from isonomy.auditing.plan import RESULTS, Plan
-from isonomy.cli.console import Answer, StoppedError, bar, remark
+from isonomy.cli.console import Answer, StoppedError, remark
 from isonomy.options import Given, select, with_options
+from isonomy.progress import Bar
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
@@ -68,7 +69,7 @@ def _estimate(plan: Plan) -> Answer:
     from isonomy.auditing.cost import estimate
     from isonomy.auditing.inputs import read_inputs
 
-    with bar() as shown:
+    with Bar("Reading") as shown:
         inputs = read_inputs(plan)
         shown.stage("Timing a sample")
         cost = estimate(plan, inputs)
@@ -88,7 +89,7 @@ def _run(plan: Plan) -> Answer:
 
     work = None
     try:
-        with ExitStack() as entered, bar() as shown:
+        with ExitStack() as entered, Bar("Reading") as shown:
             inputs = read_inputs(plan)
             if inputs.network.remark:
                 remark(f"- {inputs.network.remark}")

@@ -42,7 +42,7 @@ def explain(
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
     from isonomy.records import read
-    from isonomy.report.facts import facts_of_row
+    from isonomy.report.pairs import facts_of_row
     from isonomy.report.terminal import row_to_terminal
     from isonomy.report.text import to_json
 

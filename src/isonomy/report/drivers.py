@@ -13,6 +13,7 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.report.findings import Findings, role_of
 from isonomy.report.model import Cell, Fact, Rounded, Section, part, table
+from isonomy.report.numbers import signed
 
 ROWS = 20_000
 """Pairs that are run again, evenly spaced over the table."""
@@ -43,7 +44,7 @@ def drivers(findings: Findings, rounded: Rounded) -> Section:
         alone, back = x.copy(), y.copy()
         alone[:, where], back[:, where] = y[:, where], x[:, where]
         share, lost = 1.0 if differs.all() else float(weights @ differs), float(weights @ (whole - gap(back)))
-        put_back = rounded.numbers.change(lost).replace("+", "")
+        put_back = signed(lost, rounded.numbers.decimals).replace("+", "")
         lines.append((lost, (
             Cell(feature.name, role_of(feature)),
             part("driver.differs", "Differs for", share),

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from isonomy.report.findings import Findings
 from isonomy.report.model import Cell, Fact, Rounded, Section, exact, part, table
@@ -38,10 +37,11 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
     titles = [title for title in titles if title not in crossed[MOST_PAIRS:]]
     for number, title in enumerate(titles, 1):
         rows = group.groups[group.groups["attributes"] == title]
-        masked = _masked(title, rows, hidden) if redacted else np.zeros(len(rows), dtype=bool)
-        unseen, few = set(rows["group"][masked]), set[str]()
+        masked, few = np.array([(title, name) in hidden for name in rows["group"]]), set[str]()
         if redacted:
-            few = unseen | set(rows["group"][rows["note"].str.contains("positive rate")])
+            masked |= protected_cells(rows["people"].to_numpy(), masked=masked)
+            few = set(rows["group"][masked | rows["note"].str.contains("positive rate")])
+        unseen = set(rows["group"][masked])
         shown = rows[~masked]
         most = MOST_CROSSED_GROUPS if title in crossed else MOST_GROUPS
         kept = shown.loc[shown["people"].nlargest(most).index.sort_values()]
@@ -70,11 +70,6 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
     )
     kinds = {title: group.four_fifths.get(title, "") for title in titles}
     return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds})
-
-
-def _masked(title: str, rows: pd.DataFrame, hidden: Hidden) -> Any:
-    known = np.array([(title, str(name)) in hidden for name in rows["group"]])
-    return known | protected_cells(rows["people"].to_numpy(), masked=known)
 
 
 def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bool) -> list[Any]:
