@@ -122,11 +122,6 @@ def alone(work: Path) -> Iterator[Path]:
                 work.rmdir()
 
 
-def parts_in(work: Path) -> int:
-    """How many chunks are finished."""
-    return sum(1 for _ in work.glob("parts/*.arrays"))
-
-
 def _link(old: Path, new: Path) -> None:
     """The same files under another name: parts are replaced, never changed, so that nothing is copied."""
     if old.is_dir():

@@ -114,10 +114,8 @@ def _run(plan: Plan) -> Answer:
 
 def _resume(work: Path | None, plan: Plan) -> str:
     """What to say after Ctrl-C."""
-    from isonomy.auditing.output import parts_in
-
     if work is None or not work.exists():
         why = " (a redacted audit keeps nothing on the way)" if plan.redact else ""
         return f"Stopped; nothing was written{why}."
-    kept = parts_in(work)
+    kept = len(list(work.glob("parts/*.arrays")))
     return f"Stopped; {kept} finished part{'s' * (kept != 1)} kept in {work}. The same command goes on from there."

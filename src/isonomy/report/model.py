@@ -155,8 +155,8 @@ def part(code: str, what: str, share: float) -> Fact:
 def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], total: Iterable[Any] = (),
            marked: int | None = None, notes: tuple[str, ...] = ()) -> FactTable:  # fmt: skip
     """A table; a head that ends in ``#`` has numbers below it, ``@`` is in front of another kind of column."""
-    kinds = tuple((head[:-1], "n") if head[-1:] == "#" else (head, "") for head in heads)
-    kinds = tuple((name.split("@")[0], kind or name.partition("@")[2]) for name, kind in kinds)
+    parts = (head.replace("#", "@n").partition("@") for head in heads)
+    kinds = tuple((name, kind) for name, _, kind in parts)
 
     def cells(row: Iterable[Any]) -> tuple[Cell, ...]:
         return tuple(each if isinstance(each, Cell) else Cell(each) for each in row)
