@@ -20,7 +20,7 @@ import numpy as np
 
 import isonomy
 from isonomy import records
-from isonomy.auditing.bundled import train_small
+from isonomy.auditing.inputs import train_small
 from isonomy.datasets import load_population
 from isonomy.networks import Network
 from isonomy.networks.affine import Affine

@@ -43,8 +43,9 @@ which nothing was fitted: test rows, or any rows with `--held-out`.
 many, drawn how, from which part, and how many rows did not fit the schema) stands in everything that is written.
 
 An audit in parts: finished chunks are kept in `OUT.work`, each with a hash of all that it depends on, and a run of the
-same question takes them up again; the certificate is the same bit for bit. A redacted audit keeps nothing, since chunks
-hold people's rows.
+same question takes them up again; the certificate is the same bit for bit. The folder is its owner's alone, and for one
+audit at a time: a second one with the same `--out` is refused. A redacted audit keeps nothing, since chunks hold
+people's rows.
 
 An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file.
 Options on the command line win over the file, also `--no-redact` over `redact = true`.

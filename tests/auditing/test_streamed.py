@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -337,8 +338,8 @@ def test_options_that_do_not_go_together(options: dict[str, Any], says: str) -> 
 
 
 def test_the_work_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    work = work_of(tmp_path / "out")
-    work.mkdir()
+    work = open_work(tmp_path / "out")
+    assert work == work_of(tmp_path / "out") and stat.S_IMODE(work.stat().st_mode) == 0o700, "rows of people are in it"
     (work / "thesis.txt").write_text("mine")
     with pytest.raises(FileError, match=r"holds 'thesis\.txt', which no audit writes"):
         open_work(tmp_path / "out")

@@ -405,7 +405,8 @@ def test_a_population_is_judged_by_a_random_draw_and_not_by_chosen_people() -> N
     assert not refusal(whole.test.sample(5)) and not refusal(whole.sample(40).test) and not refusal(whole.test[:])
     assert "chosen by hand" in refusal(whole.test[:5])
     assert "chosen by hand" in refusal(whole.test[np.flatnonzero(whole.test.x[:, 0] > 0)].sample(2))
-    assert "'all' part" in refusal(whole.sample(5))
+    assert "of the whole table, on which" in refusal(whole.sample(5))
+    assert "of the training part of the table, on which" in refusal(whole.train)
     assert not refusal(whole.sample(5).held_out()) and not refusal(whole.held_out().sample(5))
     assert refusal(whole.held_out()[:5])  # what was said of everybody is not said of those picked out afterwards
 

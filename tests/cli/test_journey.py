@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing import Plan
+from isonomy.auditing.output import alone, open_work
 from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
@@ -151,7 +152,9 @@ def test_explain_shows_the_counterpart_of_the_audit(
     assert abs(one - two) == pytest.approx(facts["lower"], abs=1e-6)
     assert facts["lower"] <= facts["upper"]
     _, page, _ = run("explain", plan, "--row", "17")
-    assert "differs" in page and "female" in page and "male" in page
+    assert "differs" in page and "female" in page and "male" in page and "chosen with --row" in page
+    _, page, _ = run("explain", plan)
+    assert page.startswith("Row 0: ") and "the first one, as no --row was given" in page and "chosen" not in page
 
 
 def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
@@ -185,6 +188,16 @@ def test_the_page_for_people(plan: str, run: Callable[..., Any]) -> None:
     for words in ("CERTIFIED", "at most", "at least", "sex", "Nothing is said of the population", "isonomy verify"):
         assert words in page
     assert "\x1b" not in page, "no colours where nobody looks"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind")
+def test_a_second_audit_with_the_same_out_is_refused(plan: str, run: Callable[..., Any]) -> None:
+    with alone(open_work(Path("same"))) as work:
+        status, out, err = run("audit", plan, *QUICK, "--out", "same")
+        assert status == 2 and out == "" and err.count("\n") == 1
+        assert "Another audit works in same.work" in err and work.is_dir() and not Path("same").exists()
+    assert not work.exists(), "an empty one is of no use"
+    assert run("audit", plan, *QUICK, "--out", "same")[0] == 0
 
 
 def test_estimate_only_says_the_cost(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:

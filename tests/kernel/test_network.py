@@ -340,4 +340,4 @@ def test_what_cancels_is_read() -> None:
     assert ((network.reads > 0) == [True, True, False]).all()
     assert network.layers[0].blocks[0].weight[0, 1] == 0.0
     assert network.widest == 5
-    assert (normal_form(nodes[:1]).reads == 1.0).all()
+    assert (normal_form(nodes[:1]).reads > 0).all()

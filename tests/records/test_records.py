@@ -18,7 +18,7 @@ import pytest
 import isonomy
 import isonomy_verify
 from isonomy import records
-from isonomy.auditing.bundled import train_small
+from isonomy.auditing.inputs import train_small
 from isonomy.certificates import Certificate
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.forms import network_arrays, network_of

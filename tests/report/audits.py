@@ -15,6 +15,7 @@ from isonomy.fairness import group_fairness
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings, ObservedShift
+from isonomy.report.html import to_html
 from isonomy.shift import wasserstein
 from isonomy.similarity import Counterparts
 
@@ -79,6 +80,11 @@ def crowded() -> Population:
         {name: rng.choice(levels, 600) for name in names} | {"outcome": rng.choice(["no", "yes"], 600)}
     )
     return Population.from_frame(frame, Schema("crowded", features, Label("outcome", ("no", "yes"))))
+
+
+def render(findings: Findings) -> str:
+    """The page of an audit."""
+    return to_html(findings.facts)
 
 
 def audit(head: str = "softmax", nasty: bool = False, **changes: Any) -> Findings:

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from isonomy.report import render
-
-from .audits import audit
+from .audits import audit, render
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from isonomy.networks import Network
-from isonomy.report import render
 from isonomy.report.drivers import drivers
 from isonomy.report.model import Rounded
 from isonomy.report.numbers import Numbers
@@ -18,7 +17,7 @@ from isonomy.report.shifted import comparable, curve, shifts, worst_population
 from isonomy.report.similar import similar
 from isonomy.shift import wasserstein
 
-from .audits import audit
+from .audits import audit, render
 from .reading import read, table
 
 

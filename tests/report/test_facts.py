@@ -15,8 +15,9 @@ from rich.console import Console
 from isonomy.records import write
 from isonomy.records.writing import claimed_bounds
 from isonomy.report import Findings
-from isonomy.report.facts import Fact, facts_of_row
 from isonomy.report.html import to_html
+from isonomy.report.model import Fact
+from isonomy.report.pairs import facts_of_row
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
 
@@ -109,6 +110,19 @@ def test_machines_get_what_is_claimed(kind: str) -> None:
     json.dumps(document, allow_nan=False)
 
 
+@every
+def test_numbers_of_groups_are_facts(kind: str) -> None:
+    """Cells of numbers hold facts, bounds among them rounded outward; texts stand for what is not shown."""
+    facts = findings(kind).facts
+    for table in (*facts["groups"].tables, *facts["decisions"].tables, *facts["people"].tables[1:]):
+        numbers = [place for place, (_, column) in enumerate(table.heads) if column == "n"]
+        for cell in (row[place] for row in table.rows for place in numbers):
+            assert isinstance(cell.text, Fact) or cell.text in ("not shown", "undefined", ""), (table.code, cell)
+    for fact in (fact for fact in facts if fact.rounding == "outward"):
+        low, high = (Decimal(each.replace("∞", "inf")) for each in fact.printed.split(" to "))
+        assert low <= Decimal(repr(float(fact.value[0]))) and Decimal(repr(float(fact.value[1]))) <= high, fact
+
+
 def test_numbers_are_on_their_side_of_epsilon() -> None:
     """A bound that is hardly above ε is not printed as ε."""
     base = findings("two classes").certificate
@@ -117,6 +131,14 @@ def test_numbers_are_on_their_side_of_epsilon() -> None:
         accepted = Decimal(repr(epsilon))
         assert (number(facts.fact("upper")) <= accepted) == (facts.verdict == "certified")
         assert (number(facts.fact("lower")) > accepted) == (facts.verdict == "violated")
+
+
+def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
+    base = findings("no shift")
+    certificate = dataclasses.replace(base.certificate, epsilon=base.claimed[1] * 1.01)
+    facts = dataclasses.replace(base, certificate=certificate).facts
+    assert facts.fact("largest_gamma").value == 0
+    assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
 
 
 def test_a_redacted_audit_has_no_facts_of_persons() -> None:

@@ -15,10 +15,10 @@ import pytest
 
 import isonomy
 from isonomy.fairness import group_fairness
-from isonomy.report import Findings, render
+from isonomy.report import Findings
 from isonomy.similarity import WeightedLp
 
-from .audits import NASTIER, NASTY, audit, crowded, network, schema
+from .audits import NASTIER, NASTY, audit, crowded, network, render, schema
 from .reading import Element, read, table
 
 SOFT = WeightedLp(np.ones(schema("softmax").width), 2.0)
@@ -181,6 +181,15 @@ def test_decisions_are_counted() -> None:
         assert float(cell.rstrip("%")) == pytest.approx(
             100 * (found.certificate.local.decision == kind).mean(), abs=0.06
         )
+
+
+def test_weighted_shares_are_called_so() -> None:
+    found = findings("two classes")
+    schema = dataclasses.replace(found.people.schema, weight="weight")
+    weighted = dataclasses.replace(found, people=dataclasses.replace(found.people, schema=schema))
+    for section in ("people", "decisions"):
+        assert "Shares are of the sampling weights." in read(render(weighted)).by_id(section).text
+        assert "sampling weights" not in tree("two classes").by_id(section).text
 
 
 def test_pairs_are_the_worst_ones_and_show_what_differs() -> None:

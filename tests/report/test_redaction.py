@@ -9,12 +9,12 @@ import pytest
 
 import isonomy
 from isonomy.fairness.groups import Grouping
-from isonomy.report import Findings, render
+from isonomy.report import Findings
 from isonomy.report.numbers import cell
 from isonomy.report.privacy import hidden_groups
 from isonomy.similarity import Counterparts, WeightedLp
 
-from .audits import audit
+from .audits import audit, render
 from .reading import read, table
 
 

@@ -18,7 +18,7 @@ import pytest
 import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
-from isonomy.auditing.bundled import train_small
+from isonomy.auditing.inputs import train_small
 from isonomy.certificates.profiles import Profiles
 from isonomy.datasets import load_population
 from isonomy.population.toml import write_key, write_table

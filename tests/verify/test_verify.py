@@ -21,7 +21,7 @@ import isonomy
 import isonomy_verify
 import isonomy_verify.__main__
 from isonomy import records
-from isonomy.auditing.bundled import train_small
+from isonomy.auditing.inputs import train_small
 from isonomy.datasets import load_population
 from isonomy_verify import BadInput, check, verify
 from isonomy_verify.definitions import domain_of

@@ -9,13 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isonomy.auditing.call import Audit, audit
-    from isonomy.auditing.job import run
+    from isonomy.auditing.call import Audit, audit, run
     from isonomy.auditing.output import write
     from isonomy.auditing.plan import Plan
 
 __all__ = ["Audit", "Plan", "audit", "run", "write"]
-_WHERE = {"Audit": "call", "audit": "call", "Plan": "plan", "run": "job", "write": "output"}
+_WHERE = {"Audit": "call", "audit": "call", "Plan": "plan", "run": "call", "write": "output"}
 
 
 def __getattr__(name: str) -> Any:

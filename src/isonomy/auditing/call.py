@@ -1,25 +1,30 @@
-"""The main job as one call of Python: what ``isonomy audit`` does, without its terminal."""
+"""The main job: read, certify, look at groups and shifts beside; as one call of Python and as a step of the command."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from isonomy.auditing.job import run
+from isonomy.auditing.inputs import Inputs, read_inputs
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
 from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.consistency import told
-from isonomy.errors import ParameterError, template
+from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.options import options_of
+from isonomy.population import Population
 from isonomy.progress import Progress
-from isonomy.report.findings import Findings
+from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
+from isonomy.shift import wasserstein
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +80,64 @@ def audit(
     folder = None if work is None or plan.redact else Path(work)
     with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
         return Audit(plan, run(plan, progress, work=folder))
+
+
+def run(
+    plan: Plan,
+    progress: Progress | Literal["auto"] | None = "auto",
+    *,
+    work: Path | None = None,
+    inputs: Inputs | None = None,
+    announce: Callable[[str], None] = lambda stage: None,
+) -> Findings:
+    """Audit: every number of the findings is proved, found or estimated here, nothing is written but to ``work``.
+
+    That folder keeps finished chunks for a later run of the same plan. ``inputs`` are the plan's own, already read;
+    ``announce`` is told what begins.
+    """
+    inputs = inputs or read_inputs(plan)
+    announce("Reading people")
+    source = inputs.opened(plan, work)
+    announce("Bounding people and populations")
+    certificate = certify(
+        inputs.network, source, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
+        epsilon=plan.epsilon, confidence=plan.confidence, domain=plan.domain, tier=plan.tier,
+        attack=not plan.no_search, decide=not plan.no_search, seed=plan.seed, engine=plan.engine or "local",
+        scheduler=plan.scheduler, work=work, chunk=plan.chunk or CHUNK, progress=progress,
+    )  # fmt: skip
+    announce("Groups and distances")
+    people = certificate.people
+    assert people is not None
+    return Findings(
+        title=plan.name or people.schema.name,
+        people=people,
+        network=certificate.question.network,
+        certificate=certificate,
+        group=_groups(certificate, people),
+        shifts=tuple(
+            ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
+            for name, other in inputs.others
+        ),
+        sources={**dict(certificate.sources), **inputs.sources},
+        command=plan.command(),
+        created=_begun(work).isoformat(timespec="seconds"),
+        redacted=plan.redact,
+        **{name: value for name, value in scores(certificate.question.network, people).items() if name != "classes"},
+    )
+
+
+def _begun(work: Path | None) -> datetime:
+    """When the first run of this question began: that of the plan that the folder keeps."""
+    kept = None if work is None else work / "schedule.json"
+    return datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept and kept.is_file() else datetime.now(UTC)
+
+
+def _groups(certificate: Certificate, people: Population) -> GroupFairness | None:
+    """Group fairness where it means something: decisions between classes, people with protected attributes."""
+    network = certificate.question.network
+    if network.head == "regression" or not people.schema.protected:
+        return None
+    try:
+        return group_fairness(network, people, outcomes=people.y is not None, certificate=certificate.local)
+    except IsonomyError:  # such as a table in which everybody is of one group: there is nothing to compare
+        return None

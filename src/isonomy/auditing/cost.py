@@ -30,11 +30,9 @@ class CostEstimate:
     sampled_seconds: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.individuals:,} individuals of {self.coordinates} coordinates: about {spoken(self.seconds)} and "
-            f"{self.megabytes:,.0f} MB of memory, judged by {self.sampled} individuals that took "
-            f"{spoken(self.sampled_seconds)}."
-        )
+        cost = f"about {spoken(self.seconds)} and {self.megabytes:,.0f} MB of memory"
+        judged = f"judged by {self.sampled} individuals that took {spoken(self.sampled_seconds)}"
+        return f"{self.individuals:,} individuals of {self.coordinates} coordinates: {cost}, {judged}."
 
 
 def estimate(plan: Plan, inputs: Inputs) -> CostEstimate:

@@ -88,17 +88,15 @@ def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]
 
 def _readings(schema: Schema, people: Population, width: int, options: dict[str, str]) -> Iterator[Reading]:
     """Every usual reading; whether its count is right is found out by trying."""
-    for reads in ("auto", "coordinates", "raw"):
-        words = {"auto": "as its names or their number say", "raw": "raw columns in the order of the schema"}
-        what = words.get(reads, "the coordinates of the schema as they are")
-        yield Reading({}, options if reads == "auto" else {**options, "reads": reads}, what)
-    seen = [each for each in schema.features if not each.protected]
-    orders = {
-        "in the order of the table": schema.features,
-        "numbers first, then categories": _numbers_first(schema.features),
-        "in the order of the table, without the protected columns": tuple(seen),
-        "numbers first, then categories, without the protected columns": _numbers_first(tuple(seen)),
-    }
+    yield Reading({}, options, "as its names or their number say")
+    yield Reading({}, {**options, "reads": "coordinates"}, "the coordinates of the schema as they are")
+    yield Reading({}, {**options, "reads": "raw"}, "raw columns in the order of the schema")
+    orders = {}
+    seen = tuple(each for each in schema.features if not each.protected)
+    for left_out, some in (("", schema.features), (", without the protected columns", seen)):
+        orders[f"in the order of the table{left_out}"] = some
+        numbers_first = sorted(some, key=lambda each: each.kind in ("categorical", "ordinal"))
+        orders[f"numbers first, then categories{left_out}"] = tuple(numbers_first)
     encodings: dict[str, dict[str, Any]] = {
         "one-hot": {},
         "one-hot without the first": {"drop": "first"},
@@ -117,10 +115,6 @@ def _readings(schema: Schema, people: Population, width: int, options: dict[str,
                     inputs[each.name] = _scale(scale, people.frame[each.name].to_numpy(dtype=float, na_value=np.nan))
             words = {"none": "numbers as they are", "standard": "numbers standardised", "minmax": "numbers from 0 to 1"}
             yield Reading(inputs, options, f"{order}, {words[scale]}, categories {encoding}")
-
-
-def _numbers_first(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
-    return tuple(sorted(features, key=lambda each: each.kind in ("categorical", "ordinal")))
 
 
 def _count(features: tuple[Feature, ...], table: Mapping[str, Any]) -> int:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from isonomy.auditing.plan import Roles
 from isonomy.datasets.catalogue import ENTRIES
-from isonomy.errors import DataError, FileError, SchemaError
+from isonomy.errors import DataError, FileError, SchemaError, first_line
 from isonomy.population import Dialect, Feature, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS
 from isonomy.population.tables import CSV, PARQUET, open_text
@@ -49,15 +49,13 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
         try:
             return pd.read_parquet(path), Dialect(), {}
         except (OSError, ValueError) as error:
-            raise FileError(f"Table {path} cannot be read as Parquet: {str(error).splitlines()[0]}.") from error
+            raise FileError(f"Table {path} cannot be read as Parquet: {first_line(error)}.") from error
     if not name.endswith(CSV):
         raise FileError(f"Table {path} cannot be read: its name must end in .parquet, .pq, {', '.join(CSV)}.")
     dialect = _dialect(path)
     try:
         with open_text(path, dialect.encoding) as file:
-            texts = pd.read_csv(
-                file, sep=dialect.separator, dtype=str, keep_default_na=False, index_col=False
-            )  # fmt: skip
+            texts = pd.read_csv(file, sep=dialect.separator, dtype=str, keep_default_na=False, index_col=False)
     except (OSError, ValueError, csv.Error) as error:
         raise FileError(f"Table {path} cannot be read as CSV: {' '.join(str(error).split())}.") from error
     if not len(texts):
@@ -114,12 +112,9 @@ def _dialect(path: Path) -> Dialect:
 
 def _decimal_commas(texts: pd.DataFrame) -> bool:
     """Whether some column holds numbers only when commas are read as decimal marks."""
-    for column in texts.columns:
-        cells = texts[column].str.strip()
-        cells = cells[~cells.isin((*MISSING_WORDS, *MARKS))]
-        if len(cells) and cells.str.fullmatch(r"[+-]?\d*,?\d+").all() and cells.str.contains(",").any():
-            return True
-    return False
+    columns = (texts[column].str.strip() for column in texts.columns)
+    known = (cells[~cells.isin((*MISSING_WORDS, *MARKS))] for cells in columns)
+    return any(cells.str.fullmatch(r"[+-]?\d*,?\d+").all() and cells.str.contains(",").any() for cells in known)
 
 
 def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:

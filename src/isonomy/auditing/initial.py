@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.files import atomic
 from isonomy.options import options_of
-from isonomy.population import Dialect, Population
+from isonomy.population import Dialect, Population, Schema
 from isonomy.population.toml import write_key, write_value
 
 
@@ -48,13 +48,8 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
     if roles.label is None:
         notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
     notes += _about(reading, fitting, people)
-    text = _schema_text(replace(guess, schema=schema), reading)
-    return Proposal(
-        text,
-        _audit_text(data, model, folder, dialect, reading, people),
-        tuple(notes),
-        not (reading.problem or _blind(reading, fitting)),
-    )
+    text, audit = _schema_text(schema, guess, reading), _audit_text(data, model, folder, dialect, reading, people)
+    return Proposal(text, audit, tuple(notes), not (reading.problem or _blind(reading, fitting)))
 
 
 def save(proposal: Proposal, folder: Path, *, force: bool = False) -> tuple[Path, Path]:
@@ -103,16 +98,12 @@ _SCHEMA_HEAD = """\
 """
 
 
-def _schema_text(guess: Guess, reading: Reading) -> str:
+def _schema_text(schema: Schema, guess: Guess, reading: Reading) -> str:
     """The schema with a remark at each table."""
     remarks = {f"[features.{write_key(name)}]": text for name, text in guess.remarks.items()}
     remarks["[label]"] = "guess: classes in sorted order; they must be in the order of the model's outputs."
-    lines = [_SCHEMA_HEAD]
-    lines += [f"# left out: {name!r}, {why}" for name, why in guess.left_out.items()]
-    body = guess.schema.to_toml().splitlines()
-    while body and body[0].startswith("#"):  # the head above says more
-        body.pop(0)
-    for line in body:
+    lines = [_SCHEMA_HEAD, *(f"# left out: {name!r}, {why}" for name, why in guess.left_out.items())]
+    for line in dropwhile(lambda line: line.startswith("#"), schema.to_toml().splitlines()):  # the head says more
         if line == "[model.inputs]":
             lines += ["# How the model reads a row, a guess: " + reading.what + "."]
             lines += ["# Write the numbers of your own scaler; docs/reference/formats.md has all keys."]
@@ -122,8 +113,7 @@ def _schema_text(guess: Guess, reading: Reading) -> str:
     if reading.problem:
         lines += ["", f"# TO DO: {reading.problem}"]
     if "[model.inputs]" in reading.problem:
-        names = ", ".join(write_value(name) for name in list(guess.schema.slices)[:3])
-        lines += ["# For example:", "#", "# [model.inputs]", f"# columns = [{names}]", "#"]
+        lines += ["# For example:", "#", "# [model.inputs]", f"# columns = {write_value(list(schema.slices)[:3])}", "#"]
     return "\n".join(lines) + "\n"
 
 
@@ -133,13 +123,13 @@ def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading
     def beside(path: Path) -> str:
         return Path(os.path.relpath(str(path), str(folder))).as_posix()
 
+    usual = Dialect("\t" if data.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
+    seen = {"separator": "guess, from the first line", "encoding": "guess: it is not plain UTF-8",
+            "decimal": "guess: numbers are written 3,14"}  # fmt: skip
     guesses: dict[str, tuple[Any, str]] = {key: (value, "guess") for key, value in reading.options.items()}
-    if dialect.separator != ("\t" if data.name.lower().removesuffix(".gz").endswith(".tsv") else ","):
-        guesses["separator"] = dialect.separator, "guess, from the first line"
-    if dialect.encoding != "utf-8":
-        guesses["encoding"] = dialect.encoding, "guess: it is not plain UTF-8"
-    if dialect.decimal != ".":
-        guesses["decimal"] = dialect.decimal, "guess: numbers are written 3,14"
+    guesses |= {
+        key: (getattr(dialect, key), why) for key, why in seen.items() if getattr(dialect, key) != getattr(usual, key)
+    }
     if people.excluded:
         guesses["unknown"] = "exclude", f"guess: {people.excluded} rows do not fit the schema and are left out"
     known = {"name": people.schema.name, "data": beside(data), "schema": "schema.toml", "model": beside(model)}

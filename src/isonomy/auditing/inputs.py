@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from isonomy.auditing.bundled import train_small
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+
 from isonomy.auditing.plan import Plan
 from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
-from isonomy.errors import FileError, ParameterError, template
+from isonomy.errors import DataError, FileError, ParameterError, template
 from isonomy.files import file_hash
 from isonomy.networks import Network
 from isonomy.networks.load import open_network
+from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
@@ -38,10 +43,8 @@ class Inputs:
         """Where the people come from; ``work`` keeps a copy of a file that has no way into its middle."""
         if self.people is not None:
             return open_people(self.people)
-        split = part_of(plan, self.schema.split is not None)
-        return open_people(
-            plan.data, self.schema, dialect=dialect_of(plan), unknown=plan.unknown, split=split, work=work,
-        )  # fmt: skip
+        split, dialect = part_of(plan, self.schema.split is not None), dialect_of(plan)
+        return open_people(plan.data, self.schema, dialect=dialect, unknown=plan.unknown, split=split, work=work)
 
 
 def read_inputs(plan: Plan) -> Inputs:
@@ -80,19 +83,16 @@ def dialect_of(plan: Plan) -> Dialect:
     return Dialect(plan.separator, plan.encoding, plan.decimal)
 
 
-def read_table(plan: Plan, source: str, schema: Schema | None) -> Population:
-    """All people of a table, as the plan reads tables."""
-    return read_people(source, schema, dialect=dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:
+    """All people of a table, as the plan reads tables; by its schema, unless another is given."""
+    schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
+    return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
 
 
 def read_people(
-    source: str,
-    schema: Schema | None,
-    *,
-    dialect: Dialect | None = None,
-    domain: DomainKind = "realizable",
+    source: str, schema: Schema | None, dialect: Dialect | None = None, *, domain: DomainKind = "realizable",
     unknown: Unknown = "error",
-) -> Population:
+) -> Population:  # fmt: skip
     """The people of a file, by a schema, or of the catalogue."""
     if source in ENTRIES:
         return load_population(source, domain=domain, download=False)
@@ -109,10 +109,21 @@ def read_people(
 
 def read_network(plan: Plan, schema: Schema) -> Network:
     """The network of a plan, on the coordinates of a schema."""
-    options: dict[str, Any] = {
-        "head": plan.head, "output": plan.output, "activation": plan.activation, "reads": plan.reads,
-    }  # fmt: skip
+    options: dict[str, Any] = {name: getattr(plan, name) for name in ("head", "output", "activation", "reads")}
     return open_network(str(plan.model), schema, **options)
+
+
+def train_small(people: Population, hidden: tuple[int, ...] = (32, 16), seed: int = 0) -> Network:
+    """The network of an audit that names none: cross-entropy, Adam, weight decay; deterministic by seed."""
+    if people.y is None:
+        raise DataError(f"The table of {people.schema.name!r} has no label column to learn from.")
+    model = MLPClassifier(
+        hidden, alpha=0.64, batch_size=min(64, len(people.x)), learning_rate_init=3e-3, max_iter=20, random_state=seed
+    )
+    with warnings.catch_warnings(), one_thread():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # so many epochs and no more
+        model.fit(people.x, np.asarray(people.y))
+    return Network.from_sklearn(model, name="small classifier")
 
 
 def read_ground(name: str, metric: Metric | None) -> Ground:

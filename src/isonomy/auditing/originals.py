@@ -17,7 +17,6 @@ from isonomy.auditing.inputs import read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
 from isonomy.files import file_hash
-from isonomy.networks import Network
 from isonomy.networks.affine import Affine
 from isonomy.networks.graph import Activation
 from isonomy.networks.load import open_network
@@ -27,20 +26,20 @@ from isonomy.records import Record
 Claim = tuple[str, str, str]
 """What is claimed, its status (recomputed, trusted, rejected), and a word on it."""
 
-_DIALECTS = [
-    Dialect(separator, encoding, decimal)
-    for separator, encoding, decimal in itertools.product((",", ";", "\t", "|"), ("utf-8", "latin-1"), (".", ","))
-]
+_DIALECTS = [Dialect(*each) for each in itertools.product((",", ";", "\t", "|"), ("utf-8", "latin-1"), (".", ","))]
 
 
 def check_model(record: Record, path: Path) -> Claim:
     """Whether a model file gives the network of a certificate."""
     wanted, read = network_arrays(record.network), False
+    seen = np.flatnonzero(record.schema.seen_coordinates).tolist()
     bends = {node.op.kind for node in record.network.graph.nodes if isinstance(node.op, Activation)} or {"relu"}
     options = itertools.product(("auto", record.network.head), ("auto", "coordinates", "raw"), sorted(bends))
     for head, reads, activation in options:
         try:
-            network = _on_all(open_network(path, record.schema, head=head, reads=reads, activation=activation), record)
+            network = open_network(path, record.schema, head=head, reads=reads, activation=activation)
+            if network.input_width != record.schema.width:
+                network = network.adapted(Affine.selection(seen, record.schema.width))
             found = network_arrays(network)
         except IsonomyError:
             continue
@@ -70,14 +69,6 @@ def check_data(record: Record, path: Path) -> Claim:
     if read:
         return "data file", "rejected", f"{path.name} has other people in the rows of the certified ones"
     return _by_hash(record, "data file", path)
-
-
-def _on_all(network: Network, record: Record) -> Network:
-    """The network as audits read it: on all coordinates where it reads only those seen."""
-    if network.input_width == record.schema.width:
-        return network
-    seen = np.flatnonzero(record.schema.seen_coordinates)
-    return network.adapted(Affine.selection(seen.tolist(), record.schema.width))
 
 
 def _by_hash(record: Record, claim: str, path: Path) -> Claim:

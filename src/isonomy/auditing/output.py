@@ -7,7 +7,11 @@ audit of the same name is replaced; a directory that holds anything else is left
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +42,8 @@ OTHER = "counterpart: "
 
 ROWS = 65_536
 """Individuals whose table is in memory at a time."""
+
+_COPY = r"people-.*\.parquet"  # of a file that has no way into its middle
 
 
 def write(
@@ -81,14 +87,12 @@ def open_work(target: Path) -> Path:
     work = work_of(target)
     try:
         if work.exists():
-            strange = sorted(each.name for each in work.iterdir() if not _is_own(each.name))
-            if strange:
-                raise FileError(
-                    f"The work folder {work} holds {strange[0]!r}, which no audit writes: remove it, or name another "
-                    "'out'."
-                )
+            for name in sorted(each.name for each in work.iterdir()):
+                if not (name in (*KEPT, "columns") or name.endswith(PARTIAL) or re.fullmatch(_COPY, name)):
+                    advice = "which no audit writes: remove it, or name another 'out'"
+                    raise FileError(f"The work folder {work} holds {name!r}, {advice}.")
             return work
-        work.mkdir(parents=True)
+        work.mkdir(mode=0o700, parents=True)  # finished chunks hold people's rows
         for name in KEPT:
             _link(target / name, work / name)
     except OSError as error:
@@ -96,13 +100,26 @@ def open_work(target: Path) -> Path:
     return work
 
 
-def parts_in(work: Path) -> int:
-    """How many chunks are finished."""
-    return sum(1 for _ in work.glob("parts/*.arrays"))
+@contextmanager
+def alone(work: Path) -> Iterator[Path]:
+    """The work folder, for one audit at a time; its lock goes with the process. If nothing is kept, it goes too."""
+    with ExitStack() as held:
+        if sys.platform != "win32":
+            import fcntl
 
-
-def _is_own(name: str) -> bool:
-    return name in (*KEPT, "columns") or name.endswith(PARTIAL) or (name[:7] == "people-" and name[-8:] == ".parquet")
+            folder = os.open(work, os.O_RDONLY)
+            held.callback(os.close, folder)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FileError(f"Another audit works in {work}: wait for its end, or name another 'out'.") from None
+            except OSError:  # a file system without locks
+                pass
+        try:
+            yield work
+        finally:
+            with suppress(OSError):
+                work.rmdir()
 
 
 def _link(old: Path, new: Path) -> None:
@@ -185,12 +202,10 @@ def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
         return table
     table.insert(1, "weight", people.weights[rows])
     x, other = np.asarray(people.x[rows]), np.asarray(local.witnesses.counterpart[rows])
-    for name, values in predictions(findings, x).items():
-        table[name] = values
-    for name, values in predictions(findings, other).items():
-        table[f"{OTHER}{name}"] = values
+    for mark, some in (("", x), (OTHER, other)):
+        table = table.assign(**{f"{mark}{name}": values for name, values in predictions(findings, some).items()})
     own, theirs = _raw(people.schema, x), _raw(people.schema, other)
-    differs = np.array([_unlike(own[name], theirs[name]) for name in own.columns]).T
+    differs = own.astype(str).to_numpy() != theirs.astype(str).to_numpy()
     table["differs"] = [", ".join(own.columns[row]) for row in differs]
     names = {name: name if name not in table.columns else f"{name} (feature)" for name in own.columns}
     theirs = theirs.rename(columns=lambda name: f"{OTHER}{name}")
@@ -213,7 +228,3 @@ def _raw(schema: Schema, x: FloatArray) -> pd.DataFrame:
     table = schema.decode(x)
     mixed = {name: table[name].astype("string") for name in table.columns if table[name].dtype == "object"}
     return table.assign(**mixed)
-
-
-def _unlike(one: pd.Series, other: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return (one.astype(str) != other.astype(str)).to_numpy(dtype=bool)

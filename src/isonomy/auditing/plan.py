@@ -131,7 +131,12 @@ class Plan:
         check_options(self)
         if self.held_out and self.split == "train":
             raise ParameterError("'held_out' says that nothing was fitted on these rows: 'split' cannot be 'train'.")
-        self._check_engine()
+        if self.scheduler is not None and self.engine != "dask":
+            raise ParameterError(template("scheduler", "left out unless 'engine' is dask", self.scheduler))
+        for name in IN_MEMORY if self.engine is not None else ():
+            if (value := getattr(self, name)) not in (False, None):
+                right = "left out when 'engine' is given (it is for tables in memory)"
+                raise ParameterError(template(name, right, value))
 
     @classmethod
     def of(cls, options: Mapping[str, Any], file: str | Path | None = None) -> Plan:
@@ -151,24 +156,10 @@ class Plan:
             needed = item.name == "data" and (self.model is not None or self.schema is not None)
             if (value == item.default and not needed) or item.name == "out":
                 continue
-            option = f"--{item.name.replace('_', '-')}"
-            if value is True:
-                words.append(option)
-            else:
-                for each in value if isinstance(value, tuple) else (value,):
-                    words += [option, shlex.quote(str(each))]
+            flag = options_of(Plan)[item.name].flag
+            for each in value if isinstance(value, tuple) else (value,):
+                words += [flag] if each is True else [flag, shlex.quote(str(each))]
         return " ".join(words)
-
-    def _check_engine(self) -> None:
-        """Options that do not go together are refused before anything is read."""
-        if self.scheduler is not None and self.engine != "dask":
-            raise ParameterError(template("scheduler", "left out unless 'engine' is dask", self.scheduler))
-        for item in fields(self) if self.engine is not None else ():
-            value = getattr(self, item.name)
-            if item.name in IN_MEMORY and value not in (item.default, None):
-                raise ParameterError(
-                    template(item.name, "left out when 'engine' is given (it is for tables in memory)", value)
-                )
 
 
 @dataclass(frozen=True)

@@ -360,9 +360,9 @@ def _refusal(
     if people is not None:
         if not (people.split == "test" or people.selection.held_out):
             return (
-                f"These individuals are the '{people.split}' part of the table, on which networks, metrics or schemas "
-                "are fitted: a statement about the population behind them needs people that nothing was fitted on, "
-                "such as people.test."
+                f"These individuals are of the {'training part of the' if people.split == 'train' else 'whole'} table, "
+                "on which networks, metrics or schemas are fitted: a statement about the population behind them needs "
+                "people that nothing was fitted on, the test part or rows that are said to be held out."
             )
         if len(people) < 2:
             return "A bound for the population needs at least two individuals."
@@ -381,15 +381,15 @@ def _refusal(
         if clusters is not None and people.selection.how == "random":
             return (
                 "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
-                "give all of people.test."
+                "give the whole test part."
             )
         for name, each in (("metric", metric), ("ground metric", shift.metric)):
             if overlaps(each, people):
-                return f"The {name} was fitted on {each.fitted_on}: fit it on people.train to judge people.test."
+                return f"The {name} was fitted on {each.fitted_on}: fit it on the training part to judge the test part."
         if not people.selection.independent:
             how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
             return (
-                f"These individuals {how}, so that they need not be independent draws from one population: give all of "
-                "people.test, or people.test.sample(n)."
+                f"These individuals {how}, so that they need not be independent draws from one population: give the "
+                "whole test part, or a random sample of it."
             )
     return ""

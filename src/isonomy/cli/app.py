@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, datasets, explain, extras, init, log, records, shift, training
+from isonomy.cli import audit, datasets, explain, extras, init, records, shift, training
 from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
@@ -31,7 +31,7 @@ _COMMANDS = (
 for command in _COMMANDS:
     app.command(command.__name__)(answering(command))
 app.add_typer(datasets.app, name="datasets")
-app.add_typer(log.app, name="log")
+app.add_typer(extras.log, name="log")
 passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("serve", context_settings=passed_on)(extras.serve)
 

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from isonomy.auditing.plan import RESULTS, Plan
-from isonomy.cli.console import Answer, StoppedError, bar, remark
+from isonomy.cli.console import Answer, StoppedError, remark
 from isonomy.options import Given, select, with_options
+from isonomy.progress import Bar
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
@@ -68,7 +69,7 @@ def _estimate(plan: Plan) -> Answer:
     from isonomy.auditing.cost import estimate
     from isonomy.auditing.inputs import read_inputs
 
-    with bar() as shown:
+    with Bar("Reading") as shown:
         inputs = read_inputs(plan)
         shown.stage("Timing a sample")
         cost = estimate(plan, inputs)
@@ -77,24 +78,24 @@ def _estimate(plan: Plan) -> Answer:
 
 def _run(plan: Plan) -> Answer:
     import shutil
-    from contextlib import suppress
+    from contextlib import ExitStack
 
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
-    from isonomy.auditing.output import check_target, open_work
+    from isonomy.auditing.output import alone, check_target, open_work
     from isonomy.certificates.consistency import told
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
 
     work = None
     try:
-        with bar() as shown:
+        with ExitStack() as entered, Bar("Reading") as shown:
             inputs = read_inputs(plan)
             if inputs.network.remark:
                 remark(f"- {inputs.network.remark}")
             target = check_target(out_of(plan, inputs.schema.name), plan.key)
-            # A redacted audit keeps nothing on the way: finished chunks hold people's rows.
-            work = None if plan.redact else open_work(target)
+            if not plan.redact:  # a redacted audit keeps nothing on the way: finished chunks hold people's rows
+                work = entered.enter_context(alone(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
             with told(target.parent):
@@ -105,10 +106,6 @@ def _run(plan: Plan) -> Answer:
                 shutil.rmtree(work, ignore_errors=True)
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
-    finally:
-        with suppress(OSError):  # a folder that keeps nothing is of no use
-            if work is not None:
-                work.rmdir()
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
     written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     check = f"Check it independently: isonomy verify {target / 'certificate.json'}"
@@ -117,10 +114,8 @@ def _run(plan: Plan) -> Answer:
 
 def _resume(work: Path | None, plan: Plan) -> str:
     """What to say after Ctrl-C."""
-    from isonomy.auditing.output import parts_in
-
     if work is None or not work.exists():
         why = " (a redacted audit keeps nothing on the way)" if plan.redact else ""
         return f"Stopped; nothing was written{why}."
-    kept = parts_in(work)
+    kept = len(list(work.glob("parts/*.arrays")))
     return f"Stopped; {kept} finished part{'s' * (kept != 1)} kept in {work}. The same command goes on from there."

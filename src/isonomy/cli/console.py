@@ -15,7 +15,6 @@ import typer
 
 from isonomy.errors import IsonomyError
 from isonomy.options import signed
-from isonomy.progress import Bar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -57,11 +56,6 @@ def answering(run: Callable[..., Answer]) -> Callable[..., None]:
 
     machine = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
     return signed(command, [*inspect.signature(run, eval_str=True).parameters.values(), machine])
-
-
-def bar() -> Bar:
-    """A bar that is there while the block runs."""
-    return Bar("Reading")
 
 
 def console() -> Console:

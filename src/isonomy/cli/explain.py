@@ -21,9 +21,8 @@ def explain(
     given: Given,
     file: File = None,
     row: Annotated[
-        int,
-        typer.Option(help="The person's row in the table; 0 is the first row after the header.", show_default=False),
-    ] = 0,
+        int | None, typer.Option(help="The person's row in the table; 0 is the first row after the header.")
+    ] = None,
 ) -> Answer:
     """Explain one person: the prediction, how much it can change for somebody similar, and who that is.
 
@@ -43,7 +42,7 @@ def explain(
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
     from isonomy.records import read
-    from isonomy.report.facts import facts_of_row
+    from isonomy.report.pairs import facts_of_row
     from isonomy.report.terminal import row_to_terminal
     from isonomy.report.text import to_json
 
@@ -65,6 +64,8 @@ def explain(
         everybody, network, metric, delta = inputs.people, inputs.network, inputs.metric, plan.delta
     if network.remark:
         remark(f"- {network.remark}")
+    how = "the first one, as no --row was given" if row is None else "chosen with --row"
+    row = int(everybody.rows.min()) if row is None else row
     place = np.flatnonzero(everybody.rows == row)[:1]
     if not len(place):
         right = f"a row of the table, {everybody.rows.min()} to {everybody.rows.max()}"
@@ -73,4 +74,4 @@ def explain(
     found = certify_local(network, person, metric, delta, progress=None)
     facts, selection = facts_of_row(found, 0, row), person.selection
     document = {"row": row, "selection": selection.as_dict()} | to_json(facts)
-    return Answer(document, row_to_terminal(facts, f"{selection.pool:,}"))
+    return Answer(document, row_to_terminal(facts, f"One of {selection.pool:,} people, {how}"))

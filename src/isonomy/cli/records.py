@@ -71,14 +71,11 @@ def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[
     from isonomy.errors import FileError
     from isonomy.records import read
 
-    for each in (model, data):
-        if each is not None and not each.is_file():
+    checks = [(check, each) for check, each in ((check_model, model), (check_data, data)) if each is not None]
+    for _, each in checks:
+        if not each.is_file():
             raise FileError(f"There is no file '{each}'.")
-    if model is None and data is None:
-        return []
-    record = read(file)
-    checks = [check_model(record, model)] if model is not None else []
-    return [*checks, check_data(record, data)] if data is not None else list(checks)
+    return [check(read(file), each) for check, each in checks]
 
 
 def compare(
@@ -94,7 +91,7 @@ def compare(
     import pandas as pd
 
     from isonomy.records import read
-    from isonomy.report.facts import facts_of_change
+    from isonomy.report.pairs import facts_of_change
     from isonomy.report.text import change_to_markdown, to_json
 
     files = [_certificate(path) for path in (old, new)]

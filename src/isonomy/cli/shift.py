@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,16 +37,11 @@ def shift(
     drawn it is what these are apart, and may fall short of the tables.
     """
     from isonomy.auditing.inputs import read_ground, read_table
-    from isonomy.population import Schema
     from isonomy.shift import wasserstein
 
     plan = Plan.of({"data": one, **given})
-    schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
-    tables = [read_table(plan, source, schema) for source in (one, other)]
-    cost = read_ground(plan.ground, None)
-    found = wasserstein(
-        tables[0], tables[1], order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed
-    )
+    tables, cost = [read_table(plan, source) for source in (one, other)], read_ground(plan.ground, None)
+    found = wasserstein(*tables, order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed)
     suggested = rounded_up(found.estimate + 2 * found.spread)
     real = max(found.estimate - found.floor, found.lower, 0.0)
     facts = {"one": one, "other": other, **asdict(found), "suggested_gamma": suggested, "reaches": found.whole}

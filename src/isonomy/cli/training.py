@@ -15,7 +15,7 @@ import typer
 
 from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import TABLE
-from isonomy.cli.console import Answer, StoppedError, bar, remark
+from isonomy.cli.console import Answer, StoppedError, remark
 from isonomy.errors import ParameterError, template
 from isonomy.options import Given, check_options, option, select, whole, with_options
 from isonomy.progress import Bar
@@ -141,13 +141,13 @@ def frontier(
     plan, people = _read(given)
     weights = _numbers("alphas", alphas, float)
     model = FairClassifier(**_estimator(plan, Training(**training)))
+    done = count(1)
+
+    def measured(one: FairClassifier, judged: Any) -> float:
+        shown(next(done), len(weights))
+        return mean_local(one, judged)
+
     with _working("Training along alpha") as shown:
-        done = count(1)
-
-        def measured(one: FairClassifier, judged: Any) -> float:
-            shown(next(done), len(weights))
-            return mean_local(one, judged)
-
         found = trained(people, weights, model=model, measure=measured)
     table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
     with atomic(out / "frontier.csv") as part:
@@ -230,15 +230,12 @@ def repair(
 def _read(given: Given) -> tuple[Plan, Population]:
     """The table to learn from, and the plan that its options make."""
     from isonomy.auditing.inputs import read_table
-    from isonomy.population import Schema
 
     if "data" not in given:
-        raise ParameterError(
-            "'data' must be given: the table to learn from, or a name of the catalogue such as german."
-        )
+        right = "the table to learn from, or a name of the catalogue such as german"
+        raise ParameterError(f"'data' must be given: {right}.")
     plan = Plan.of(given)
-    schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
-    return plan, read_table(plan, plan.data, schema)
+    return plan, read_table(plan, plan.data)
 
 
 def _similar(plan: Plan) -> dict[str, Any]:
@@ -280,7 +277,7 @@ def _check_writable(out: Path) -> None:
 @contextmanager
 def _working(what: str) -> Iterator[Bar]:
     """A bar, and no warnings of the libraries beside it; what matters is said afterwards."""
-    with bar() as shown, warnings.catch_warnings():
+    with Bar("Reading") as shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         shown.stage(what)
         yield shown
@@ -290,9 +287,6 @@ def _collapse(model: Any, people: Population) -> str:
     """How a trained network has collapsed, on the training rows or the test rows; empty where it decides."""
     from isonomy.training.collapse import class_names, collapse
 
-    names = class_names(people.schema.label)
-    for some in (people.train, people.test):
-        reason = "" if some.y is None else collapse(model.network_, some.x, some.y, some.weights, names)
-        if reason:
-            return reason
-    return ""
+    names, sides = class_names(people.schema.label), (people.train, people.test)
+    reasons = (collapse(model.network_, some.x, some.y, some.weights, names) for some in sides if some.y is not None)
+    return next(filter(None, reasons), "")

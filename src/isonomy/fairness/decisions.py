@@ -5,7 +5,6 @@ Selected means: the predicted class is a favourable one, or the predicted number
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.errors import DataError, NetworkError, ParameterError, template
-from isonomy.given import instance
+from isonomy.given import FINITE, instance, number
 from isonomy.networks.network import Network
 from isonomy.population import Population
 
@@ -87,21 +86,16 @@ def _run(network: Network, people: Population) -> npt.NDArray[np.float64]:
 
 
 def _check_threshold(threshold: float | None, regression: bool) -> None:
-    if threshold is None:
-        if regression:
-            raise ParameterError("'threshold' must be given for a regression: selected is who reaches it.")
-        return
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
-        raise ParameterError(template("threshold", "a finite number", threshold))
-    if not regression and not 0 < threshold < 1:
-        raise ParameterError(template("threshold", "a probability strictly between 0 and 1", threshold))
+    if threshold is None and regression:
+        raise ParameterError("'threshold' must be given for a regression: selected is who reaches it.")
+    if threshold is not None:
+        number("threshold", threshold, "a finite number", -FINITE, FINITE)
+        if not regression:
+            number("threshold", threshold, "a probability strictly between 0 and 1", 0.0, 1.0, strict=True)
 
 
 def _numbers(
-    predictions: npt.NDArray[Any],
-    people: Population,
-    threshold: float,
-    favourable: str | Sequence[str] | None,
+    predictions: npt.NDArray[Any], people: Population, threshold: float, favourable: str | Sequence[str] | None
 ) -> tuple[BoolArray, BoolArray | None]:
     if favourable is not None:
         raise ParameterError("'favourable' names classes, and a regression has none: use 'threshold'.")
@@ -113,10 +107,7 @@ def _numbers(
 
 
 def _classes(
-    predictions: npt.NDArray[Any],
-    names: tuple[str, ...],
-    threshold: float | None,
-    favourable: str | Sequence[str] | None,
+    predictions: npt.NDArray[Any], names: tuple[str, ...], threshold: float | None, favourable: Any
 ) -> npt.NDArray[np.int64]:
     """The predicted class of everybody, as its place among the schema's classes."""
     kind, last = predictions.dtype.kind, max(len(names), 2) - 1
@@ -144,8 +135,7 @@ def _classes(
     if kind == "b":  # selected or not, whatever the classes: the favourable class by default is the last one
         return np.where(predictions, last, 0)
     if kind in "iu":
-        places = predictions.astype(np.int64)
-        right = f"places of classes, 0 to {last}"
+        places, right = predictions.astype(np.int64), f"places of classes, 0 to {last}"
     else:
         known = {name: place for place, name in enumerate(names)}
         values, back = np.unique(predictions.astype(str), return_inverse=True)

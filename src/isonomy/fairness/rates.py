@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -85,8 +85,7 @@ class Rates:
 
     def of(self, groups: BoolArray) -> Rates:
         """The rates of some groups."""
-        parts = (self.low[:, groups], self.high[:, groups], self.size[groups])
-        return Rates(self.value[groups], self.value_high[groups], *parts)
+        return Rates(*(getattr(self, item.name)[..., groups] for item in fields(self)))
 
 
 class Kinds:
@@ -114,10 +113,8 @@ class Kinds:
         member = used[first]
         weight = weights[member] / weights[used].max()  # only ratios matter, and this way no sum overflows
         if weight.min() < UNEQUAL:
-            least = float(weights[used].min())
-            raise DataError(
-                f"Sampling weights must be within a factor of {1 / UNEQUAL:g} of each other. Got {least!r}."
-            )
+            right, least = f"within a factor of {1 / UNEQUAL:g} of each other", float(weights[used].min())
+            raise DataError(f"Sampling weights must be {right}. Got {least!r}.")
         self.measures = [weight] + [weight * bound[member] for bound in violation or ()]
         self.squares = weight * weight
         self.cells = member[self.starts]  # somebody of every cell, who knows its groups and outcome
@@ -127,10 +124,9 @@ class Kinds:
         """Each measure (weight, then weighted lower and upper violations) summed in every cell: (1, cells)."""
         return self._summed(self.count[None], self.measures)
 
-    def counted(self) -> tuple[FloatArray, FloatArray]:
+    def counted(self) -> list[FloatArray]:
         """People in every cell, and the sum of their squared weights: (1, cells) each."""
-        people, squares = self._summed(self.count[None], [np.ones(len(self.count)), self.squares])
-        return people, squares
+        return self._summed(self.count[None], [np.ones(len(self.count)), self.squares])
 
     def resampled(self, resamples: int, rng: np.random.Generator) -> list[FloatArray]:
         """The totals of every resample: (resamples, cells) for each measure."""
@@ -173,14 +169,14 @@ def make_rates(
 
 def largest_difference(families: list[Rates], confidence: float) -> tuple[float, float, bool]:
     """An interval for the largest difference between two groups in any of several rates, and whether it is resolved."""
-    (low_a, high_a), (low_b, high_b) = _pairs(families)
+    low_a, high_a, low_b, high_b = _pairs(families)
     low, high, resolved = _together(low_a - high_b, high_a - low_b, confidence)
     return max(0.0, float(low.max()), float((-high).max())), max(float(high.max()), float((-low).max())), resolved
 
 
 def smallest_ratio(families: list[Rates], confidence: float) -> tuple[float, float, bool]:
     """An interval for the smallest ratio of two groups in any of several rates, and whether it is resolved."""
-    (low_a, high_a), (low_b, high_b) = _pairs(families)
+    low_a, high_a, low_b, high_b = _pairs(families)
     low, high, resolved = _together(_ratio(low_a, high_b, 0.0), _ratio(high_a, low_b, math.inf), confidence)
     back_low, back_high = _ratio(np.ones_like(high), high, 0.0), _ratio(np.ones_like(low), low, math.inf)
     return min(float(low.min()), float(back_low.min())), min(1.0, float(high.min()), float(back_high.min())), resolved
@@ -192,16 +188,14 @@ def divided(part: FloatArray, base: FloatArray, otherwise: float) -> FloatArray:
     return quotient
 
 
-def _pairs(families: list[Rates]) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
-    """Lower and upper replicates of the first group of every pair, and of the second: (resamples, pairs)."""
-    pairs = [np.triu_indices(len(rates.value), 1) for rates in families]
-
-    def side(which: int) -> tuple[FloatArray, FloatArray]:
-        low = [rates.low[:, pair[which]] for rates, pair in zip(families, pairs, strict=True)]
-        high = [rates.high[:, pair[which]] for rates, pair in zip(families, pairs, strict=True)]
-        return np.concatenate(low, axis=1), np.concatenate(high, axis=1)
-
-    return side(0), side(1)
+def _pairs(families: list[Rates]) -> list[FloatArray]:
+    """Lower and upper replicates of the first group of every pair, then of the second: (resamples, pairs) each."""
+    pairs = [(rates, np.triu_indices(len(rates.value), 1)) for rates in families]
+    return [
+        np.concatenate([getattr(rates, end)[:, pair[which]] for rates, pair in pairs], axis=1)
+        for which in (0, 1)
+        for end in ("low", "high")
+    ]
 
 
 def _ratio(part: FloatArray, base: FloatArray, of_nothing: float) -> FloatArray:
@@ -241,9 +235,9 @@ def measure(
     kinds: Kinds, drawn: list[FloatArray], grouping: Grouping, outcomes: bool, rng: np.random.Generator
 ) -> Measured:
     """All rates of the groups of one attribute set, with their replicates."""
-    seen = [kinds.gathered(total, grouping) for total in kinds.totals()]
-    people, squares = (kinds.gathered(total, grouping) for total in kinds.counted())
-    again = [kinds.gathered(total, grouping) for total in drawn]
+    seen, (people, squares), again = (
+        [kinds.gathered(total, grouping) for total in totals] for totals in (kinds.totals(), kinds.counted(), drawn)
+    )
 
     def rate(part: Callable[[FloatArray], FloatArray], base: Callable[[FloatArray], FloatArray]) -> Rates:
         replicates = part(again[0]), base(again[0])
@@ -263,96 +257,80 @@ def measure(
 def group_rows(measured: Measured, confidence: float, smallest: int) -> list[dict[str, Any]]:
     """The rows of ``groups`` for one attribute set."""
     ends = {name: rates.interval(confidence) for name, rates in measured.rates.items()}
+    small = measured.small(smallest) | ~measured.rates["selection_rate"].defined
     rows = []
     for place, group in enumerate(measured.grouping.names):
-        row: dict[str, Any] = {
-            "attributes": measured.grouping.title,
-            "group": group,
-            "people": int(measured.people[place]),
-            "share": float(measured.share[place]),
-        }
-        notes = []
+        row: dict[str, Any] = {"attributes": measured.grouping.title, "group": group}
+        row |= {"people": int(measured.people[place]), "share": float(measured.share[place])}
+        notes = ["small"] if small[place] else []
         for name, rates in measured.rates.items():
-            low, high = (float(end[place]) for end in ends[name])
-            defined = bool(rates.defined[place])
-            if name == "violation":
-                row |= {"violation_lower": rates.value[place], "violation_upper": rates.value_high[place]}
-            else:
-                row[name] = float(rates.value[place])
-            row |= {f"{name}_low": low if defined else math.nan, f"{name}_high": high if defined else math.nan}
+            defined, value = bool(rates.defined[place]), float(rates.value[place])
+            both = {"violation_lower": value, "violation_upper": float(rates.value_high[place])}
+            row |= both if name == "violation" else {name: value}
+            for end, values in zip(("low", "high"), ends[name], strict=True):
+                row[f"{name}_{end}"] = float(values[place]) if defined else math.nan
             if not defined:
                 notes.append(f"{_spoken(name)}: {_EMPTY[name]}")
-            elif name in ("true_positive_rate", "false_positive_rate") and measured.small(smallest, name)[place]:
+            elif name in _COMPARED["equalised_odds"] and measured.small(smallest, name)[place]:
                 notes.append(f"{_spoken(name)}: of {rates.size[place]:.4g} people only")
-        row["small"] = bool(measured.small(smallest)[place] or not measured.rates["selection_rate"].defined[place])
-        row["note"] = "; ".join((["small"] if row["small"] else []) + notes)
-        rows.append(row)
+        rows.append(row | {"small": bool(small[place]), "note": "; ".join(notes)})
     return rows
 
 
 def summary_rows(measured: Measured, confidence: float, smallest: int) -> list[dict[str, Any]]:
     """The rows of ``summary`` for one attribute set."""
+    asked = [(f"{metric}_{form}", rates) for metric, rates in _COMPARED.items() for form in ("difference", "ratio")]
     rows = []
-    for metric, names in _COMPARED.items():
+    for metric, names in (*asked, ("if_parity", ("violation",))):
         if all(name in measured.rates for name in names):
-            rows += [
-                _compared(measured, f"{metric}_{form}", names, form == "ratio", confidence, smallest)
-                for form in ("difference", "ratio")
-            ]
-    if "violation" in measured.rates:
-        rows.append(_compared(measured, "if_parity", ("violation",), False, confidence, smallest))
-    verdict, why = _four_fifths(measured, confidence, smallest)
-    for row in rows:
-        row["four_fifths"] = verdict if row["metric"] == "demographic_parity_ratio" else ""
-        row["note"] = row.pop("note") + (f"; {why}" if row["four_fifths"] and why else "")
-        row["note"] = row["note"].removeprefix("; ")
+            row = _compared(measured, metric, names, confidence, smallest)
+            verdict, why = "", ""
+            if metric == "demographic_parity_ratio":
+                verdict, why = _four_fifths(measured, confidence, smallest)
+            notes = "; ".join(filter(None, (*row.pop("notes"), why)))
+            rows.append(row | {"four_fifths": verdict, "note": notes})
     return rows
 
 
 def _compared(
-    measured: Measured, metric: str, names: tuple[str, ...], ratio: bool, confidence: float, smallest: int
+    measured: Measured, metric: str, names: tuple[str, ...], confidence: float, smallest: int
 ) -> dict[str, Any]:
     """One metric: its value, its interval, and between which groups."""
     row: dict[str, Any] = {"attributes": measured.grouping.title, "metric": metric, "groups": 0}
-    nothing = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"), math.nan)
-    row |= nothing | {"lowest": "", "highest": ""}
+    row |= dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"), math.nan) | {"lowest": "", "highest": ""}
+    ratio, groups = metric.endswith("ratio"), measured.grouping.names
     notes, families, gaps = [], [], []
     for name in names:
         rates = measured.rates[name]
-        undefined = [measured.grouping.names[place] for place in np.flatnonzero(~rates.defined)]
+        undefined = [groups[place] for place in np.flatnonzero(~rates.defined)]
         if undefined:
             notes.append(f"left out, as there is {_EMPTY[name]}: {_listed(undefined)}")
         defined = rates.of(rates.defined)
         if len(defined.value) < 2:
-            return row | {"note": "; ".join([*notes, f"fewer than two groups have a {_spoken(name)}"])}
+            return row | {"notes": [*notes, f"fewer than two groups have a {_spoken(name)}"]}
         if ratio and defined.value.max() == 0:
-            return row | {"note": "; ".join([*notes, f"the {_spoken(name)} is 0 in every group"])}
+            return row | {"notes": [*notes, f"the {_spoken(name)} is 0 in every group"]}
         families.append(defined)
         gaps.append(defined.value.min() / defined.value.max() if ratio else defined.value.max() - defined.value.min())
     worst = int(np.argmin(gaps) if ratio else np.argmax(gaps))
     name, value = names[worst], float(gaps[worst])
     bounds = _parity_bounds(families[0]) if metric == "if_parity" else (value, value)
     low, high, resolved = (smallest_ratio if ratio else largest_difference)(families, confidence)
-    rates = measured.rates[name]
-    ends = int(np.nanargmin(rates.value_high)), int(np.nanargmax(rates.value_high))
+    heights = measured.rates[name].value_high
+    ends = int(np.nanargmin(heights)), int(np.nanargmax(heights))
     if len(names) > 1:
         notes.insert(0, f"by the {_spoken(name)}")
     if metric == "if_parity":
         notes.insert(0, "between bound_low and bound_high; lowest and highest by the upper bounds")
-    small = [measured.grouping.names[end] for end in dict.fromkeys(ends) if measured.small(smallest, name)[end]]
+        value = math.nan
+    small = [groups[end] for end in dict.fromkeys(ends) if measured.small(smallest, name)[end]]
     notes += [f"small: {_listed(small)}"] if small else []
     notes += [] if resolved else ["too few resamples for so many groups: the interval may be too short"]
+    row |= {"lowest": groups[ends[0]], "highest": groups[ends[1]]} if ends[0] != ends[1] else {}
     return row | {
-        "groups": len(families[worst].value),
-        "value": math.nan if metric == "if_parity" else value,
-        "low": min(low, bounds[0]),
-        "high": max(high, bounds[1]),
-        "bound_low": bounds[0],
-        "bound_high": bounds[1],
-        "lowest": measured.grouping.names[ends[0]] if ends[0] != ends[1] else "",
-        "highest": measured.grouping.names[ends[1]] if ends[0] != ends[1] else "",
-        "note": "; ".join(notes),
-    }
+        "groups": len(families[worst].value), "value": value, "low": min(low, bounds[0]), "high": max(high, bounds[1]),
+        "bound_low": bounds[0], "bound_high": bounds[1], "notes": notes,
+    }  # fmt: skip
 
 
 def _four_fifths(measured: Measured, confidence: float, smallest: int) -> tuple[str, str]:

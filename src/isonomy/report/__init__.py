@@ -1,6 +1,5 @@
 """What an audit found, told to people and machines: facts, and their renderings."""
 
 from isonomy.report.findings import Findings, ObservedShift
-from isonomy.report.html import render
 
-__all__ = ["Findings", "ObservedShift", "render"]
+__all__ = ["Findings", "ObservedShift"]

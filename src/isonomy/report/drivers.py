@@ -12,8 +12,8 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import Cell, Fact, Rounded, Section, table
-from isonomy.report.numbers import percent
+from isonomy.report.model import Cell, Fact, Rounded, Section, part, table
+from isonomy.report.numbers import signed
 
 ROWS = 20_000
 """Pairs that are run again, evenly spaced over the table."""
@@ -44,10 +44,10 @@ def drivers(findings: Findings, rounded: Rounded) -> Section:
         alone, back = x.copy(), y.copy()
         alone[:, where], back[:, where] = y[:, where], x[:, where]
         share, lost = 1.0 if differs.all() else float(weights @ differs), float(weights @ (whole - gap(back)))
-        put_back = rounded.numbers.change(lost).replace("+", "")
+        put_back = signed(lost, rounded.numbers.decimals).replace("+", "")
         lines.append((lost, (
             Cell(feature.name, role_of(feature)),
-            Fact("driver.differs", "Differs for", share, "nearest", False, percent(share)),
+            part("driver.differs", "Differs for", share),
             Fact("driver.back", "Goes away when put back", lost, "nearest", False, put_back),
             Cell(drawn=("bar", lost, mean.value)),
             rounded.observed("driver.alone", "Apart by this alone", float(weights @ gap(alone))),

@@ -1,6 +1,6 @@
 """What an audit has to say: every number, rounded to the side on which it stays true, and every sentence, once.
 
-:func:`facts` says it of an audit, :func:`facts_of_row` of one person, :func:`facts_of_change` of two audits. Renderers
+:func:`facts` says it of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
 (:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`, :mod:`~isonomy.report.text`) choose a form, never a number
 or a word, so that page, terminal, Markdown, JSON and JUnit cannot contradict each other. What redaction hides is not in
 the facts, so that no renderer can show it.
@@ -8,26 +8,24 @@ the facts, so that no renderer can show it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections import Counter
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
+from isonomy.report import words
 from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.groups import groups
-from isonomy.report.model import Fact, Facts, Rounded, Section, exact, table
+from isonomy.report.model import Cell, Fact, Facts, FactTable, Rounded, Section, down, exact, part, table
+from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
-from isonomy.report.sections import Sheet
-from isonomy.report.shifted import worst_population
-from isonomy.report.similar import listed
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from isonomy.records import Record
-
-__all__ = ["Fact", "Facts", "Section", "facts", "facts_of_change", "facts_of_row"]
+from isonomy.report.people import DECISIONS, Group, everybody, find_groupings, group_tables, histogram, shares_of
+from isonomy.report.privacy import SMALLEST, hidden_groups, left_out
+from isonomy.report.shifted import curve, shifts, worst_population
+from isonomy.report.similar import similar
 
 
 def facts(audit: Findings) -> Facts:
@@ -36,64 +34,247 @@ def facts(audit: Findings) -> Facts:
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), sheet.shift(), sheet.people(), sheet.decisions(),
         sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
-        groups(audit, sheet.hidden, sheet.round.numbers), sheet.check(),
+        groups(audit, sheet.hidden, sheet.round), sheet.check(),
     )  # fmt: skip
     return Facts(sheet.headline, audit.verdict, sections, audit.redacted)
 
 
-QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")
-PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
+class Sheet:
+    """The sections of an audit, one method each."""
 
-
-def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | None] = (None, None)) -> Facts:
-    """What changed between two audits, in question and answer; ``people`` are their tables of individuals, if known."""
-    asked, hashes = [], []
-    for record in (old, new):
-        said = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
-        asked.append({name: said[name] for name in QUESTION[:-1]} | {"individuals": len(record.weights)})
-        evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
-        hashes.append(evidence | {"network": record.network.hash()})
-    changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
-    question = {name: [one[name] for one in asked] for name in QUESTION if asked[0][name] != asked[1][name]}
-    alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
-    certainly = None
-    if alike:  # only bounds that do not overlap say that something changed
-        certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
-    headline = {
-        "better": "✅ The new one is certainly fairer.", "worse": "❌ The new one is certainly less fair.",
-        None: "The bounds overlap: neither is certainly fairer.",
-    }[certainly] if alike else (
-        "⚠️ The two audits ask different questions, so their numbers cannot be compared directly."
-    )  # fmt: skip
-    made = [Rounded.of(each.lower, each.upper, each.epsilon, each.network.head == "regression") for each in (old, new)]
-    rounded = max(made, key=lambda each: each.numbers.decimals)
-    rows: list[Any] = [
-        ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
-        ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
-    ]
-    verdicts = [old.verdict, new.verdict]
-    rows += [("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []
-    rows += [(name, *map(str, values)) for name, values in question.items()]
-    parts = [name for name, value in changed.items() if value]
-    text = f"Changed: {', '.join(parts)}." if parts else f"{listed(list(PARTS)).capitalize()} are the same."
-    listing = [
-        exact("comparable", "Comparable", alike), exact("changed", "Changed", changed, text),
-        exact("question", "Questions that differ", question, ""),
-        exact("upper", "Proved, at most", [old.upper, new.upper], ""),
-        exact("lower", "Found, at least", [old.lower, new.lower], ""),
-        exact("verdict", "Verdicts", verdicts, ""), exact("certainly", "Certainly", certainly),
-    ]  # fmt: skip
-    sentences = [text]
-    if alike and people[0] is not None and people[1] is not None:
-        both = people[0].merge(people[1], on="row", suffixes=("_old", "_new"))
-        better = int(np.sum(both["upper_new"] < both["lower_old"]))
-        worse = int(np.sum(both["lower_new"] > both["upper_old"]))
-        turned = [int(np.sum(both[f"decision_{which}"] == "flippable")) for which in ("old", "new")]
-        counts = {"both": len(both), "better": better, "worse": worse, "flippable": turned}
-        listing.append(exact("individuals", "Individuals in both", counts, ""))
-        sentences.append(
-            f"Of {len(both):,} individuals in both, {better:,} are certainly treated more equally than before and "
-            f"{worse:,} less; decisions that a similar person can turn: {turned[0]:,} before, {turned[1]:,} after."
+    def __init__(self, audit: Findings) -> None:
+        found = audit.certificate
+        self.audit, self.found, self.redacted = audit, found, audit.redacted
+        lower, upper = audit.claimed
+        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression)
+        self.similar = similar(audit)
+        self.asked = (
+            exact("delta", "δ, similar", found.delta),
+            exact("gamma", "γ, shift", found.gamma),
+            exact("order", "Order of the Wasserstein distance", found.order),
+            exact("ground", "Ground cost", found.ground.describe(), words.cost_name(found)),
+            exact("metric", "Metric", found.question.metric.describe()),
+            exact("domain", "Domain", found.question.domain.kind),
+            exact("tier", "Tier", found.tier),
+            exact("epsilon", "ε, accepted", found.epsilon),
         )
-    shown = table("change", "What changed", "", "before", "after", rows=rows)
-    return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
+        self.upper = self.round.proved("upper", "Mean violation within γ, proved", upper)
+        self.lower = self.round.found("lower", "Mean violation within γ, found", lower)
+        unit = words.unit(audit) if audit.regression else ""
+        reached = str(self.lower) if lower > 0 else None
+        self.headline = found.headline(str(self.upper), reached, unit)
+        largest = None if found.epsilon is None else found.largest_gamma(found.epsilon)
+        printed = "any" if largest == math.inf else "" if largest is None else down(largest)
+        self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
+        confidence = f"The population behind the sample, with confidence {found.confidence}"
+        self.population = (
+            exact("population.refusal", "The population behind the sample", found.refusal, "nothing is proved")
+            if found.refusal
+            else self.round.proved("population.upper", confidence, found.population_upper)
+        )
+        self.behind = words.behind(found, str(self.population))
+        self.groupings, self.grouping_notes = find_groupings(audit.people)
+        self.hidden = hidden_groups(self.groupings) if self.redacted else frozenset()
+        self.whole = everybody(audit)
+        self.split = group_tables(audit, self.groupings, self.hidden)
+        self.weighted = " Shares are of the sampling weights." if audit.people.schema.weight else ""
+
+    def summary(self) -> Section:
+        """The facts with stable codes, in the order in which machines read them, and the sentences of the verdict."""
+        audit, found, people = self.audit, self.found, self.audit.people
+        decided = sorted(Counter(found.local.decision.tolist()).items())
+        verdicts = () if found.epsilon is None else sorted(Counter(found.local.verdict(found.epsilon).tolist()).items())
+        group = None if audit.group is None else audit.group.four_fifths
+        judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
+        kept = words.reach(self.largest.value, str(self.largest))
+        measured = {shift.name: shift.distance for shift in audit.shifts}
+        distances = [{"name": name, "estimate": each.estimate, "floor": each.floor, "lower": each.lower}
+                     for name, each in measured.items()]  # fmt: skip
+        far = (f"{name}: estimate {each.estimate:.4g} (floor {each.floor:.4g}), at least {down(each.lower)}"
+               for name, each in measured.items())  # fmt: skip
+        listing = (
+            exact("remarks", "Notes", [audit.network.remark] if audit.network.remark else [], audit.network.remark),
+            exact("title", "Audit", audit.title),
+            exact("sentence", "In a sentence", self.headline),
+            exact("individuals", "Individuals", len(people)),
+            exact("excluded", "Rows that do not fit the schema", people.excluded),
+            exact("split", "Part of the table", people.split),
+            exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
+            *self.asked,
+            exact("verdict", "Verdict", audit.verdict),
+            self.upper,
+            self.lower,
+            self.round.proved("local.mean_upper", "Mean violation of these people, proved", found.local.mean_upper),
+            self.round.found("local.mean_lower", "Mean violation of these people, found", found.local.mean_lower),
+            *(exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}") for kind, n in decided),
+            self.population,
+            *([] if found.refusal else [exact("population.confidence", "Its confidence", found.confidence)]),
+            exact("accuracy", "Accuracy, observed", audit.accuracy, _three(audit.accuracy)),
+            exact("balanced_accuracy", "Balanced accuracy", audit.balanced_accuracy, _three(audit.balanced_accuracy)),
+            exact("four_fifths", "Four-fifths rule", group, judged),
+            exact("shifts", "Distances", distances, "; ".join(far)),
+            exact("sources", "SHA-256", dict(audit.sources), ""),
+            exact("command", "The same audit again", audit.command),
+            exact("created", "Made", audit.created),
+            exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
+            *(exact(f"verdicts.{kind}", f"People for themselves {kind}", n) for kind, n in verdicts),
+            *([] if found.epsilon is None else [self.largest]),
+        )
+        return Section("summary", listing, (words.threshold(audit, kept), words.meaning(audit), self.behind),
+                       notes=self.similar.warnings)  # fmt: skip
+
+    def proved(self) -> Section:
+        """What the proof rests on, and what δ allows."""
+        terms = [exact("proved", *term) for term in words.assumptions(self.audit, self.behind)]
+        rows = [
+            (Cell(move.feature, move.role if move.read else f"{move.role} not read by the network".strip()),
+             move.who, move.reach, "–" if math.isnan(move.correlation) else f"{move.correlation:.2f}")
+            for move in self.similar.moves
+        ]  # fmt: skip
+        looked, whole = self.similar.looked_at, self.similar.looked_at == len(self.audit.people)
+        note = f"Seen on {'all' if whole else 'the first'} {looked:,} people. "
+        still = (f"Cannot differ: {', '.join(self.similar.still)}.",) if self.similar.still else ()
+        moves = table(
+            "moves", "Features in which similar people can differ", "Feature", "Can differ for",
+            "How far, in raw units", "Correlation with a protected attribute#", rows=rows,
+            notes=(f"{note}Correlations are the largest in size, over all categories.",),
+        )  # fmt: skip
+        return Section("proved", tuple(terms), (words.unit(self.audit),), (moves,), still)
+
+    def not_proved(self) -> Section:
+        """What a reader might take for proved and is not."""
+        terms = words.not_proved(self.audit, self.similar, self.behind)
+        return Section("not-proved", tuple(exact("not_proved", *term) for term in terms))
+
+    def shift(self) -> Section:
+        """Bounds for other γ, and the shifts that were observed."""
+        gamma, places, seen = self.found.gamma, curve(self.audit), shifts(self.audit)
+        rows = [
+            (parameter(place.gamma), self.round.found("curve.lower", "Found, at least", place.lower),
+             self.round.proved("curve.upper", "Proved, at most", place.upper))
+            for place in places
+        ]  # fmt: skip
+        own = next((number for number, place in enumerate(places) if place.gamma == gamma), None)
+        bounds = table("curve-table", "Mean violation of populations within γ", "Shift γ#", "Found: at least#",
+                        "Proved: at most#", rows=rows, marked=own)  # fmt: skip
+        measured = [
+            (each.name, f"{each.distance.estimate:.4g}", f"{each.distance.floor:.4g}",
+             Fact("shift.lower", "At least", each.distance.lower, "down", True, down(each.distance.lower)),
+             parameter(each.distance.confidence), each.says)
+            for each in seen
+        ]  # fmt: skip
+        others = table("shifts", "Observed shifts", "Population", "Estimate#", "Floor#", "At least#", "Confidence#",
+                        "What it means@wide", rows=measured)  # fmt: skip
+        none = "γ is 0, and only these very people were judged." if gamma == 0 else "no finite bound was proved."
+        lanes = [
+            (each.name, each.distance.lower, each.distance.estimate,
+             f"at least {down(each.distance.lower)}, estimate {each.distance.estimate:.4g}")
+            for each in seen if each.comparable
+        ]  # fmt: skip
+        points = [(place.gamma, *row[1:]) for place, row in zip(places, rows, strict=True)] if gamma > 0 else []
+        drawn = {"places": points, "lanes": lanes[:6], "gamma": gamma, "epsilon": self.found.epsilon}
+        return Section("shift", (), () if drawn["places"] else (none,), (bounds, others), drawn=drawn)
+
+    def people(self) -> Section:
+        """How violations are spread over people and groups."""
+        epsilon, bins, said = self.found.epsilon, histogram(self.audit), []
+        end = bins[-1][1]
+        if epsilon is not None:
+            kinds = ("certified", "violated", "undecided")
+            shares = shares_of(self.found.local.verdict(epsilon), self.audit.people.weights, kinds)
+            listing = ", ".join(f"{percent(share)} {kind}" for kind, share in zip(kinds, shares, strict=True))
+            said = [f"Each person for themselves against ε = {parameter(epsilon)}: {listing}.{self.weighted}"]
+        counts = [
+            (*map(self.round.numbers.plain, (low, high)), *(self._few(count)[0] for count in (lower, upper)))
+            for low, high, upper, lower in bins
+        ]  # fmt: skip
+        steps = table("histogram-table", "How many people have which unfairness", "From#", "To#",
+                       "People by lower bound#", "People by upper bound#", rows=counts)  # fmt: skip
+        heads = ["Group", "People#", "Spread@drawn", "Mean found, at least#", "Mean proved, at most#",
+                 "Median, at most#", *([] if self.redacted else ["95% of people, at most#"])]  # fmt: skip
+        averages = " Averages and boxes use the sampling weights." if self.weighted else ""
+        tables = self._by_group("spread", "Unfairness by ", heads, lambda group: self._spread(group, end))
+        bars = [
+            (*some[:2], *(self._few(count)[1] for count in some[2:]),
+             f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound")
+            for some, (low, high, lower, upper) in zip(bins, counts, strict=True)
+        ]  # fmt: skip
+        said.append(f"on a scale from 0 to {end:.6g}.{averages}")
+        return Section("people", self._extremes(), tuple(said), (steps, *tables), tuple(self.grouping_notes),
+                       {"bars": bars})  # fmt: skip
+
+    def _few(self, count: int) -> tuple[str, float]:
+        """A number of people, and the height of its bar; a few are not told apart where they must not be."""
+        few = self.redacted and 0 < count < SMALLEST
+        return (f"1 to {SMALLEST - 1}", SMALLEST / 2) if few else (f"{count:,}", float(count))
+
+    def _spread(self, group: Group, end: float) -> list[Any]:
+        upper = [group.mean[1], group.upper[2], *([] if self.redacted else [group.upper[4]])]
+        return [
+            group.name, exact("group.people", "People", group.people),
+            Cell(drawn=("box", group, end, not self.redacted)),
+            self.round.found("group.mean", "Mean found", group.mean[0]),
+            *(self.round.proved("group.upper", "At most", value) for value in upper),
+        ]  # fmt: skip
+
+    def _extremes(self) -> tuple[Fact, ...]:
+        """Median, 95 % and largest violation; of a redacted audit the median alone."""
+        names, local = ("median", "95% of people", "largest")[: 1 if self.redacted else 3], self.found.local
+        listing: list[Fact] = []
+        for fact, code, own, each in ((self.round.proved, "spread.upper", self.whole.upper, local.upper),
+                                      (self.round.found, "spread.lower", self.whole.lower, local.lower)):  # fmt: skip
+            listing += [fact(code, *pair) for pair in zip(names, (own[2], own[4], float(each.max())), strict=False)]
+        return tuple(listing)
+
+    def decisions(self) -> Section:
+        """Who can get another decision."""
+        if not (self.found.local.decision != "none").any():
+            none = "The network gives numbers and no cut-off was stated, so there are no decisions that could change."
+            return Section("decisions", (), (none,))
+        certified, flippable, undecided = self.whole.decisions
+        share = f"between {percent(flippable)} and {percent(1 - certified)}" if undecided > 0 else percent(flippable)
+        matter = f"differences that are not supposed to matter.{self.weighted}"
+        hangs = f"So for {share} of people the decision hangs on {matter}"
+        heads = ["Group", "People#", "Decisions@drawn", "Certified#", "Flippable#", "Undecided#"]
+        return Section("decisions", (), (hangs,), self._by_group("decisions", "Decisions by ", heads, _decisions))
+
+    def _by_group(self, code: str, title: str, heads: list[str], row: Any) -> tuple[FactTable, ...]:
+        """One table for each attribute set, everybody above the groups."""
+        return tuple(
+            table(f"{code}-{number}", f"{title}{each.title}", *heads, rows=map(row, each.groups),
+                   total=row(self.whole), notes=left_out(each.hidden, each.more))
+            for number, each in enumerate(self.split, 1)
+        ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.whole)]),)  # fmt: skip
+
+    def pairs(self) -> Section:
+        """The most unfairly treated people, with those who are similar to them."""
+        if self.redacted:
+            return Section("pairs", (), ("Left out: this report is redacted, and nobody’s row is on it.",))
+        local, rows = self.found.local, self.audit.people.rows
+        worst = [place for place in np.argsort(-local.lower, kind="stable")[:10].tolist() if local.lower[place] > 0]
+        some = [facts_of_row(local, place, int(rows[place]), self.round) for place in worst]
+        none = () if some else ("Nobody: no similar person with another answer was found, or none was searched for.",)
+        return Section("pairs", (), none, drawn={"pairs": some})
+
+    def check(self) -> Section:
+        """From which files, with which parameters: what a check begins with."""
+        audit, found = self.audit, self.found
+        own = {"network, canonical form": audit.network.hash(), "schema": audit.people.schema.hash()}
+        hashes = table("hashes", "SHA-256 of everything that went in", "Source", "SHA-256@hash",
+                        rows=(dict(audit.sources) | own).items())  # fmt: skip
+        rows = [(fact.words, str(fact) or "none") for fact in self.asked]
+        rows += [("upper, in full", str(found.upper)), ("lower, in full", str(found.lower))]
+        rows += [("version", f"isonomy {version('isonomy')}")]
+        parameters = table("parameters", "Parameters", "Name", "Value", rows=rows)
+        about = exact("description", "About the table", audit.people.schema.description)
+        return Section("check", (about,), tables=(hashes, parameters))
+
+
+def _decisions(group: Group) -> list[Any]:
+    shares = (part(f"group.{kind}", kind, share) for kind, share in zip(DECISIONS, group.decisions, strict=True))
+    people = exact("group.people", "People", group.people)
+    return [group.name, people, Cell(drawn=("stacked", group.decisions)), *shares]
+
+
+def _three(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

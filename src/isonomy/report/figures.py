@@ -32,9 +32,10 @@ LANE = 48  # the height of an observed shift below the curve
 
 def tag(name: str, content: object = "", **attributes: object) -> Markup:
     """An SVG element; attributes and text are escaped, elements inside are kept."""
-    inside = Markup("").join(
-        Markup(' {}="{}"').format(_dashed(key), _short(value)) for key, value in attributes.items()
-    )
+    inside = Markup("")
+    for key, value in attributes.items():
+        dashed = key if key == "viewBox" else key.rstrip("_").replace("_", "-")
+        inside += Markup(' {}="{}"').format(dashed, f"{value:.6g}" if isinstance(value, float) else value)
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), inside, content)
 
 
@@ -59,15 +60,19 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
         points = sides[side]
         parts.append(tag("path", d=_path(points), class_=f"line {side}"))
         for (shift, lower, upper), (x, y) in zip(places, points, strict=True):
-            told = tag("title", f"γ = {parameter(shift)}: {label} {upper if side == 'upper' else lower}")
-            size = 5 if shift == gamma else 3
-            parts.append(tag("circle", told, cx=x, cy=y, r=size, class_=f"dot {side}"))
+            words = tag("title", f"γ = {parameter(shift)}: {label} {upper if side == 'upper' else lower}")
+            parts.append(tag("circle", words, cx=x, cy=y, r=5 if shift == gamma else 3, class_=f"dot {side}"))
         x, y = points[max(0, len(points) - 1 - len(points) // 12)]
         parts.append(tag("text", label, x=x, y=y + offset, text_anchor="end", class_=f"label halo {side}"))
     for row, lane in enumerate(lanes):
         parts.append(_lane(lane, across, end, HEIGHT + LANE * row))
-    title = "Average unfairness over the size of the shift"
-    return _standing("curve", height, title, _described(places), parts)
+    (_, lower, upper), (_, last_lower, last_upper) = places[0], places[-1]
+    told = (
+        f"Two rising lines. Without a shift at most {upper} is proved and {lower} was found; at a shift of "
+        f"{parameter(end)} these are {last_upper} and {last_lower}. The truth lies between the lines. The table below "
+        "has all values."
+    )
+    return _standing("curve", height, "Average unfairness over the size of the shift", told, parts)
 
 
 def histogram(bars: Bars) -> Markup:
@@ -168,15 +173,6 @@ def _ticks(end: float, most: int) -> list[float]:
     return [float(f"{step * k:.10g}") for k in range(math.floor(end / step * (1 + 1e-9)) + 1)]
 
 
-def _described(places: Sequence[Place]) -> str:
-    (_, lower, upper), (end, last_lower, last_upper) = places[0], places[-1]
-    return (
-        f"Two rising lines. Without a shift at most {upper} is proved and {lower} was found; at a shift of "
-        f"{parameter(end)} these are {last_upper} and {last_lower}. The truth lies between the lines. The table below "
-        "has all values."
-    )
-
-
 def _standing(name: str, height: float, title: str, description: str, parts: Iterable[str]) -> Markup:
     ids = f"{name}-title {name}-description"
     inside = [tag("title", title, id=f"{name}-title"), tag("desc", description, id=f"{name}-description"), *parts]
@@ -198,11 +194,3 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
 
 def _part(value: float, end: float) -> str:
     return f"{100 * min(value, end) / end:.2f}%"
-
-
-def _dashed(key: str) -> str:
-    return key if key == "viewBox" else key.rstrip("_").replace("_", "-")
-
-
-def _short(value: object) -> object:
-    return f"{value:.6g}" if isinstance(value, float) else value

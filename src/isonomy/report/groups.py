@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from isonomy.report.findings import Findings
-from isonomy.report.model import Cell, Section, table
+from isonomy.report.model import Cell, Fact, Rounded, Section, exact, part, table
 from isonomy.report.numbers import Numbers, percent
 from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
 from isonomy.report.privacy import Hidden, left_out, protected_cells
@@ -25,9 +24,10 @@ METRICS = {
     "if_parity": "Individual unfairness, difference of means",
 }
 NOT_SHOWN = "not shown"
+ESTIMATES = Rounded(Numbers(3))
 
 
-def groups(findings: Findings, hidden: Hidden, numbers: Numbers) -> Section:
+def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
     """Rates, and how far groups are apart: two tables for each attribute set, without what redaction hides."""
     group, redacted, tables = findings.group, findings.redacted, []
     if group is None:
@@ -37,10 +37,11 @@ def groups(findings: Findings, hidden: Hidden, numbers: Numbers) -> Section:
     titles = [title for title in titles if title not in crossed[MOST_PAIRS:]]
     for number, title in enumerate(titles, 1):
         rows = group.groups[group.groups["attributes"] == title]
-        masked = _masked(title, rows, hidden) if redacted else np.zeros(len(rows), dtype=bool)
-        unseen, few = set(rows["group"][masked]), set[str]()
+        masked, few = np.array([(title, name) in hidden for name in rows["group"]]), set[str]()
         if redacted:
-            few = unseen | set(rows["group"][rows["note"].str.contains("positive rate")])
+            masked |= protected_cells(rows["people"].to_numpy(), masked=masked)
+            few = set(rows["group"][masked | rows["note"].str.contains("positive rate")])
+        unseen = set(rows["group"][masked])
         shown = rows[~masked]
         most = MOST_CROSSED_GROUPS if title in crossed else MOST_GROUPS
         kept = shown.loc[shown["people"].nlargest(most).index.sort_values()]
@@ -53,12 +54,12 @@ def groups(findings: Findings, hidden: Hidden, numbers: Numbers) -> Section:
                 f"rates-{number}", f"Rates by {title}", "Group", "People#", "Share#",
                 *(f"{column.capitalize()}#" for column in columns),
                 notes=left_out(int(masked.sum()), len(shown) - len(kept)),
-                rows=(_group(row, rates, numbers, redacted) for row in kept.to_dict("records")),
+                rows=(_group(row, rates, rounded, redacted) for row in kept.to_dict("records")),
             ),
             table(
                 f"parity-{number}", f"How far the groups of {title} are apart", "Measure", "Value#", "Interval#",
                 "Lowest", "Highest", notes=(f"{'; '.join(notes)}.",) if notes else (),
-                rows=(_metric(row, few if row["metric"].startswith("equal") else unseen, numbers) for row in summary),
+                rows=(_metric(row, few if row["metric"].startswith("equal") else unseen, rounded) for row in summary),
             ),
         ]  # fmt: skip
     how = (
@@ -71,40 +72,41 @@ def groups(findings: Findings, hidden: Hidden, numbers: Numbers) -> Section:
     return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds})
 
 
-def _masked(title: str, rows: pd.DataFrame, hidden: Hidden) -> Any:
-    known = np.array([(title, str(name)) in hidden for name in rows["group"]])
-    return known | protected_cells(rows["people"].to_numpy(), masked=known)
-
-
-def _group(row: dict[Any, Any], rates: list[str], numbers: Numbers, redacted: bool) -> list[Cell]:
-    cells = [Cell(str(row["group"]), "small" if row["small"] else ""), Cell(f"{row['people']:,}")]
-    cells.append(Cell(percent(row["share"])))
+def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bool) -> list[Any]:
+    cells: list[Any] = [Cell(str(row["group"]), "small" if row["small"] else "")]
+    cells += [exact("group.people", "People", row["people"]), part("group.share", "Share", row["share"])]
     for rate in rates:
         # The note names a rate that rests on a few people of the group only.
         few = redacted and rate != "accuracy" and _spoken(rate) in row["note"]
         if few or math.isnan(row[rate]):
-            cells.append(Cell(NOT_SHOWN if few else "undefined"))
+            cells.append(NOT_SHOWN if few else "undefined")
         else:
-            ends = f"{row[f'{rate}_low']:.3f} to {row[f'{rate}_high']:.3f}"
-            cells.append(Cell(f"{row[rate]:.3f}", note=ends))
+            value = ESTIMATES.observed(f"group.{rate}", _spoken(rate), row[rate])
+            cells.append(Cell(value, note=_interval(row[f"{rate}_low"], row[f"{rate}_high"])))
     if "violation_lower" in row:
-        lower, upper = row["violation_lower"], row["violation_upper"]
-        cells.append(Cell("undefined" if math.isnan(upper) else f"{numbers.lower(lower)} to {numbers.upper(upper)}"))
+        ends = row["violation_lower"], row["violation_upper"]
+        bounds = rounded.between("group.violation", "Mean unfairness", *ends)
+        cells.append("undefined" if math.isnan(ends[1]) else bounds)
     return cells
 
 
-def _metric(row: dict[Any, Any], unseen: set[Any], numbers: Numbers) -> tuple[str, ...]:
+def _metric(row: dict[Any, Any], unseen: set[Any], rounded: Rounded) -> tuple[str | Fact, ...]:
     name = METRICS.get(row["metric"], _spoken(row["metric"]))
     if {row["lowest"], row["highest"]} & unseen:
         return (name, NOT_SHOWN, "", "", "")
     if math.isnan(row["bound_low"]):
         return (name, "undefined", "", row["lowest"], row["highest"])
+    value = ESTIMATES.observed("parity.value", name, row["value"])
+    ends = _interval(row["low"], row["high"])
     if row["metric"] == "if_parity":
-        value = f"{numbers.lower(row['bound_low'])} to {numbers.upper(row['bound_high'])}"
-        ends = f"{numbers.lower(row['low'])} to {numbers.upper(row['high'])}"
-    else:
-        value, ends = f"{row['value']:.3f}", f"{row['low']:.3f} to {row['high']:.3f}"
+        value = rounded.between("parity.bounds", name, row["bound_low"], row["bound_high"])
+        ends = rounded.between("parity.interval", "Interval", row["low"], row["high"])
     return (name, value, ends, row["lowest"], row["highest"])
+
+
+def _interval(low: float, high: float) -> Fact:
+    ends = map(ESTIMATES.numbers.plain, (low, high))
+    return Fact("group.interval", "Interval", (low, high), "nearest", False, " to ".join(ends))
 
 
 def _notes(summary: list[dict[Any, Any]]) -> tuple[str, ...]:

@@ -11,22 +11,12 @@ import jinja2
 from markupsafe import Markup
 
 from isonomy.report import figures
-from isonomy.report.findings import Findings
 from isonomy.report.model import Facts
 from isonomy.report.words import MARKS
 
 
-def render(findings: Findings) -> str:
-    """The report of an audit: a self-contained page that prints, needs no network and reads without JavaScript.
-
-    With ``findings.redacted`` nobody's row is on it: no pairs, no row numbers, no extremes, and no group of fewer than
-    five people.
-    """
-    return to_html(findings.facts)
-
-
 def to_html(facts: Facts) -> str:
-    """The page of these facts."""
+    """The report of an audit: a self-contained page that prints, needs no network and reads without JavaScript."""
     style, script = Markup(_text("style.css")), Markup(_text("script.js"))
     # The page itself forbids everything but its own style and script, whatever its text should contain.
     policy = f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}; "
@@ -42,12 +32,9 @@ def to_html(facts: Facts) -> str:
 @cache
 def _templates() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("isonomy.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+        loader=jinja2.PackageLoader("isonomy.report"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
 
 
 def _text(name: str) -> str:

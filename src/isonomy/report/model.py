@@ -1,8 +1,8 @@
 """The form of facts: a value with its words and its rounding, tables and sections of them.
 
 **Soundness.** Of a fact that is rounded ``"up"`` the printed number is at least its value, of one that is rounded
-``"down"`` at most; bounds have as many decimals as it takes to be on their own side of ε, as
-:mod:`isonomy.report.numbers` says.
+``"down"`` at most; one that is rounded ``"outward"`` is a pair of bounds, the first rounded down, the second up. Bounds
+have as many decimals as it takes to be on their own side of ε, as :mod:`isonomy.report.numbers` says.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import chain
 from typing import Any, Literal
 
 from isonomy.certificates.certificate import Verdict
-from isonomy.report.numbers import Numbers, decimals_of, parameter
+from isonomy.report.numbers import Numbers, decimals_of, parameter, percent
 
-Rounding = Literal["up", "down", "nearest", "exact"]
+Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
 DECIMALS = 4
 """Of probabilities, at least."""
@@ -51,7 +51,7 @@ class Cell:
 
     text: str | Fact = ""
     role: str = ""
-    note: str = ""
+    note: str | Fact = ""
     drawn: tuple[Any, ...] = ()
 
 
@@ -100,7 +100,8 @@ class Facts:
         for section in self.sections:
             rows = chain.from_iterable((*table.rows, table.total) for table in section.tables)
             yield from section.facts
-            yield from (each.text for each in chain.from_iterable(rows) if isinstance(each.text, Fact))
+            shown = chain.from_iterable((each.text, each.note) for each in chain.from_iterable(rows))
+            yield from (each for each in shown if isinstance(each, Fact))
 
     def fact(self, code: str) -> Fact:
         """The fact of a code."""
@@ -140,12 +141,22 @@ class Rounded:
         """An estimate, or what the network gives."""
         return Fact(code, what, value, "nearest", False, self.numbers.plain(value))
 
+    def between(self, code: str, what: str, lower: float, upper: float) -> Fact:
+        """Two bounds of one number."""
+        printed = f"{self.numbers.lower(lower)} to {self.numbers.upper(upper)}"
+        return Fact(code, what, (lower, upper), "outward", False, printed)
+
+
+def part(code: str, what: str, share: float) -> Fact:
+    """A share of people, in percent."""
+    return Fact(code, what, share, "nearest", False, percent(share))
+
 
 def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], total: Iterable[Any] = (),
            marked: int | None = None, notes: tuple[str, ...] = ()) -> FactTable:  # fmt: skip
     """A table; a head that ends in ``#`` has numbers below it, ``@`` is in front of another kind of column."""
-    kinds = tuple((head[:-1], "n") if head[-1:] == "#" else (head, "") for head in heads)
-    kinds = tuple((name.split("@")[0], kind or name.partition("@")[2]) for name, kind in kinds)
+    parts = (head.replace("#", "@n").partition("@") for head in heads)
+    kinds = tuple((name, kind) for name, _, kind in parts)
 
     def cells(row: Iterable[Any]) -> tuple[Cell, ...]:
         return tuple(each if isinstance(each, Cell) else Cell(each) for each in row)

@@ -30,14 +30,10 @@ class Numbers:
     def of(cls, lower: float, upper: float, epsilon: float | None, probabilities: bool) -> Numbers:
         """Three digits that count, at least three decimals for probabilities, and more where ε asks for them."""
         largest = upper if math.isfinite(upper) and upper > 0 else 1.0
-        least = 3 if probabilities else 0
-        decimals = min(_MOST, max(least, 2 - math.floor(math.log10(largest))))
-        while decimals < _MOST and epsilon is not None:
-            right = _agrees(upper, ROUND_CEILING, decimals, epsilon) and _agrees(lower, ROUND_FLOOR, decimals, epsilon)
-            if right:
-                break
-            decimals += 1
-        return cls(decimals)
+        least = max(3 if probabilities else 0, 2 - math.floor(math.log10(largest)))
+        sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
+        fitting = (n for n in range(least, _MOST) if all(_agrees(*side, n, epsilon) for side in sides))
+        return cls(next(fitting, _MOST))
 
     def upper(self, value: float) -> str:
         """Something that was proved not to be exceeded."""
@@ -50,10 +46,6 @@ class Numbers:
     def plain(self, value: float) -> str:
         """Something that was observed."""
         return _written(value, self.decimals, ROUND_HALF_EVEN)
-
-    def change(self, value: float) -> str:
-        """A difference, with its sign."""
-        return signed(value, self.decimals)
 
 
 def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> list[float]:
@@ -103,8 +95,16 @@ def cell(value: object) -> str:
     return "missing" if value is None or str(value) == "<NA>" else str(value)
 
 
-def _agrees(value: float, rounding: str, decimals: int, epsilon: float) -> bool:
-    if not math.isfinite(value):
+def listed(names: list[str], shown: int = 6) -> str:
+    """``a, b and c``, or the first few and how many more."""
+    if len(names) > shown:
+        return f"{', '.join(names[: shown - 1])} and {len(names) - shown + 1} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
+
+
+def _agrees(value: float, rounding: str, decimals: int, epsilon: float | None) -> bool:
+    """Whether a bound is rounded to the side of ε on which it is."""
+    if epsilon is None or not math.isfinite(value):
         return True
     return (rounded(value, decimals, rounding) > Decimal(repr(epsilon))) == (value > epsilon)
 

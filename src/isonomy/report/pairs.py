@@ -1,9 +1,9 @@
-"""One person beside the worst counterpart that was found."""
+"""What is said beside audits: one person and the worst counterpart that was found; one audit and another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,18 +11,30 @@ from isonomy.certificates.local import LocalCertificate
 from isonomy.report import words
 from isonomy.report.findings import output_names, role_of
 from isonomy.report.model import Cell, Facts, Rounded, Section, exact, table
-from isonomy.report.numbers import cell
+from isonomy.report.numbers import cell, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from isonomy.records import Record
+
+QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")
+PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
+CHANGED = {
+    "better": "✅ The new one is certainly fairer.", "worse": "❌ The new one is certainly less fair.",
+    None: "The bounds overlap: neither is certainly fairer.",
+}  # fmt: skip
 
 
 def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded | None = None) -> Facts:
     """One person of a certificate, ``row`` of the table: the prediction, its bounds, and the worst counterpart."""
-    network, schema = found.question.network, found.question.schema
+    network, schema, witnesses = found.question.network, found.question.schema, found.witnesses
     assert schema is not None
     upper, lower, decision = float(found.upper[place]), float(found.lower[place]), str(found.decision[place])
     rounded = rounded or Rounded.of(lower, upper, None, network.head == "regression")
     most = rounded.proved("upper", "For somebody similar this can change by at most", upper)
     least = rounded.found("lower", "A counterpart was found for whom it changes by", lower)
-    pair, witnesses = found.witnesses.frame(place), found.witnesses
+    pair = witnesses.frame(place)
     gets = network(np.stack([witnesses.individual[place], witnesses.counterpart[place]]))
     names = output_names(network, schema)
     known = schema.label is not None and len(schema.label.classes) == len(names)
@@ -32,13 +44,13 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
     paired = network.head == "softmax" or network.classes == 1
     output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0] - gets[1])))
     told = f"predicted {names[output]}" if network.head == "regression" else f"probability of “{names[output]}”"
-    roles = {each.name: role_of(each) for each in schema.features}
-    lines = [(Cell(str(name), roles[str(name)]), cell(one), cell(other), differs == "*")
-             for name, (one, other, differs) in zip(pair.index, pair.itertuples(index=False), strict=True)]  # fmt: skip
+    roles, differs = {each.name: role_of(each) for each in schema.features}, pair["differs"] == "*"
     tables = tuple(
-        table(code, code, "Feature", "This person", "Counterpart", rows=[each[:3] for each in lines if each[3] == kind])
-        for code, kind in (("differs", True), ("equal", False))
-    )
+        table(code, code, "Feature", "This person", "Counterpart",
+              rows=((Cell(str(name), roles[str(name)]), cell(one), cell(other)) for name, one, other, _ in
+                    pair[own].itertuples(name=None)))
+        for code, own in (("differs", differs), ("equal", ~differs))
+    )  # fmt: skip
     reached = f"a counterpart was found for whom it changes by {least}" if lower > 0 else "no change was found"
     listing = (
         exact("row", "Row", row),
@@ -47,13 +59,64 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
         least,
         exact("decision", "Decision", decision, words.DECISIONS[decision]),
         exact("counterpart_prediction", "The worst counterpart found", theirs, _given(theirs, rounded)),
-        exact("differs", "Differs in", [str(name) for name in pair.index[pair["differs"] == "*"]], ""),
+        exact("differs", "Differs in", [str(name) for name in pair.index[differs]], ""),
         *(exact(side, side, {str(name): _item(value) for name, value in pair[side].items()}, "")
           for side in ("individual", "counterpart")),
     )  # fmt: skip
     outputs = tuple(rounded.observed("gets", told, float(each[output])) for each in gets)
     headline = f"For somebody similar this can change by at most {most} (proved); {reached}."
     return Facts(headline, None, (Section("row", listing, tables=tables), Section("gets", outputs)))
+
+
+def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | None] = (None, None)) -> Facts:
+    """What changed between two audits, in question and answer; ``people`` are their tables of individuals, if known."""
+    asked, hashes = [], []
+    for record in (old, new):
+        said = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
+        asked.append(said | {"individuals": len(record.weights)})
+        evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
+        hashes.append(evidence | {"network": record.network.hash()})
+    changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
+    question = {name: [one[name] for one in asked] for name in QUESTION if asked[0][name] != asked[1][name]}
+    alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
+    certainly, headline = (
+        None,
+        "⚠️ The two audits ask different questions, so their numbers cannot be compared directly.",
+    )
+    if alike:  # only bounds that do not overlap say that something changed
+        certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
+        headline = CHANGED[certainly]
+    made = [Rounded.of(each.lower, each.upper, each.epsilon, each.network.head == "regression") for each in (old, new)]
+    rounded, verdicts = max(made, key=lambda each: each.numbers.decimals), [old.verdict, new.verdict]
+    rows: list[Any] = [
+        ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
+        ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
+        *([("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []),
+        *((name, *map(str, values)) for name, values in question.items()),
+    ]
+    parts = [name for name, value in changed.items() if value]
+    text = f"Changed: {', '.join(parts)}." if parts else f"{listed(list(PARTS)).capitalize()} are the same."
+    listing = [
+        exact("comparable", "Comparable", alike), exact("changed", "Changed", changed, text),
+        exact("question", "Questions that differ", question, ""),
+        exact("upper", "Proved, at most", [old.upper, new.upper], ""),
+        exact("lower", "Found, at least", [old.lower, new.lower], ""),
+        exact("verdict", "Verdicts", verdicts, ""), exact("certainly", "Certainly", certainly),
+    ]  # fmt: skip
+    sentences = [text]
+    if alike and people[0] is not None and people[1] is not None:
+        both = people[0].merge(people[1], on="row", suffixes=("_old", "_new"))
+        better = int(np.sum(both["upper_new"] < both["lower_old"]))
+        worse = int(np.sum(both["lower_new"] > both["upper_old"]))
+        turned = [int(np.sum(both[f"decision_{which}"] == "flippable")) for which in ("old", "new")]
+        counts = {"both": len(both), "better": better, "worse": worse, "flippable": turned}
+        listing.append(exact("individuals", "Individuals in both", counts, ""))
+        sentences.append(
+            f"Of {len(both):,} individuals in both, {better:,} are certainly treated more equally than before and "
+            f"{worse:,} less; decisions that a similar person can turn: {turned[0]:,} before, {turned[1]:,} after."
+        )
+    shown = table("change", "What changed", "", "before", "after", rows=rows)
+    return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
 
 
 def _given(outputs: Mapping[str, float], rounded: Rounded) -> str:

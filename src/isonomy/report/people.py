@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,6 @@ class Group:
 
     name: str
     people: int
-    share: float  # of the weight
     mean: tuple[float, float]  # lower, upper
     lower: tuple[float, ...]  # quantiles
     upper: tuple[float, ...]
@@ -83,16 +84,6 @@ def group_tables(findings: Findings, groupings: list[Grouping], hidden: Hidden) 
     return tables
 
 
-def judged(findings: Findings) -> dict[str, float]:
-    """Shares of people who are certified, violated or undecided against ε, each for themselves."""
-    epsilon, weights = findings.certificate.epsilon, findings.people.weights
-    if epsilon is None:
-        return {}
-    verdicts = findings.certificate.local.verdict(epsilon)
-    kinds = ("certified", "violated", "undecided")
-    return {kind: _share(weights, verdicts == kind) for kind in kinds}
-
-
 def histogram(findings: Findings) -> list[tuple[float, float, int, int]]:
     """From, to, and how many people are there by their upper, and by their lower bounds; up to the largest bound."""
     local = findings.certificate.local
@@ -103,12 +94,6 @@ def histogram(findings: Findings) -> list[tuple[float, float, int, int]]:
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), *counts, strict=True))
 
 
-def most_unfair(findings: Findings, count: int = 10) -> list[int]:
-    """The places of the people with the largest violations that were found."""
-    lower = findings.certificate.local.lower
-    return [place for place in np.argsort(-lower, kind="stable")[:count].tolist() if lower[place] > 0]
-
-
 def nice(value: float) -> float:
     """A round number that is at least ``value``."""
     if not value > 0:
@@ -117,24 +102,23 @@ def nice(value: float) -> float:
     return float(next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 20) if step * power >= value))
 
 
+def shares_of(values: NDArray[Any], weights: FloatArray, kinds: Sequence[str]) -> tuple[float, ...]:
+    """The share of the weight of each kind; exactly 0 or 1 where it is nobody or everybody."""
+    inside = [values == kind for kind in kinds]
+    return tuple(
+        float(some.all()) if some.all() or not some.any() else float(weights[some].sum() / weights.sum())
+        for some in inside
+    )
+
+
 def _group(findings: Findings, name: str, inside: NDArray[np.bool_]) -> Group:
     local, weights = findings.certificate.local, findings.people.weights
     some: FloatArray = np.asarray(weights[inside], dtype=np.float64)
     if not some.sum() > 0:  # nobody counts, so all count alike
         some = np.ones(len(some))
     lower, upper = local.lower[inside], local.upper[inside]
-    decided = [_share(some, local.decision[inside] == kind) for kind in DECISIONS]
     return Group(
-        name=name,
-        people=int(inside.sum()),
-        share=_share(weights, inside),
-        mean=(mean_down(lower, some), mean_up(upper, some)),
-        lower=tuple(quantiles(lower, some, SHARES)),
-        upper=tuple(quantiles(upper, some, SHARES)),
-        decisions=tuple(decided),
-    )
-
-
-def _share(weights: FloatArray, inside: NDArray[np.bool_]) -> float:
-    """The weight of some of the people; exactly 0 or 1 where they are nobody or everybody."""
-    return float(inside.all()) if inside.all() or not inside.any() else float(weights[inside].sum() / weights.sum())
+        name, int(inside.sum()), (mean_down(lower, some), mean_up(upper, some)),
+        tuple(quantiles(lower, some, SHARES)), tuple(quantiles(upper, some, SHARES)),
+        shares_of(local.decision[inside], some, DECISIONS),
+    )  # fmt: skip

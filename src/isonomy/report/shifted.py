@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from isonomy.report.findings import Findings, role_of
 from isonomy.report.model import Cell, Section, table
 from isonomy.report.numbers import Numbers, decimals_of, parameter, percent, signed
 from isonomy.report.privacy import SMALLEST, protected_cells
+from isonomy.report.words import plain_order
 from isonomy.shift import Distance
-from isonomy.similarity.ground import ground_metric
-from isonomy.similarity.lp import WeightedLp
 
 NOTHING = ("0", "0 points")
 """Changes that vanish in the digits shown are not worth a line."""
@@ -26,8 +25,11 @@ MANY_POINTS = 400_000
 """From so many attainable points on, the curve has fewer places, since each asks for a new allocation of the budget."""
 
 
-@dataclass(frozen=True)
-class Place:
+Change = tuple[float, tuple[str, ...]]
+"""The size of a change in coordinates, and its row: what, observed, worst case, change."""
+
+
+class Place(NamedTuple):
     """Upper and lower for one γ."""
 
     gamma: float
@@ -35,8 +37,7 @@ class Place:
     upper: float
 
 
-@dataclass(frozen=True)
-class MeasuredShift:
+class MeasuredShift(NamedTuple):
     """An observed shift beside the certificate."""
 
     name: str
@@ -45,8 +46,11 @@ class MeasuredShift:
     says: str
 
 
-Change = tuple[float, tuple[Cell, ...]]
-"""The size of a change in coordinates, and its row: feature, what, observed, worst case, change."""
+class Side(NamedTuple):
+    """One feature of the people of a population, in coordinates, and how much each of them counts."""
+
+    block: FloatArray
+    weight: FloatArray
 
 
 def curve(findings: Findings) -> list[Place]:
@@ -91,24 +95,17 @@ def shifts(findings: Findings) -> list[MeasuredShift]:
             says = "no shift is visible: two samples of one population are as far apart"
         else:
             says = "not shown to be outside; the estimate, which noise makes too large, is beyond γ"
-        found.append(MeasuredShift(shift.name, distance, same, says))
+        sizes = " and ".join(f"{count:,}" for count in distance.individuals)
+        how = f"{sizes} people compared, {'approximately (sliced)' if distance.approximate else 'exactly'}"
+        found.append(MeasuredShift(shift.name, distance, same, f"{says}; {how}"))
     return found
 
 
 def comparable(certificate: Certificate, distance: Distance) -> bool:
     """Whether a distance was measured in the certificate's own order and ground cost."""
-    ground = certificate.ground
-    if distance.order != certificate.order:
-        return False
-    if distance.ground not in ("l1", "l2", "linf"):
-        return distance.ground == ground.describe()
-    other = ground_metric(distance.ground, ground.width)  # type: ignore[arg-type]
-    return (
-        isinstance(ground, WeightedLp)
-        and isinstance(other, WeightedLp)
-        and ground.order == other.order
-        and bool((ground.weights == 1).all())
-    )
+    order = plain_order(certificate.ground)
+    names = [certificate.ground.describe()] if order is None else [f"l{order:g}", certificate.ground.describe()]
+    return distance.order == certificate.order and distance.ground in names
 
 
 def worst_population(findings: Findings, lower: str) -> Section:
@@ -117,15 +114,18 @@ def worst_population(findings: Findings, lower: str) -> Section:
     if findings.redacted and len(people) < SMALLEST:
         return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
     worst = certificate.worst_case
-    before, after = people.weights / people.weights.sum(), worst.masses / worst.masses.sum()
+    weights = people.weights / people.weights.sum(), worst.masses / worst.masses.sum()
     rows, unchanged, left_out = [], [], 0
     for feature in people.schema.features:
         where = people.schema.slices[feature.name]
-        blocks = people.x[:, where], worst.points.person[:, where]
-        lines = _lines(feature, blocks, (before, after), people.domain.kind == "realizable", findings.redacted)
-        some = sorted((line for line in lines if line[1][-1].text not in NOTHING), key=lambda line: -line[0])
+        sides = [Side(people.x[:, where], weights[0]), Side(worst.points.person[:, where], weights[1])]
+        if feature.kind == "categorical" or (feature.kind == "ordinal" and people.domain.kind == "realizable"):
+            lines = _shares(feature, sides, findings.redacted)
+        else:
+            lines = _means(feature, sides)
+        some = sorted((line for line in lines if line[1][-1] not in NOTHING), key=lambda line: -line[0])
         unchanged += [] if some else [feature.name]
-        rows += [row for _, row in some[:MOST_CATEGORIES]]
+        rows += [(Cell(feature.name, role_of(feature)), *texts) for _, texts in some[:MOST_CATEGORIES]]
         left_out += len(some[MOST_CATEGORIES:])
     if not rows:
         none = "It is the observed population itself: no change was found that makes the average worse, or none was"
@@ -144,62 +144,37 @@ def worst_population(findings: Findings, lower: str) -> Section:
     return Section("worst", (), (how,), (shown,))
 
 
-def _lines(
-    feature: Feature,
-    blocks: tuple[FloatArray, FloatArray],
-    weights: tuple[FloatArray, FloatArray],
-    whole: bool,
-    redacted: bool,
-) -> list[Change]:
-    if feature.kind == "categorical" or (feature.kind == "ordinal" and whole):
-        return _shares(feature, _one_hot(feature, blocks), weights, redacted)
+def _means(feature: Feature, sides: list[Side]) -> list[Change]:
+    """The mean of a number where it is known, and the share of people for whom it is missing."""
     missing = []
     if feature.flagged:
-        shares = [float(block[:, 1] @ weight) for block, weight in zip(blocks, weights, strict=True)]
-        missing = [_share(feature, feature.missing_label, *shares)]
-    known = [
-        weight * (1 - block[:, 1]) if feature.flagged else weight for block, weight in zip(blocks, weights, strict=True)
-    ]
-    if not all(part.sum() > 0 for part in known):
+        missing = [_share(feature.missing_label, *(float(side.block[:, 1] @ side.weight) for side in sides))]
+        sides = [Side(side.block, side.weight * (1 - side.block[:, 1])) for side in sides]
+    if not all(side.weight.sum() > 0 for side in sides):
         return missing
-    means = [float(block[:, 0] @ part / part.sum()) for block, part in zip(blocks, known, strict=True)]
+    means = [float(side.block[:, 0] @ side.weight / side.weight.sum()) for side in sides]
     raw = [mean * feature.unit + feature.origin for mean in means]
     digits = decimals_of(*raw)
     what = "mean rank" if feature.kind == "ordinal" else "mean"
-    texts = (*(Numbers(digits).plain(value) for value in raw), signed(raw[1] - raw[0], digits))
-    return [(abs(means[1] - means[0]), _row(feature, what, *texts)), *missing]
+    texts = (what, *map(Numbers(digits).plain, raw), signed(raw[1] - raw[0], digits))
+    return [(abs(means[1] - means[0]), texts), *missing]
 
 
-def _one_hot(feature: Feature, blocks: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
-    if feature.kind == "categorical":
-        return blocks
-    ranks = [np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64) for block in blocks]
-    eye = np.eye(len(feature.categories))
-    return eye[ranks[0]], eye[ranks[1]]
-
-
-def _shares(
-    feature: Feature,
-    blocks: tuple[FloatArray, FloatArray],
-    weights: tuple[FloatArray, FloatArray],
-    redacted: bool,
-) -> list[Change]:
-    names = [feature.labels.get(level, level) for level in feature.levels]
-    before, after = (block.T @ weight for block, weight in zip(blocks, weights, strict=True))
-    hidden = np.zeros(len(names), dtype=bool)
-    if redacted:
-        hidden = protected_cells((blocks[0] > 0).sum(axis=0))
+def _shares(feature: Feature, sides: list[Side], redacted: bool) -> list[Change]:
+    """The share of people in each category or level."""
+    blocks = [side.block for side in sides]
+    if feature.kind == "ordinal":
+        ranks = [np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64) for block in blocks]
+        blocks = [np.eye(len(feature.categories))[rank] for rank in ranks]
+    shares = zip(*(block.T @ side.weight for block, side in zip(blocks, sides, strict=True)), strict=True)
+    hidden = protected_cells((blocks[0] > 0).sum(axis=0)) if redacted else np.zeros(len(feature.levels), dtype=bool)
     return [
-        _share(feature, name, float(a), float(b))
-        for name, a, b, masked in zip(names, before, after, hidden, strict=True)
+        _share(feature.labels.get(level, level), float(before), float(after))
+        for level, (before, after), masked in zip(feature.levels, shares, hidden, strict=True)
         if not masked
     ]
 
 
-def _share(feature: Feature, name: str, before: float, after: float) -> Change:
-    change = f"{signed(100 * (after - before), 1)} points"
-    return abs(after - before), _row(feature, name, percent(before), percent(after), change)
-
-
-def _row(feature: Feature, *texts: str) -> tuple[Cell, ...]:
-    return (Cell(feature.name, role_of(feature)), *map(Cell, texts))
+def _share(name: str, before: float, after: float) -> Change:
+    points = f"{signed(100 * (after - before), 1)} points"
+    return abs(after - before), (name, percent(before), percent(after), points)

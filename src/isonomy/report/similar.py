@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,15 +11,14 @@ from isonomy.certificates.movement import ROWS as LOOKED_AT
 from isonomy.certificates.question import Question
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.numbers import cell, parameter, percent
+from isonomy.report.numbers import cell, listed, parameter, percent
 from isonomy.similarity import Counterparts
 
 ROWS = 20_000
 """Individuals from whom correlations are taken."""
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """A feature in which similar people can differ."""
 
     feature: str
@@ -31,8 +29,7 @@ class Move:
     read: bool  # by the network
 
 
-@dataclass(frozen=True)
-class Similar:
+class Similar(NamedTuple):
     """Who counts as similar, and what the reader must know about it before anything else."""
 
     moves: tuple[Move, ...]
@@ -149,10 +146,3 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
             "them cannot change its answer, and what is bounded is the effect of the other moves."
         ]
     return []
-
-
-def listed(names: list[str], shown: int = 6) -> str:
-    """``a, b and c``, or the first few and how many more."""
-    if len(names) > shown:
-        return f"{', '.join(names[: shown - 1])} and {len(names) - shown + 1} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"

@@ -55,11 +55,11 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
         yield Text(f"In the other {len(equal.rows)} features both agree: {more}.")
 
 
-def row_to_terminal(facts: Facts, pool: str) -> Iterator[Shown]:
-    """One person, one of ``pool`` people, beside the worst counterpart that was found."""
+def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
+    """One person, ``whose`` place among others is said first, beside the worst counterpart that was found."""
     known, (differs, equal) = {fact.code: fact for fact in facts["row"].facts}, facts["row"].tables
     yield Text(f"Row {known['row']}: {known['prediction']}", style="bold")
-    yield Text(f"One of {pool} people, chosen with --row: what is proved here is about this person alone.")
+    yield Text(f"{whose}: what is proved here is about this person alone.")
     yield Text(facts.headline)
     yield str(known["decision"])
     if known["lower"].value > 0:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from isonomy.report.model import Facts
 
-MARKS = {"certified": "✅ certified", "violated": "❌ violated", "undecided": "❓ undecided"}
+SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓"}
 TOLD = (
     "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground", "delta",
     "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
@@ -35,7 +35,7 @@ def to_markdown(facts: Facts) -> str:
     known = {fact.code: fact for fact in facts["summary"].facts}
     lines = [f"# Audit: {known['title']}", "", facts.headline, ""]
     if facts.verdict:
-        lines += [f"**{MARKS[facts.verdict]}.** {facts['summary'].sentences[0]}", ""]
+        lines += [f"**{SIGNS[facts.verdict]} {facts.verdict}.** {facts['summary'].sentences[0]}", ""]
     lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
     shown = [known[code] for code in TOLD if code in known and known[code].printed]
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]

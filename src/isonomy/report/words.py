@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 
 from isonomy.certificates.certificate import Certificate
-from isonomy.population import Selection
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import parameter
-from isonomy.report.similar import Similar, listed
-from isonomy.shift import Distance
+from isonomy.report.numbers import listed, parameter
+from isonomy.report.similar import Similar
 from isonomy.similarity.lp import WeightedLp
+from isonomy.similarity.metric import Metric
 
 MARKS = {"certified": "Certified", "violated": "Violated", "undecided": "Undecided", None: "Bounds only"}
 
@@ -30,6 +29,18 @@ DECIDED = {
     "undecided": "Decisions that are open",
     "none": "Numbers without a decision",
 }
+
+DOMAINS = {
+    "realizable": "Every comparison is with somebody who could exist: whole categories, whole numbers where the schema "
+    "says so, values in their ranges.",
+    "relaxed": "Comparisons include mixtures of categories that nobody has (relaxed domain), so the bounds also cover "
+    "people who cannot exist.",
+    "unbounded": "Comparisons include values outside every range and mixtures of categories (unbounded domain), so the "
+    "bounds also cover people who cannot exist.",
+}
+
+EXACT = "The bounds hold in exact arithmetic; the rounding errors of computing them in float64 are added to them."
+FLOAT32 = " They also cover runs of the deployed network in float32."
 
 Terms = list[tuple[str, str]]
 """Names and statements."""
@@ -61,6 +72,8 @@ def reach(largest: float | None, printed: str) -> str:
     """Up to which shift ε is kept."""
     if largest is None:
         return "not even for these individuals"
+    if not printed.strip("0."):
+        return "for these individuals, without a shift"
     return "whatever the shift" if math.isinf(largest) else f"up to a shift of {printed}"
 
 
@@ -86,10 +99,10 @@ def assumptions(findings: Findings, behind: str) -> Terms:
     return [
         ("People", f"{people.selection.words(people.schema.name)}.{weighted}"),
         ("Network", f"“{findings.network.name}”, {findings.network.input_width} inputs, {_outputs(findings)}."),
-        ("Arithmetic", _arithmetic(certificate.arithmetic)),
+        ("Arithmetic", f"{EXACT}{FLOAT32 if certificate.arithmetic == 'float32' else ''}"),
         ("Similar people", f"Distance at most δ = {parameter(certificate.delta)} by this metric: "
          f"{certificate.question.metric.describe()}{fitted}."),
-        ("Possible people", _domain(certificate)),
+        ("Possible people", DOMAINS[certificate.question.domain.kind]),
         ("Nearby populations", _nearby(certificate)),
         ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all nearby populations at once; a "
          "failed search proves nothing and is not used as if it did."),
@@ -124,29 +137,26 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
     ]  # fmt: skip
     if certificate.refusal:
         said.insert(3, ("Not everybody they stand for", behind))
-    return [*other_rows(findings.people.selection), *said]
+    who = findings.people.selection
+    if who.how != "all" or who.part != "all" or who.excluded:
+        looked = "Nobody in the other rows was looked at: of them only what is said of nearby populations as a whole"
+        said.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked} holds."))
+    return said
 
 
-def other_rows(who: Selection) -> Terms:
-    """That rows of the table were not audited, where it is so."""
-    if who.how == "all" and who.part == "all" and not who.excluded:
-        return []
-    looked = "Nobody in the other rows was looked at: of them only what is said of nearby populations as a whole holds."
-    return [("Only these rows of the table", f"Audited were {who.words()}. {looked}")]
+def plain_order(ground: Metric) -> float | None:
+    """The order of a plain ℓp distance in the schema's coordinates; None for every other cost."""
+    return ground.order if isinstance(ground, WeightedLp) and bool((ground.weights == 1).all()) else None
 
 
 def cost_name(certificate: Certificate) -> str:
     """The ground cost in words."""
-    ground = certificate.ground
-    if isinstance(ground, WeightedLp) and bool((ground.weights == 1).all()):
-        return f"the ℓ{parameter(ground.order)} distance in the schema’s coordinates"
-    return ground.describe()
-
-
-def distance_words(distance: Distance) -> str:
-    """What stands behind a measured distance."""
-    sizes = f"{distance.individuals[0]:,} and {distance.individuals[1]:,} people compared"
-    return f"{sizes}, {'approximately (sliced)' if distance.approximate else 'exactly'}"
+    order = plain_order(certificate.ground)
+    return (
+        certificate.ground.describe()
+        if order is None
+        else f"the ℓ{parameter(order)} distance in the schema’s coordinates"
+    )
 
 
 def _outputs(findings: Findings) -> str:
@@ -156,22 +166,6 @@ def _outputs(findings: Findings) -> str:
     apart = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
     assumed = ": a softmax of its raw outputs, which was assumed, as nothing in the file says it"
     return f"giving {apart}probabilities of {count} classes{assumed if findings.network.assumed_head else ''}"
-
-
-def _arithmetic(arithmetic: str) -> str:
-    exact = "The bounds hold in exact arithmetic; the rounding errors of computing them in float64 are added to them."
-    return f"{exact} They also cover runs of the deployed network in float32." if arithmetic == "float32" else exact
-
-
-def _domain(certificate: Certificate) -> str:
-    return {
-        "realizable": "Every comparison is with somebody who could exist: whole categories, whole numbers where the "
-        "schema says so, values in their ranges.",
-        "relaxed": "Comparisons include mixtures of categories that nobody has (relaxed domain), so the bounds also "
-        "cover people who cannot exist.",
-        "unbounded": "Comparisons include values outside every range and mixtures of categories (unbounded domain), "
-        "so the bounds also cover people who cannot exist.",
-    }[certificate.question.domain.kind]
 
 
 def _nearby(certificate: Certificate) -> str:
