@@ -23,7 +23,7 @@ from isonomy.attacks import AttackBudget, Finds, Known
 from isonomy.attacks import attack as search
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, told
-from isonomy.certificates.local import Bounds, chunk_rows
+from isonomy.certificates.local import Bounds, chunk_rows, verdicts
 from isonomy.certificates.question import check_members
 from isonomy.errors import DataError
 from isonomy.service.served import Served
@@ -106,10 +106,10 @@ class Certifier:
                 self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier.tolist(),
                 arithmetic=self.served.arithmetic,
             )  # fmt: skip
-        verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
+        verdict = verdicts(lower, upper, epsilon)
         decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
         return Answers(
-            x, outputs, self._predictions(outputs), upper, lower, verdict.tolist(),
+            x, outputs, self._predictions(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
             decision.tolist() if self.head.decides else ["none"] * len(x), tier.tolist(),
             None if finds is None else self.served.schema.decode(finds.counterpart),
         )  # fmt: skip
