@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.service.certifier import Answers, Certifier, OutsideError
+from isonomy.service.certifier import Answers, Certifier
 from isonomy.service.log import AuditLog, Entry, Row
-from isonomy.service.reading import BadRequestError, Reader, complaint, parse
+from isonomy.service.reading import BadRequestError, Reader, parse
 from isonomy.service.settings import Settings
 from isonomy.service.tables import new_request
 
@@ -54,10 +54,7 @@ class Answering:
             raise BadRequestError.at(most, "counterpart")
         budget = self._settings.budget_ms if options.budget_ms is None else options.budget_ms
         seconds = arrived + budget / 1000.0 - time.monotonic() if options.tier == "tight" else 0.0
-        try:
-            answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
-        except OutsideError as error:
-            raise BadRequestError([complaint(str(error), "individuals")], error.people) from None
+        answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
         request, at = new_request()
         head = (request, at, caller, self._certifier.served.identity, len(answers))
         outputs = [f"[{row}]" for row in json.dumps(answers.outputs.tolist())[2:-2].split("], [")]  # finite numbers

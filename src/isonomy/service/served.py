@@ -7,7 +7,6 @@ unless a short search refutes it: ``isonomy verify`` proves it.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,17 +17,19 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
-from isonomy.attacks import AttackBudget, attack
+from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.certificates.dual import Ball
 from isonomy.certificates.local import Arithmetic, Bounds
 from isonomy.certificates.question import Question
 from isonomy.errors import DataError, FileError
+from isonomy.files import file_hash
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Feature, Population, Schema
 from isonomy.records import Record, read
 from isonomy.records.reading import readable
+from isonomy.report.words import headline
 from isonomy.similarity.metric import Metric
 
 Curve = Callable[[Sequence[float]], Sequence[float]]
@@ -82,9 +83,7 @@ class Served:
         if question.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
         identity = identity or question.network.hash()
-        return cls._of(
-            question, certificate, certificate.upper, people, certificate.arithmetic, str(certificate), identity
-        )
+        return cls._of(question, certificate, certificate.upper, people, str(certificate), identity)
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
@@ -92,28 +91,23 @@ class Served:
         with readable(record.path):
             upper = _checked(record, record.dual.bound(record.gamma).upper)
             _refute(record)
-            found = f"; an explicit one reaches {at_least(record.lower)}." if record.lower > 0 else "."
-            statement = (
-                f"No population within {record.gamma:g} of the {len(record.weights):,} audited individuals has a mean "
-                f"violation above {at_most(upper)}{found}"
-            )
-            identity = hashlib.sha256(record.path.read_bytes()).hexdigest()
-            return cls._of(record, record, upper, record.people, _arithmetic(record), statement, identity)
+            who, lower = f"the {len(record.weights):,} audited individuals", record.lower
+            statement = headline(record.gamma, who, at_most(upper), at_least(lower) if lower > 0 else None)
+            return cls._of(record, record, upper, record.people, statement, file_hash(record.path))
 
     @classmethod
     def _of(
         cls, asked: Question | Record, found: Certificate | Record, upper: float, people: Population | None,
-        arithmetic: str, statement: str, identity: str,
+        statement: str, identity: str,
     ) -> Served:  # fmt: skip
         """What was asked and what was found; without an epsilon of its own, a certificate promises what it proved."""
-        dual = found.dual
+        dual, names = found.dual, ("delta", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
         served = cls(
             **{name: getattr(asked, name) for name in ("network", "metric", "schema", "domain")},
-            **{name: getattr(found, name) for name in ("delta", "gamma", "order", "ground", "lower", "confidence")},
+            **{name: getattr(found, name) for name in names},
             epsilon=upper if found.epsilon is None else found.epsilon, upper=upper, people=people, identity=identity,
             curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-            statement=statement, arithmetic="float32" if arithmetic == "float32" else "float64",
-            largest=found.profiles.largest,
+            statement=statement, largest=found.profiles.largest,
         )  # fmt: skip
         return replace(served, statement=f"{statement} {served.caution}".rstrip())
 
@@ -181,10 +175,6 @@ def _checked(record: Record, proved: float) -> float:
     return max(upper, proved)
 
 
-def _arithmetic(record: Record) -> str:
-    return str(record.document["question"]["arithmetic"])
-
-
 def _refute(record: Record) -> None:
     """Refuse what the evidence itself contradicts: an edited delta or order, more often than not.
 
@@ -201,10 +191,8 @@ def _refute(record: Record) -> None:
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, ASKED).astype(np.int64))
-    bounds = Bounds(record.question, "tight", None, _arithmetic(record) == "float32")
-    found = attack(
-        record.network, bounds.head, record.question.similarity, np.array(record.people.x[rows]), AttackBudget()
-    )
+    bounds = Bounds(record.question, "tight", None, record.arithmetic == "float32")
+    found = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
     claimed = record.profiles.value[record.profiles.start[rows]]
     worst = int(np.argmax(found.lower - claimed))
     if found.lower[worst] > claimed[worst]:
