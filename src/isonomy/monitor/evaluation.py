@@ -54,8 +54,7 @@ class Reference:
 
     ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
     certificate does not carry them: then nothing is said of distances. ``everybody`` is false where they are a sample.
-    ``largest`` is the largest violation possible, also of people whom the schema refuses. ``caution`` is what has to be
-    said beside every state.
+    ``largest`` is the largest violation possible, also of people whom the schema refuses.
     """
 
     gamma: float
@@ -66,7 +65,11 @@ class Reference:
     people: Population | FloatArray | None
     largest: float = 1.0
     everybody: bool = True
-    caution: str = ""
+
+    @property
+    def caution(self) -> str:
+        """What has to be said beside every state."""
+        return ""
 
 
 @dataclass(frozen=True)

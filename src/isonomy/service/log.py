@@ -21,7 +21,7 @@ from functools import cache
 from itertools import chain as joined
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, delete, func, select
+from sqlalchemy import Engine, Select, Table, delete, func, select
 from sqlalchemy.exc import OperationalError
 
 from isonomy.service import chain
@@ -102,9 +102,8 @@ class AuditLog:
     def head(self) -> tuple[int, str]:
         """How many records there are, and the hash of the last: what is to be anchored elsewhere."""
         query = select(CHAIN.c.number, CHAIN.c.hash).order_by(CHAIN.c.number.desc()).limit(1)
-        with self._reading() as connection:
-            row = connection.execute(query).first()
-        return (0, chain.START) if row is None else (row.number, row.hash)
+        rows = self._read(query)
+        return (rows[0].number, rows[0].hash) if rows else (0, chain.START)
 
     def close(self) -> None:
         """Write what waits, and end."""
@@ -121,15 +120,13 @@ class AuditLog:
     def looks(self, certificate: str) -> int:
         """How many evaluations there were under a certificate."""
         query = select(func.max(EVALUATIONS.c.number)).where(EVALUATIONS.c.certificate == certificate)
-        with self._reading() as connection:
-            return int(connection.execute(query).scalar() or 0)
+        return int(self._read(query)[0][0] or 0)
 
     def evaluations(self, certificate: str, limit: int) -> list[dict[str, Any]]:
         """The latest evaluations, the latest last."""
         columns = EVALUATIONS.c
         query = select(columns.at, columns.document).where(columns.certificate == certificate)
-        with self._reading() as connection:
-            rows = connection.execute(query.order_by(columns.number.desc()).limit(limit)).all()
+        rows = self._read(query.order_by(columns.number.desc()).limit(limit))
         return [{"at": row.at, **json.loads(row.document)} for row in reversed(rows)]
 
     def recent(self, certificate: str, limit: int) -> list[dict[str, Any]]:
@@ -137,19 +134,18 @@ class AuditLog:
         columns = [column for column in PREDICTIONS.c if column.name not in ("features", "outputs")]
         query = _under(certificate, select(REQUESTS.c.at, REQUESTS.c.certificate, *columns))
         query = query.order_by(PREDICTIONS.c.request.desc(), PREDICTIONS.c.place).limit(limit)
-        with self._reading() as connection:
-            return [dict(row._mapping) for row in connection.execute(query)]
+        return [dict(row._mapping) for row in self._read(query)]
 
     def verdicts(self, certificate: str, limit: int) -> dict[str, int]:
         """How many of the latest predictions under a certificate had which verdict."""
         under = _under(certificate, select(PREDICTIONS.c.verdict))
         latest = under.order_by(PREDICTIONS.c.request.desc()).limit(limit).subquery()
         query = select(latest.c.verdict, func.count()).group_by(latest.c.verdict)
-        with self._reading() as connection:
-            return {str(verdict): int(count) for verdict, count in connection.execute(query).all()}
+        return {str(verdict): int(count) for verdict, count in self._read(query)}
 
-    def _reading(self) -> Connection:
-        return self.engine.execution_options(reading=True).connect()
+    def _read(self, query: Select[Any]) -> Sequence[Any]:
+        with self.engine.execution_options(reading=True).connect() as connection:
+            return connection.execute(query).all()
 
     # -- writing ---------------------------------------------------------------------------------------------
 

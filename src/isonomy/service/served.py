@@ -8,7 +8,6 @@ unless a short search refutes it: ``isonomy verify`` proves it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ from isonomy.records.reading import readable
 from isonomy.report.words import headline
 from isonomy.similarity.metric import Metric
 
-Curve = Callable[[Sequence[float]], Sequence[float]]
-
 ROUNDING = 1e-9
 """By which share a bound may come out larger on another machine than on the one that wrote it."""
 
@@ -41,14 +38,14 @@ ASKED = 64
 """Audited individuals, at most, around whom the evidence is searched for a contradiction."""
 
 
-@dataclass(frozen=True, eq=False)
-class Served:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Served(Reference):
     """A network, who counts as similar, and what was proved of whom.
 
     ``identity`` is the SHA-256 of the certificate, which every log entry names; ``statement`` says in words what was
-    proved. ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or some of
-    them, drawn at random, where ``everybody`` is false, or None where the certificate does not carry them. ``largest``
-    is the largest violation possible as far as the certificate knows: of a declared range of outputs, for one.
+    proved. ``people`` are the audited individuals, or some of them, drawn at random, where ``everybody`` is false.
+    ``largest`` is the largest violation possible as far as the certificate knows: of a declared range of outputs, for
+    one.
     """
 
     network: Network
@@ -56,12 +53,7 @@ class Served:
     schema: Schema
     domain: Domain | DomainKind
     delta: float
-    gamma: float
-    order: float
-    ground: Metric
-    epsilon: float
     upper: float
-    curve: Curve
     people: Population | None
     statement: str
     identity: str
@@ -69,7 +61,6 @@ class Served:
     lower: float = 0.0
     arithmetic: Arithmetic = "float64"
     largest: float = math.inf
-    everybody: bool = True
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
@@ -142,18 +133,7 @@ class Served:
         does not hold there.
         """
         kind = self.domain.kind if isinstance(self.domain, Domain) else self.domain
-        known = self.largest if kind == "unbounded" else math.inf
-        return Reference(
-            gamma=self.gamma,
-            order=self.order,
-            epsilon=self.epsilon,
-            ground=self.ground,
-            curve=self.curve,
-            people=self.people,
-            largest=min(largest, known),
-            everybody=self.everybody,
-            caution=self.caution,
-        )
+        return replace(self, largest=min(largest, self.largest if kind == "unbounded" else math.inf))
 
 
 def _checked(record: Record, proved: float) -> float:

@@ -69,17 +69,9 @@ class Watch:
             x, upper = self.monitor.people()
             if len(x):
                 groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
-        return {
-            **latest,
-            "certificate": served.identity,
-            "gamma": served.gamma,
-            "epsilon": served.epsilon,
-            "confidence": settings.confidence,
-            "guarantee": settings.guarantee,
-            "arrived": self.monitor.arrived,
-            "window": settings.window,
-            "groups": groups,
-        }
+        told = {"certificate": served.identity, "gamma": served.gamma, "epsilon": served.epsilon}
+        looked = {"confidence": settings.confidence, "guarantee": settings.guarantee, "arrived": self.monitor.arrived}
+        return {**latest, **told, **looked, "window": settings.window, "groups": groups}
 
     def close(self) -> None:
         """End, after the look that is being taken."""
