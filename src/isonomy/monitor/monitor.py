@@ -22,7 +22,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.fairness.groups import feature_groups
 from isonomy.given import number, whole
-from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
+from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_at_most
 from isonomy.population import BoolArray, Schema
 from isonomy_verify.arithmetic import down, mean_up
 
@@ -126,7 +126,7 @@ class Monitor:
             look = self.number + 1
             risk, largest = self.risk(look), self.reference.largest
             upper = np.where(seen.refused, largest, seen.upper)
-            enough = mean_violation(upper, largest, risk / 4.0).upper <= self.reference.epsilon
+            enough = mean_at_most(upper, largest, risk / 4.0) <= self.reference.epsilon
             if self._tighten is not None and not enough and not seen.tight.all():
                 upper[~seen.tight] = np.minimum(upper[~seen.tight], self._tighten(seen.x[~seen.tight]))
                 self._store(first, upper)
