@@ -217,7 +217,7 @@ def test_a_number_instead_of_a_class() -> None:
     expected = isonomy.certify_local(line, people, here.metric, here.delta, tier="interval", progress=None)
     assert found.predictions == line(people.x)[:, 0].tolist()
     assert set(found.decision) == {"none"}
-    assert (found.upper <= expected.upper).all() and Certifier(here).largest == np.inf
+    assert (found.upper <= expected.upper).all() and Certifier(here).head.largest == np.inf
 
 
 def test_somebody_is_made_for_every_schema() -> None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from isonomy.errors import ParameterError
 from isonomy.service import Settings, create_app
+from isonomy.service.certifier import Answers, Certifier
 from isonomy.service.chain import START, Verified, verify
 from isonomy.service.database import LogError, migrate, open_database, read_only
 from isonomy.service.log import AuditLog
@@ -226,6 +231,29 @@ def test_the_log_of_a_service(tmp_path: Path) -> None:
     assert (found.records, found.wrong) == (2, None)
     change(folder / "isonomy.db", "UPDATE predictions SET features = '{}' WHERE place = 29")
     assert followed(folder).records == 1
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_hashed_is_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
+    """Also names that JSON escapes, bounds without a limit, and more rows than one statement takes."""
+    honest = Certifier.__call__
+
+    def odd(*given: Any, **more: Any) -> Answers:
+        found = honest(*given, **more)
+        names = ['ä"\\' if place % 2 else name for place, name in enumerate(map(str, found.predictions))]
+        upper = np.where(np.arange(len(found)) % 3, found.upper, np.inf)
+        return replace(found, predictions=names, upper=upper)
+
+    monkeypatch.setattr(Certifier, "__call__", odd)
+    with TestClient(create_app(served(), Settings(log=str(tmp_path), store_features=stored))) as client:
+        answer = client.post("/v1/predictions", json={"individuals": rows(120), "tier": "interval"}).json()
+    assert [row["prediction"] for row in answer["predictions"][1:4:2]] == ['ä"\\', 'ä"\\']
+    assert [row["upper"] is None for row in answer["predictions"]] == [place % 3 == 0 for place in range(120)]
+    assert (followed(tmp_path).records, followed(tmp_path).wrong) == (1, None)
+    with sqlite3.connect(tmp_path / "isonomy.db") as log:
+        kept = log.execute("SELECT prediction, upper, features FROM predictions ORDER BY place").fetchall()
+    assert kept[3][:2] == ('ä"\\', float("inf")) and len(kept) == 120
+    assert [row[2] for row in kept] == [json.dumps(row) if stored else None for row in rows(120)]
 
 
 def test_a_file_that_everybody_could_read_is_closed(tmp_path: Path) -> None:

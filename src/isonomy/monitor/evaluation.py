@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -54,8 +54,7 @@ class Reference:
 
     ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
     certificate does not carry them: then nothing is said of distances. ``everybody`` is false where they are a sample.
-    ``largest`` is the largest violation possible, also of people whom the schema refuses. ``caution`` is what has to be
-    said beside every state.
+    ``largest`` is the largest violation possible, also of people whom the schema refuses.
     """
 
     gamma: float
@@ -66,7 +65,11 @@ class Reference:
     people: Population | FloatArray | None
     largest: float = 1.0
     everybody: bool = True
-    caution: str = ""
+
+    @property
+    def caution(self) -> str:
+        """What has to be said beside every state."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -152,24 +155,22 @@ def evaluate(
             np.where(refused, 0.0, lower), np.where(refused, 0.0, upper),
             lambda at: f"Number {at} of the window: the output for a similar individual", lambda at: {"number": at},
         )  # fmt: skip
-    mean = mean_violation(np.where(refused, reference.largest, upper), reference.largest, risk / 4.0)
-    if lower is not None and math.isfinite(reference.largest):
+    largest, least = reference.largest, 0.0
+    if lower is not None and math.isfinite(largest):
         attained = np.where(refused, 0.0, lower)
-        least = mean_lower(attained, np.ones(len(x)), 0.0, reference.largest, risk / 8.0)
-        mean = replace(mean, lower=max(0.0, least))
+        least = max(0.0, mean_lower(attained, np.ones(len(x)), 0.0, largest, risk / 8.0))
+    proved = np.where(refused, largest, upper)
+    mean = MeanViolation(mean_up(proved), least, mean_at_most(proved, largest, risk / 4.0))
     share = refused_share(refused, risk / 8.0)
     distance = None if refused.all() else observe(reference, x[~refused], risk / 2.0, seed, sample)
     state, reason = _judge(reference, distance, mean, share)
     return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, share, risk)
 
 
-def mean_violation(upper: FloatArray, largest: float, risk: float) -> MeanViolation:
-    """An upper confidence bound of the mean violation, right with probability at least ``1 − risk``; none from below.
-
-    Numbers without a limit bound no mean.
-    """
-    most = betting(upper, largest, risk) if math.isfinite(largest) else math.inf
-    return MeanViolation(mean_up(upper), 0.0, most)
+def mean_at_most(upper: FloatArray, largest: float, risk: float) -> float:
+    """At least the mean violation of the population, with probability ``1 − risk``; numbers without a limit bound no
+    mean."""
+    return betting(upper, largest, risk) if math.isfinite(largest) else math.inf
 
 
 def refused_share(refused: BoolArray, risk: float) -> RefusedShare:

@@ -22,7 +22,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.fairness.groups import feature_groups
 from isonomy.given import number, whole
-from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_violation
+from isonomy.monitor.evaluation import Evaluation, Reference, evaluate, mean_at_most
 from isonomy.population import BoolArray, Schema
 from isonomy_verify.arithmetic import down, mean_up
 
@@ -73,24 +73,14 @@ class Monitor:
         self._tighten = tighten
         no = np.zeros(window, dtype=bool)
         self._held = _Window(np.empty((window, width)), np.empty(window), np.empty(window), no, no.copy())
-        self._arrived, self._looked = 0, 0  # counted from the start of this monitor
+        self.arrived, self._looked = 0, 0  # people, the refused among them, since the start of this monitor
         self._lock, self._looking = threading.Lock(), threading.Lock()
-
-    @property
-    def arrived(self) -> int:
-        """How many people have come by, the refused among them."""
-        return self._arrived
-
-    @property
-    def first(self) -> int:
-        """After how many people there is a first look."""
-        return max(self.least, self.every)
 
     @property
     def due(self) -> bool:
         """Is it time to look?"""
         with self._lock:
-            return min(self._arrived, self.window) >= self.least and self._arrived - self._looked >= self.every
+            return min(self.arrived, self.window) >= self.least and self.arrived - self._looked >= self.every
 
     def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray | None = None) -> bool:
         """Let people ``x`` (n, m) with proved violations ``upper`` (n,) into the window; is a look due?
@@ -108,11 +98,11 @@ class Monitor:
         with self._lock:
             last, skipped = slice(-self.window, None), max(0, len(x) - self.window)
             x, upper, lower = x[last], upper[last], lower[last]
-            places = (self._arrived + skipped + np.arange(len(x))) % self.window
+            places = (self.arrived + skipped + np.arange(len(x))) % self.window
             values: tuple[Any, ...] = (x, upper, lower, refused, refused)
             for held, new in zip(self._held, values, strict=True):
                 held[places] = new
-            self._arrived += skipped + len(x)
+            self.arrived += skipped + len(x)
         return self.due
 
     def people(self) -> tuple[FloatArray, FloatArray]:
@@ -136,7 +126,7 @@ class Monitor:
             look = self.number + 1
             risk, largest = self.risk(look), self.reference.largest
             upper = np.where(seen.refused, largest, seen.upper)
-            enough = mean_violation(upper, largest, risk / 4.0).upper <= self.reference.epsilon
+            enough = mean_at_most(upper, largest, risk / 4.0) <= self.reference.epsilon
             if self._tighten is not None and not enough and not seen.tight.all():
                 upper[~seen.tight] = np.minimum(upper[~seen.tight], self._tighten(seen.x[~seen.tight]))
                 self._store(first, upper)
@@ -150,17 +140,17 @@ class Monitor:
     def _snapshot(self) -> tuple[_Window, int]:
         """Copies in the order of arrival, and how many people came before the window."""
         with self._lock:
-            if not self._arrived:
+            if not self.arrived:
                 raise ParameterError("The window is empty: nobody has come by yet.")
-            first = max(0, self._arrived - self.window)
-            places = np.arange(first, self._arrived) % self.window
+            first = max(0, self.arrived - self.window)
+            places = np.arange(first, self.arrived) % self.window
             arrays: Any = [held[places] for held in self._held]
             return _Window(*arrays), first
 
     def _store(self, first: int, upper: FloatArray) -> None:
         """Keep tighter bounds of those who are still in the window."""
         with self._lock:
-            still = np.arange(max(first, self._arrived - self.window), first + len(upper))
+            still = np.arange(max(first, self.arrived - self.window), first + len(upper))
             self._held.upper[still % self.window], self._held.tight[still % self.window] = upper[still - first], True
 
 

@@ -50,55 +50,21 @@ class Record:
     ground: Metric
     schema: Schema
     domain: Domain
+    delta: float  # who counts as similar
+    gamma: float  # how far populations may be
+    order: float  # of the Wasserstein distance
+    epsilon: float | None  # the largest violation that was to be accepted, if one was named
+    confidence: float | None  # of the statement about the population behind the sample, if one was asked for
+    arithmetic: str
+    upper: float  # no population within γ has a mean violation above this
+    lower: float  # an explicit population within γ has this mean violation
+    verdict: str | None  # against ε, if there is one
     profiles: Profiles
     weights: FloatArray
     people: Population | None  # None when the record is redacted
     points: Points | None
 
     __repr__ = brief
-
-    @property
-    def delta(self) -> float:
-        """Who counts as similar."""
-        return float(self.document["question"]["delta"])
-
-    @property
-    def gamma(self) -> float:
-        """How far populations may be."""
-        return float(self.document["question"]["gamma"])
-
-    @property
-    def order(self) -> float:
-        """Of the Wasserstein distance."""
-        return float(self.document["question"]["order"])
-
-    @property
-    def epsilon(self) -> float | None:
-        """The largest violation that was to be accepted, if one was named."""
-        value = self.document["question"]["epsilon"]
-        return None if value is None else float(value)
-
-    @property
-    def confidence(self) -> float | None:
-        """Of the statement about the population behind the sample, if one was asked for."""
-        value = self.document["question"]["confidence"]
-        return None if value is None else float(value)
-
-    @property
-    def upper(self) -> float:
-        """No population within γ has a mean violation above this."""
-        return float(self.document["claims"]["upper"])
-
-    @property
-    def lower(self) -> float:
-        """An explicit population within γ has this mean violation."""
-        return float(self.document["claims"]["lower"])
-
-    @property
-    def verdict(self) -> str | None:
-        """Against ε, if there is one."""
-        value = self.document["claims"]["verdict"]
-        return None if value is None else str(value)
 
     @property
     def signer(self) -> str:
@@ -163,12 +129,12 @@ def _read(path: Path) -> Record:
     record = files.Record.read(path)
     signers = files.signers(record) or []
     predicate = dict(record.predicate)
-    remarks = predicate["remarks"]
+    question, claims, remarks = (predicate[name] for name in ("question", "claims", "remarks"))
     schema = Schema.from_toml(record.text(files.SCHEMA))
     metric, ground = (metric_from_text(record.text(name, MATRICES)) for name in (files.METRIC, files.GROUND))
-    domain = schema.domain(predicate["question"]["domain"])
+    domain = schema.domain(question["domain"])
     arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
-    arrays["head"] = np.array(predicate["question"]["head"])
+    arrays["head"] = np.array(question["head"])
     weights = record.array("people.weights")
     said = profiles_of(record)
     profiles = Profiles(said.start, said.radius, said.value, said.largest, sources_of(record, said))
@@ -183,6 +149,13 @@ def _read(path: Path) -> Record:
         ground=ground,
         schema=schema,
         domain=domain,
+        **{name: float(question[name]) for name in ("delta", "gamma", "order")},
+        epsilon=None if question["epsilon"] is None else float(question["epsilon"]),
+        confidence=None if question["confidence"] is None else float(question["confidence"]),
+        arithmetic=str(question["arithmetic"]),
+        upper=float(claims["upper"]),
+        lower=float(claims["lower"]),
+        verdict=None if claims["verdict"] is None else str(claims["verdict"]),
         profiles=profiles,
         weights=weights,
         people=_people(record, schema, domain, remarks) if whole else None,

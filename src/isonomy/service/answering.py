@@ -8,17 +8,20 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import FloatArray
-from isonomy.service.certifier import Answers, Certifier, OutsideError
-from isonomy.service.log import AuditLog, Entry
-from isonomy.service.reading import BadRequestError, Reader, complaint, parse
+from isonomy.service.certifier import Answers, Certifier
+from isonomy.service.log import AuditLog, Entry, Row
+from isonomy.service.reading import BadRequestError, Reader, parse
 from isonomy.service.settings import Settings
 from isonomy.service.tables import new_request
+
+Texts = tuple[Sequence[str], Sequence[str], Sequence[str]]
+"""Outputs, upper and lower bounds as JSON: in the answer and in the log."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,33 +54,26 @@ class Answering:
             raise BadRequestError.at(most, "counterpart")
         budget = self._settings.budget_ms if options.budget_ms is None else options.budget_ms
         seconds = arrived + budget / 1000.0 - time.monotonic() if options.tier == "tight" else 0.0
-        try:
-            answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
-        except OutsideError as error:
-            raise BadRequestError([complaint(str(error), "individuals")], error.people) from None
+        answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
         request, at = new_request()
+        head = (request, at, caller, self._certifier.served.identity, len(answers))
         outputs = [f"[{row}]" for row in json.dumps(answers.outputs.tolist())[2:-2].split("], [")]  # finite numbers
-        entry = self._entry(request, at, caller, answers, outputs, rows)
-        return Answered(self._written(request, answers, outputs), request, answers, self._log.append(entry))
+        upper, lower = (json.dumps(side.tolist())[1:-1].split(", ") for side in (answers.upper, answers.lower))
+        entry = self._entry(head, answers, (outputs, upper, lower), rows)
+        return Answered(
+            self._answer(request, answers, (outputs, upper, lower)), request, answers, self._log.append(entry)
+        )
 
-    def _entry(
-        self, request: str, at: int, caller: str, answers: Answers, outputs: Sequence[str], rows: Sequence[Any]
-    ) -> Entry:
-        count = len(answers)
-        stored = [json.dumps(row) for row in rows] if self._settings.store_features else [None] * count
-        predictions = zip(
-            [request] * count, range(count), map(str, answers.predictions), outputs,
-            (answers.upper + 0.0).tolist(), (answers.lower + 0.0).tolist(),  # SQLite has no -0.0: none may be hashed
-            answers.verdict, answers.decision, answers.tier, stored, strict=True,
-        )  # fmt: skip
-        return Entry((request, at, caller, self._certifier.served.identity, count), list(predictions))
+    # Texts are written by hand, every number once: a dictionary for each individual would cost more than its bounds.
 
-    def _written(self, request: str, answers: Answers, outputs: Sequence[str]) -> bytes:
-        """The answer as JSON; written by hand, since a dictionary per individual would cost more than its bounds."""
+    def _answer(self, request: str, answers: Answers, texts: Texts) -> bytes:
+        """The answer as JSON, which knows no infinity: a bound without limit is null."""
+        outputs, *bounds = texts
+        upper, lower = (["null" if text == "Infinity" else text for text in side] for side in bounds)
         names: dict[Any, str] = {name: json.dumps(name) for name in set(answers.predictions)}
         columns = (
-            answers.predictions, outputs, _numbers(answers.upper), _numbers(answers.lower), answers.verdict,
-            answers.decision, answers.tier, counterparts(answers.counterpart, len(answers)),
+            answers.predictions, outputs, upper, lower, answers.verdict, answers.decision, answers.tier,
+            counterparts(answers.counterpart, len(answers)),
         )  # fmt: skip
         rows = [
             f'{{"prediction":{names[prediction]},"outputs":{output},"upper":{upper},"lower":{lower},'
@@ -85,6 +81,27 @@ class Answering:
             for prediction, output, upper, lower, verdict, decision, tier, other in zip(*columns, strict=True)
         ]
         return f'{{"request":"{request}",{self._head},"predictions":[{",".join(rows)}]}}'.encode()
+
+    def _entry(self, head: Row, answers: Answers, texts: Texts, rows: Sequence[Any]) -> Entry:
+        """The entry of the log, and its rows as JSON, as the chain hashes them."""
+        request, count = head[0], len(answers)
+        stored = [[json.dumps(row) for row in rows]] if self._settings.store_features else []
+        names: dict[Any, str] = {name: str(name) for name in set(answers.predictions)}
+        quoted = {name: json.dumps(text) for name, text in names.items()}
+        words = (answers.verdict, answers.decision, answers.tier)
+        features = map(json.dumps, stored[0]) if stored else repeat("null", count)
+        written = [
+            f'["{request}", {place}, {quoted[prediction]}, "{output}", {upper}, {lower}, "{verdict}", "{decision}", '
+            f'"{tier}", {cells}]'
+            for place, prediction, output, upper, lower, verdict, decision, tier, cells in zip(
+                range(count), answers.predictions, *texts, *words, features, strict=True
+            )
+        ]
+        predictions = zip(
+            repeat(request, count), range(count), map(names.__getitem__, answers.predictions), texts[0],
+            answers.upper.tolist(), answers.lower.tolist(), *words, *stored, strict=True,
+        )  # fmt: skip
+        return Entry(head, list(predictions), f"[{json.dumps(head)}, {', '.join(written)}]")
 
 
 def counterparts(found: pd.DataFrame | None, count: int) -> list[str]:
@@ -100,8 +117,3 @@ def _plain(cell: Any) -> Any:
     if cell is pd.NA or (isinstance(cell, float) and math.isnan(cell)):
         return None
     return cell.item() if isinstance(cell, np.generic) else cell
-
-
-def _numbers(values: FloatArray) -> list[str]:
-    """As JSON, which knows no infinity: a bound without limit is null."""
-    return json.dumps(values.tolist())[1:-1].replace("Infinity", "null").split(", ")

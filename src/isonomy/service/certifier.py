@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Finds, Known
-from isonomy.attacks import attack as search
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, told
-from isonomy.certificates.local import Bounds, chunk_rows
+from isonomy.certificates.local import Bounds, verdicts
 from isonomy.certificates.question import check_members
 from isonomy.errors import DataError
+from isonomy.service.reading import BadRequestError, complaint
 from isonomy.service.served import Served
 
 PIECE = 64
@@ -57,14 +57,6 @@ class Answers:
         return len(self.upper)
 
 
-class OutsideError(DataError):
-    """So many ``people`` are outside the domain of the certificate, which says nothing of them."""
-
-    def __init__(self, message: str, people: int) -> None:
-        super().__init__(message)
-        self.people = people
-
-
 class Certifier:
     """Answers for any individuals of one schema. Safe to use from several threads."""
 
@@ -74,17 +66,12 @@ class Certifier:
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.question, "interval", None, float32_run)
         self.tight = Bounds(self.question, "tight", None, float32_run)
-        self.head, self.layers = self.interval.head, self.interval.layers
+        self.head = self.interval.head
         self._pace = _Pace()
         space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
         self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
         label = served.schema.label
         self._classes = None if label is None or label.regression else tuple(label.classes)
-
-    @property
-    def largest(self) -> float:
-        """The largest violation possible."""
-        return self.head.largest
 
     def warm_up(self) -> None:
         """One individual through every tier, so that nobody waits for what is only done the first time."""
@@ -95,7 +82,8 @@ class Certifier:
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
         self._check_domain(x)
-        upper, kept, tier = self._bounded(x, time.monotonic() + seconds)
+        upper, kept, tight = self._bounded(x, time.monotonic() + seconds)
+        tier = ["tight" if tighter else "interval" for tighter in tight.tolist()]
         outputs, epsilon = self.question.network(x), self.served.epsilon
         finds = self._search(x, upper, kept) if counterparts else None
         lower = np.zeros(len(x)) if finds is None else finds.lower
@@ -103,14 +91,14 @@ class Certifier:
         others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
         with told(self._evidence):
             compare_people(
-                self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier.tolist(),
+                self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier,
                 arithmetic=self.served.arithmetic,
             )  # fmt: skip
-        verdict = np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
+        verdict = verdicts(lower, upper, epsilon)
         decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
         return Answers(
-            x, outputs, self._predictions(outputs), upper, lower, verdict.tolist(),
-            decision.tolist() if self.head.decides else ["none"] * len(x), tier.tolist(),
+            x, outputs, self._predictions(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
+            decision.tolist() if self.head.decides else ["none"] * len(x), tier,
             None if finds is None else self.served.schema.decode(finds.counterpart),
         )  # fmt: skip
 
@@ -120,15 +108,17 @@ class Certifier:
             try:
                 check_members(x, 0, self.question.domain)
             except DataError as error:
-                raise OutsideError(str(error), int((~self.question.domain.contains(x)).sum())) from None
+                people = int((~self.question.domain.contains(x)).sum())
+                raise BadRequestError([complaint(str(error), "individuals")], people) from None
 
     def tighten(self, x: FloatArray) -> FloatArray:
         """Bounds of the tight tier, however long they take."""
-        return self._chunks(self.tight, "tight", x)[0]
+        return self._chunks(self.tight, x)[0]
 
-    def _bounded(self, x: FloatArray, ends_at: float) -> tuple[FloatArray, BoolArray, NDArray[np.str_]]:
-        upper, kept = self._chunks(self.interval, "interval", x)
-        tier = np.full(len(x), "interval")
+    def _bounded(self, x: FloatArray, ends_at: float) -> tuple[FloatArray, BoolArray, BoolArray]:
+        """Upper bounds, whose decision is kept, and whose bound is the tight tier's."""
+        upper, kept = self._chunks(self.interval, x)
+        tight = np.zeros(len(x), dtype=bool)
         undecided = np.flatnonzero(upper > self.served.epsilon)
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
             some, undecided = undecided[:size], undecided[size:]
@@ -136,24 +126,19 @@ class Certifier:
             bound, keeps = self.tight.chunk(x[some])[:2]
             self._pace.note(len(some), time.monotonic() - began)
             better = bound < upper[some]
-            upper[some[better]], tier[some[better]] = bound[better], "tight"
+            upper[some[better]], tight[some[better]] = bound[better], True
             kept[some] |= keeps
-        return upper, kept, tier
+        return upper, kept, tight
 
-    def _chunks(self, bounds: Bounds, tier: str, x: FloatArray) -> tuple[FloatArray, BoolArray]:
-        size = chunk_rows(self.layers, tier)
-        if len(x) <= size:
-            return bounds.chunk(np.array(x))[:2]
-        parts = [bounds.chunk(np.array(x[start : start + size])) for start in range(0, len(x), size)]
+    def _chunks(self, bounds: Bounds, x: FloatArray) -> tuple[FloatArray, BoolArray]:
+        parts = [bounds.chunk(np.array(x[some])) for some in _pieces(len(x), bounds.size)]
         return np.concatenate([part.upper for part in parts]), np.concatenate([part.kept for part in parts])
 
     def _search(self, x: FloatArray, upper: FloatArray, kept: BoolArray) -> Finds:
-        size = chunk_rows(self.layers, "tight")
-        network, similarity, parts = self.question.network, self.question.similarity, []
-        for start in range(0, len(x), size):
-            some = slice(start, start + size)
-            known = Known(upper[some], kept[some])
-            parts.append(search(network, self.tight.head, similarity, np.array(x[some]), AttackBudget(), known))
+        parts = [
+            self.tight.attack(np.array(x[some]), AttackBudget(), Known(upper[some], kept[some]))
+            for some in _pieces(len(x), self.tight.size)
+        ]
         fields = ("lower", "counterpart", "flips", "flip_counterpart")
         return Finds(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 
@@ -170,6 +155,10 @@ class Certifier:
         if len(names) != outputs.shape[1]:
             names = [str(place) for place in range(outputs.shape[1])]
         return [names[place] for place in outputs.argmax(axis=1).tolist()]
+
+
+def _pieces(people: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, people, size)]
 
 
 class _Pace:

@@ -52,25 +52,26 @@ class Verified:
     """Records after the anchored head; None where none was given or found."""
 
 
-def of_request(request: Sequence[Any], predictions: Iterable[Sequence[Any]]) -> ChainRecord:
-    """The record of a request."""
-    return ChainRecord("request", request[0], _hash([tuple(request), *map(tuple, predictions)]))
+def of_request(request: Sequence[Any], predictions: Iterable[Sequence[Any]], text: str | None = None) -> ChainRecord:
+    """The record of a request; ``text``: its rows as JSON, where they were written already."""
+    text = _json([tuple(request), *map(tuple, predictions)]) if text is None else text
+    return ChainRecord("request", request[0], _sha256(text))
 
 
 def of_evaluation(row: Sequence[Any]) -> ChainRecord:
     """The record of what the monitor saw."""
-    return ChainRecord("evaluation", f"{row[0]}:{row[1]}", _hash([tuple(row)]))
+    return ChainRecord("evaluation", f"{row[0]}:{row[1]}", _sha256(_json([tuple(row)])))
 
 
 def of_retention(last: str) -> ChainRecord:
     """The record of a deletion: all requests up to ``last`` that stand before it in the chain."""
-    return ChainRecord("retention", last, _hash([]))
+    return ChainRecord("retention", last, _sha256("[]"))
 
 
 def linked(number: int, head: str, records: Iterable[ChainRecord]) -> Iterator[tuple[int, str, str, str, str]]:
     """Rows of the chain that continue after record ``number`` with hash ``head``."""
     for number, record in enumerate(records, start=number + 1):  # noqa: B020
-        head = _hash([head, number, *record])
+        head = _sha256(_json([head, number, *record]))
         yield (number, *record, head)
 
 
@@ -173,6 +174,10 @@ def _stray(connection: Connection) -> str | None:
     return None
 
 
-def _hash(value: Any) -> str:
-    """The SHA-256 of a value as JSON; what JSON cannot say was never written by the service."""
-    return hashlib.sha256(json.dumps(value, default=repr).encode()).hexdigest()
+def _json(value: Any) -> str:
+    """What JSON cannot say was never written by the service."""
+    return json.dumps(value, default=repr)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

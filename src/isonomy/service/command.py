@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import sys
 from dataclasses import replace
@@ -50,6 +51,7 @@ def run(
     settings = replace(settings, allow_host=(*settings.allow_host, host))
     set_workers(1)  # requests are what runs in parallel
     sys.setswitchinterval(0.001)
+    gc.set_threshold(20_000)  # a batch makes thousands of objects, which go by themselves
     config = uvicorn.Config(
         create_app(served, settings),
         host=host,

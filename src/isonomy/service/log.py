@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain as joined
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, delete, func, select
+from sqlalchemy import Engine, Select, Table, delete, func, select
 from sqlalchemy.exc import OperationalError
 
 from isonomy.service import chain
@@ -32,16 +34,20 @@ AT_ONCE = 50_000
 OLD = 500
 """Requests deleted in one transaction when their time is over, so that nobody waits long."""
 
+TOGETHER = 50
+"""Rows written by one statement; a database takes few parameters more than these have."""
+
 Row = tuple[Any, ...]
-TABLES = (REQUESTS, PREDICTIONS, EVALUATIONS, CHAIN)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One request with its predictions, in the order of the columns of :mod:`isonomy.service.tables`."""
+    """One request with its predictions, in the order of the columns of :mod:`isonomy.service.tables`; the last may be
+    left out where it is empty. ``text``: all of it as JSON, as the chain hashes it, where somebody has written it."""
 
     request: Row
     predictions: Sequence[Row]
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class _Item:
     """What waits to be written: its record in the chain, its rows by table, and who waits for it."""
 
     record: chain.ChainRecord
-    rows: dict[str, Sequence[Row]]
+    rows: dict[Table, Sequence[Row]]
     written: Future[None]
 
 
@@ -59,8 +65,7 @@ class AuditLog:
     def __init__(self, address: str, *, waiting: int = 1024, noted: Callable[[float, int], None] | None = None) -> None:
         """``noted`` is told of every commit: its seconds and how many requests it held."""
         self.engine: Engine = open_database(address)
-        mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
-        self._inserts = {table.name: _insert_text(table, mark) for table in TABLES}
+        self._mark = "?" if self.engine.dialect.name == "sqlite" else "%s"
         self._kept: Any = None  # SQLite's connection of whoever writes
         self._queue: queue.Queue[_Item] = queue.Queue(waiting)
         self._turn = threading.Lock()
@@ -71,13 +76,13 @@ class AuditLog:
     def append(self, entry: Entry) -> Future[None]:
         """Write a request, or leave it to whoever writes now; the future is done when it is on disk, or tells why it
         is not."""
-        rows = {REQUESTS.name: [entry.request], PREDICTIONS.name: entry.predictions}
-        return self._put(chain.of_request(entry.request, entry.predictions), rows)
+        rows = {REQUESTS: [entry.request], PREDICTIONS: entry.predictions}
+        return self._put(chain.of_request(entry.request, entry.predictions, entry.text), rows)
 
     def append_evaluation(self, certificate: str, number: int, at: int, state: str, document: str) -> Future[None]:
         """Write what the monitor saw."""
         row = (certificate, number, at, state, document)
-        return self._put(chain.of_evaluation(row), {EVALUATIONS.name: [row]})
+        return self._put(chain.of_evaluation(row), {EVALUATIONS: [row]})
 
     def forget(self, before: int) -> int:
         """Delete requests from before a time (microseconds), and say so in the chain; how many there were."""
@@ -97,9 +102,8 @@ class AuditLog:
     def head(self) -> tuple[int, str]:
         """How many records there are, and the hash of the last: what is to be anchored elsewhere."""
         query = select(CHAIN.c.number, CHAIN.c.hash).order_by(CHAIN.c.number.desc()).limit(1)
-        with self._reading() as connection:
-            row = connection.execute(query).first()
-        return (0, chain.START) if row is None else (row.number, row.hash)
+        rows = self._read(query)
+        return (rows[0].number, rows[0].hash) if rows else (0, chain.START)
 
     def close(self) -> None:
         """Write what waits, and end."""
@@ -116,15 +120,13 @@ class AuditLog:
     def looks(self, certificate: str) -> int:
         """How many evaluations there were under a certificate."""
         query = select(func.max(EVALUATIONS.c.number)).where(EVALUATIONS.c.certificate == certificate)
-        with self._reading() as connection:
-            return int(connection.execute(query).scalar() or 0)
+        return int(self._read(query)[0][0] or 0)
 
     def evaluations(self, certificate: str, limit: int) -> list[dict[str, Any]]:
         """The latest evaluations, the latest last."""
         columns = EVALUATIONS.c
         query = select(columns.at, columns.document).where(columns.certificate == certificate)
-        with self._reading() as connection:
-            rows = connection.execute(query.order_by(columns.number.desc()).limit(limit)).all()
+        rows = self._read(query.order_by(columns.number.desc()).limit(limit))
         return [{"at": row.at, **json.loads(row.document)} for row in reversed(rows)]
 
     def recent(self, certificate: str, limit: int) -> list[dict[str, Any]]:
@@ -132,23 +134,22 @@ class AuditLog:
         columns = [column for column in PREDICTIONS.c if column.name not in ("features", "outputs")]
         query = _under(certificate, select(REQUESTS.c.at, REQUESTS.c.certificate, *columns))
         query = query.order_by(PREDICTIONS.c.request.desc(), PREDICTIONS.c.place).limit(limit)
-        with self._reading() as connection:
-            return [dict(row._mapping) for row in connection.execute(query)]
+        return [dict(row._mapping) for row in self._read(query)]
 
     def verdicts(self, certificate: str, limit: int) -> dict[str, int]:
         """How many of the latest predictions under a certificate had which verdict."""
         under = _under(certificate, select(PREDICTIONS.c.verdict))
         latest = under.order_by(PREDICTIONS.c.request.desc()).limit(limit).subquery()
         query = select(latest.c.verdict, func.count()).group_by(latest.c.verdict)
-        with self._reading() as connection:
-            return {str(verdict): int(count) for verdict, count in connection.execute(query).all()}
+        return {str(verdict): int(count) for verdict, count in self._read(query)}
 
-    def _reading(self) -> Connection:
-        return self.engine.execution_options(reading=True).connect()
+    def _read(self, query: Select[Any]) -> Sequence[Any]:
+        with self.engine.execution_options(reading=True).connect() as connection:
+            return connection.execute(query).all()
 
     # -- writing ---------------------------------------------------------------------------------------------
 
-    def _put(self, record: chain.ChainRecord, rows: dict[str, Sequence[Row]]) -> Future[None]:
+    def _put(self, record: chain.ChainRecord, rows: dict[Table, Sequence[Row]]) -> Future[None]:
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()  # whoever stops waiting does not stop the writing
         try:
@@ -182,10 +183,9 @@ class AuditLog:
         began = time.perf_counter()
         try:
             with self._transaction() as cursor:
-                for table in TABLES:
-                    rows = [row for item in batch for row in item.rows.get(table.name, ())]
-                    if rows:
-                        cursor.executemany(self._inserts[table.name], rows)
+                for item in batch:
+                    for table, rows in item.rows.items():
+                        self._insert(cursor, table, rows)
                 self._link(cursor, self._head(cursor), [item.record for item in batch])
         except Exception as error:  # whatever it is, those who wait are told
             outage = isinstance(error, OperationalError | self.engine.dialect.loaded_dbapi.OperationalError)
@@ -211,7 +211,14 @@ class AuditLog:
         return cursor.fetchone() or (0, chain.START)
 
     def _link(self, cursor: Any, head: tuple[int, str], records: Sequence[chain.ChainRecord]) -> None:
-        cursor.executemany(self._inserts[CHAIN.name], list(chain.linked(*head, records)))
+        self._insert(cursor, CHAIN, list(chain.linked(*head, records)))
+
+    def _insert(self, cursor: Any, table: Table, rows: Sequence[Row]) -> None:
+        """Many rows with each statement: one for each of them, or a None bound to it, costs more than the row."""
+        for start in range(0, len(rows), TOGETHER):
+            some = rows[start : start + TOGETHER]
+            statement = _insert_text(table, len(some[0]), len(some), self._mark)
+            cursor.execute(statement, list(joined.from_iterable(some)))
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -242,6 +249,9 @@ def _under(certificate: str, query: Select[Any]) -> Select[Any]:
     return requests.where(REQUESTS.c.certificate == certificate)
 
 
-def _insert_text(table: Table, mark: str) -> str:
-    columns = ", ".join(f'"{column.name}"' for column in table.c)
-    return f"INSERT INTO {table.name} ({columns}) VALUES ({', '.join([mark] * len(table.c))})"
+@cache
+def _insert_text(table: Table, width: int, rows: int, mark: str) -> str:
+    """A statement for so many rows of a table's first columns."""
+    columns = ", ".join(f'"{name}"' for name in table.c.keys()[:width])
+    values = ", ".join([f"({', '.join([mark] * width)})"] * rows)
+    return f"INSERT INTO {table.name} ({columns}) VALUES {values}"

@@ -76,32 +76,19 @@ def _holding(schema: Json) -> Json:
 def request_schema(schema: Schema, settings: Settings) -> Json:
     """What ``POST /v1/predictions`` takes."""
     individual = individual_schema(schema)
+    tight = "'tight' goes on where the interval tier leaves the verdict undecided, within the budget"
+    budget = f"milliseconds that the tight tier may take; {settings.budget_ms:g} if left out"
+    most = f"for at most {settings.max_counterparts} individuals"
     shared: Json = {
-        "tier": {
-            "enum": ["interval", "tight"],
-            "default": "tight",
-            "description": "'tight' goes on where the interval tier leaves the verdict undecided, within the budget",
-        },
-        "budget_ms": {
-            "type": ["number", "null"],
-            "minimum": 0,
-            "maximum": settings.max_budget_ms,
-            "description": f"milliseconds that the tight tier may take; {settings.budget_ms:g} if left out",
-        },
-        "counterpart": {
-            "type": "boolean",
-            "default": False,
-            "description": f"search the similar person who is treated most differently; for at most "
-            f"{settings.max_counterparts} individuals",
-        },
+        "tier": _about(tight, enum=["interval", "tight"], default="tight"),
+        "budget_ms": _about(budget, type=["number", "null"], minimum=0, maximum=settings.max_budget_ms),
+        "counterpart": _about(
+            f"search the similar person who is treated most differently; {most}", type="boolean", default=False
+        ),
     }
     batch: Json = {"type": "array", "items": individual, "minItems": 1, "maxItems": settings.max_batch}
-    return {
-        "oneOf": [
-            _closed({"individual": individual, **shared}, *shared),
-            _closed({"individuals": batch, **shared}, *shared),
-        ]
-    }
+    given: tuple[Json, ...] = ({"individual": individual}, {"individuals": batch})
+    return {"oneOf": [_closed(either | shared, *shared) for either in given]}
 
 
 def individual_schema(schema: Schema) -> Json:
@@ -125,23 +112,22 @@ def feature_schema(feature: Feature) -> Json:
 
 def answer_schema() -> Json:
     """What ``POST /v1/predictions`` gives."""
-    number_or_null: Json = {"type": ["number", "null"]}
     row = _closed(
         {
-            "prediction": {"type": ["string", "number"], "description": "the class by name, or the number"},
+            "prediction": _about("the class by name, or the number", type=["string", "number"]),
             "outputs": {"type": "array", "items": {"type": "number"}},
-            "upper": {**number_or_null, "description": "no similar person is treated more differently; null: no limit"},
-            "lower": {"type": "number", "description": "the counterpart is treated this differently"},
+            "upper": _about("no similar person is treated more differently; null: no limit", type=["number", "null"]),
+            "lower": _about("the counterpart is treated this differently", type="number"),
             "verdict": {"enum": ["certified", "violated", "undecided"]},
             "decision": {"enum": ["certified", "flippable", "undecided", "none"]},
             "tier": {"enum": ["interval", "tight"]},
-            "counterpart": {"type": "object", "description": "in raw units, where it was asked for"},
+            "counterpart": _about("in raw units, where it was asked for", type="object"),
         },
         "counterpart",
     )
     return _closed(
         {
-            "request": {"type": "string", "description": "the name of this request in the audit log"},
+            "request": _about("the name of this request in the audit log", type="string"),
             "certificate": {"type": "string"},
             "epsilon": {"type": "number"},
             "delta": {"type": "number"},
@@ -162,3 +148,7 @@ def _closed(properties: Json, *optional: str) -> Json:
     """An object with these properties and no other, all of them required unless they are named again."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _about(description: str, **schema: Any) -> Json:
+    return {**schema, "description": description}

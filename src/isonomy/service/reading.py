@@ -133,7 +133,8 @@ class Reader:
         )
         self._names = dict.fromkeys(feature.name for feature in schema.features)
         # With one feature itemgetter gives the value itself.
-        self._pick = itemgetter(*self._names) if len(columns) > 1 else lambda row: (row[columns[0].name],)
+        (*_, last) = self._names
+        self._pick = itemgetter(*self._names) if len(columns) > 1 else lambda row: (row[last],)
 
     def request(self, document: Any) -> tuple[list[Any], Options]:
         """The individuals of a request as they stand there, and what else it asks for."""
@@ -166,7 +167,7 @@ class Reader:
             if not self._within(values).all():
                 raise _Unfit
         except _REFUSED:
-            raise BadRequestError(self._complaints(rows, single), self._refused(rows)) from None
+            raise self._refusal(rows, single) from None
         x = np.zeros((len(rows), self.schema.width))
         for place, flags in zip(self._flags, [flags for _, flags in read if flags is not None], strict=True):
             x[:, place] = flags
@@ -191,62 +192,52 @@ class Reader:
             raise BadRequestError.at(right, "budget_ms")
         return Options(tier, None if budget is None else float(budget), counterpart)
 
-    def _refused(self, rows: Sequence[Any]) -> int:
-        """How many are people outside the schema: objects with all its columns and no other, whose values do not fit.
-
-        Whatever else is wrong is a mistake in writing, which tells nothing of anybody.
-        """
-        people = [row for row in rows if isinstance(row, dict) and row.keys() == self._names.keys()]
-        return sum(any(column.wrong(row) for column in self._columns) for row in people)
-
-    def _complaints(self, rows: Sequence[Any], single: bool) -> list[dict[str, Any]]:
-        """All that is wrong, cell by cell, up to a limit."""
+    def _refusal(self, rows: Sequence[Any], single: bool) -> BadRequestError:
+        """All that is wrong, cell by cell, up to a limit; and how many are people outside the schema: objects with all
+        its columns and no other, whose values do not fit. Whatever else is wrong is a mistake in writing, which tells
+        nothing of anybody."""
         found: list[dict[str, Any]] = []
+        people = 0
         for number, row in enumerate(rows):
             where: tuple[str | int, ...] = ("individual",) if single else ("individuals", number)
             if not isinstance(row, dict):
                 found.append(complaint("An individual must be an object of columns.", *where, kind="type"))
-            else:
-                unknown = islice((name[:60] for name in row if name not in self._names), SHOWN)
+                continue
+            wrong = [(column.feature.name, why) for column in self._columns if (why := column.wrong(row)) is not None]
+            people += bool(wrong) and row.keys() == self._names.keys()
+            if len(found) < SHOWN:
+                extra = islice((name[:60] for name in row if name not in self._names), SHOWN)
                 found += [
-                    complaint(f"The schema has no column '{name}'.", *where, name, kind="extra") for name in unknown
+                    complaint(f"The schema has no column '{name}'.", *where, name, kind="extra") for name in extra
                 ]
-                for column in self._columns:
-                    wrong = column.wrong(row)
-                    if wrong is not None:
-                        found.append(complaint(wrong, *where, column.name, kind="column"))
-            if len(found) >= SHOWN:
-                break
+                found += [complaint(why, *where, name, kind="column") for name, why in wrong]
         assert found, "a batch was refused that has nothing wrong with it"
-        return found[:SHOWN]
+        return BadRequestError(found[:SHOWN], people)
 
 
-class _Column:
+class _Column(Coding):
     """How the cells of one feature are read from JSON: its coding, and which types a cell may have.
 
-    A category or level becomes its rank, which needs no ``ends``.
+    A category or level becomes its rank, which has no ``ends``.
     """
 
     def __init__(self, feature: Feature) -> None:
-        self.feature, self.name = feature, feature.name
-        coding = self.coding = Coding(feature)
-        self.ends = (coding.low, coding.high) if coding.numeric else (-math.inf, math.inf)
-        self.whole = coding.numeric and coding.whole
+        super().__init__(feature)
+        self.ends = (self.low, self.high) if self.numeric else (-math.inf, math.inf)
 
     def read(self, cells: Sequence[Any]) -> tuple[Sequence[float], Sequence[bool] | None]:
         """A number for each cell, and which of them are missing where the feature has a flag for it."""
-        coding, flagged = self.coding, self.feature.flagged
-        if not coding.numeric:
+        flagged = self.feature.flagged
+        if not self.numeric:
             known: Sequence[float] = self._ranks(cells)
             missing = [rank == ABSENT for rank in known] if flagged else None
-        elif NUMBERS.issuperset(map(type, cells)) and not coding.ranks:
+        elif NUMBERS.issuperset(map(type, cells)) and not self.ranks:
             return cells, [False] * len(cells) if flagged else None
         else:  # codes such as -9 stand for a missing value, also where they are written as numbers
             texts = NUMBERS | {str}
-            known, missing = cells, [c is None or (type(c) in texts and text_of(c) in coding.ranks) for c in cells]
-            if not flagged or not NUMBERS.issuperset(
-                type(c) for c, gone in zip(cells, missing, strict=True) if not gone
-            ):
+            known, missing = cells, [c is None or (type(c) in texts and text_of(c) in self.ranks) for c in cells]
+            present = (type(c) for c, gone in zip(cells, missing, strict=True) if not gone)
+            if not flagged or not NUMBERS.issuperset(present):
                 raise _Unfit
         if missing is None:
             return known, None
@@ -255,34 +246,31 @@ class _Column:
 
     def wrong(self, row: dict[str, Any]) -> str | None:
         """What is wrong with an individual's cell, or None."""
-        if self.name not in row:
-            return f"Column '{self.name}' is missing."
-        cell = row[self.name]
+        name = self.feature.name
+        if name not in row:
+            return f"Column '{name}' is missing."
         try:
-            number = float(self.read([cell])[0][0])
+            number = float(self.read([row[name]])[0][0])
             if self.ends[0] <= number <= self.ends[1] and not (self.whole and number % 1):
                 return None
         except _REFUSED:
             pass
-        return f"Column '{self.name}': {_shown(cell)} is not {self._right()}."
-
-    def _is_code(self, cell: Any) -> bool:
-        return type(cell) in (int, float, str) and text_of(cell) in self.coding.ranks
+        return f"Column '{name}': {_shown(row[name])} is not {self._right()}."
 
     def _ranks(self, cells: Sequence[Any]) -> list[int]:
-        coding, kinds = self.coding, set(map(type, cells))
+        kinds = set(map(type, cells))
         if kinds == {str}:
-            return [coding.ranks[cell] for cell in cells]
+            return [self.ranks[cell] for cell in cells]
         if kinds == {int}:  # a text for each cell would cost more than the rest
-            return [coding.codes[cell] for cell in cells]
-        if kinds <= PLAIN and not (coding.absent == UNKNOWN and type(None) in kinds):
-            return [coding.absent if cell is None else coding.ranks[_text(cell)] for cell in cells]
+            return [self.codes[cell] for cell in cells]
+        if kinds <= PLAIN and not (self.absent == UNKNOWN and type(None) in kinds):
+            return [self.absent if cell is None else self.ranks[_text(cell)] for cell in cells]
         raise _Unfit
 
     def _right(self) -> str:
-        null = " or null" if self.coding.absent != UNKNOWN else ""
-        if self.coding.numeric:
-            return self.coding.number_words + null
+        null = " or null" if self.absent != UNKNOWN else ""
+        if self.numeric:
+            return self.number_words + null
         some = ", ".join(repr(level) for level in self.feature.levels[:12])
         return f"one of {some}{', …' * (len(self.feature.levels) > 12)}{null}"
 

@@ -7,9 +7,7 @@ unless a short search refutes it: ``isonomy verify`` proves it.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,20 +16,19 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most, parameter
-from isonomy.attacks import AttackBudget, attack
+from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
 from isonomy.certificates.local import Arithmetic, Bounds
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
 from isonomy.errors import DataError, FileError
+from isonomy.files import file_hash
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Feature, Population, Schema
 from isonomy.records import Record, read
 from isonomy.records.reading import readable
 from isonomy.similarity.metric import Metric
-
-Curve = Callable[[Sequence[float]], Sequence[float]]
 
 ROUNDING = 1e-9
 """By which share a bound may come out larger on another machine than on the one that wrote it."""
@@ -40,14 +37,14 @@ ASKED = 64
 """Audited individuals, at most, around whom the evidence is searched for a contradiction."""
 
 
-@dataclass(frozen=True, eq=False)
-class Served:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Served(Reference):
     """A network, who counts as similar, and what was proved of whom.
 
     ``identity`` is the SHA-256 of the certificate, which every log entry names; ``statement`` says in words what was
-    proved. ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or some of
-    them, drawn at random, where ``everybody`` is false, or None where the certificate does not carry them. ``largest``
-    is the largest violation possible as far as the certificate knows: of a declared range of outputs, for one.
+    proved. ``people`` are the audited individuals, or some of them, drawn at random, where ``everybody`` is false.
+    ``largest`` is the largest violation possible as far as the certificate knows: of a declared range of outputs, for
+    one.
     """
 
     network: Network
@@ -55,12 +52,7 @@ class Served:
     schema: Schema
     domain: Domain | DomainKind
     delta: float
-    gamma: float
-    order: float
-    ground: Metric
-    epsilon: float
     upper: float
-    curve: Curve
     people: Population | None
     statement: str
     identity: str
@@ -68,7 +60,6 @@ class Served:
     lower: float = 0.0
     arithmetic: Arithmetic = "float64"
     largest: float = math.inf
-    everybody: bool = True
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
@@ -82,9 +73,7 @@ class Served:
         if question.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
         identity = identity or question.network.hash()
-        return cls._of(
-            question, certificate, certificate.upper, people, certificate.arithmetic, str(certificate), identity
-        )
+        return cls._of(question, certificate, certificate.upper, people, str(certificate), identity)
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
@@ -95,23 +84,21 @@ class Served:
             who, lower = f"the {len(record.weights):,} audited individuals", record.lower
             within = f"within {parameter(record.gamma)} of {who}" if record.gamma else ""
             statement = headline(within, who, at_most(upper), at_least(lower) if lower > 0 else None)
-            identity = hashlib.sha256(record.path.read_bytes()).hexdigest()
-            return cls._of(record, record, upper, record.people, _arithmetic(record), statement, identity)
+            return cls._of(record, record, upper, record.people, statement, file_hash(record.path))
 
     @classmethod
     def _of(
         cls, asked: Question | Record, found: Certificate | Record, upper: float, people: Population | None,
-        arithmetic: str, statement: str, identity: str,
+        statement: str, identity: str,
     ) -> Served:  # fmt: skip
         """What was asked and what was found; without an epsilon of its own, a certificate promises what it proved."""
-        dual = found.dual
+        dual, names = found.dual, ("delta", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
         served = cls(
             **{name: getattr(asked, name) for name in ("network", "metric", "schema", "domain")},
-            **{name: getattr(found, name) for name in ("delta", "gamma", "order", "ground", "lower", "confidence")},
+            **{name: getattr(found, name) for name in names},
             epsilon=upper if found.epsilon is None else found.epsilon, upper=upper, people=people, identity=identity,
             curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-            statement=statement, arithmetic="float32" if arithmetic == "float32" else "float64",
-            largest=found.profiles.largest,
+            statement=statement, largest=found.profiles.largest,
         )  # fmt: skip
         return replace(served, statement=f"{statement} {served.caution}".rstrip())
 
@@ -146,18 +133,7 @@ class Served:
         does not hold there.
         """
         kind = self.domain.kind if isinstance(self.domain, Domain) else self.domain
-        known = self.largest if kind == "unbounded" else math.inf
-        return Reference(
-            gamma=self.gamma,
-            order=self.order,
-            epsilon=self.epsilon,
-            ground=self.ground,
-            curve=self.curve,
-            people=self.people,
-            largest=min(largest, known),
-            everybody=self.everybody,
-            caution=self.caution,
-        )
+        return replace(self, largest=min(largest, self.largest if kind == "unbounded" else math.inf))
 
 
 def _checked(record: Record, proved: float) -> float:
@@ -179,10 +155,6 @@ def _checked(record: Record, proved: float) -> float:
     return max(upper, proved)
 
 
-def _arithmetic(record: Record) -> str:
-    return str(record.document["question"]["arithmetic"])
-
-
 def _refute(record: Record) -> None:
     """Refuse what the evidence itself contradicts: an edited delta or order, more often than not.
 
@@ -199,10 +171,8 @@ def _refute(record: Record) -> None:
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, ASKED).astype(np.int64))
-    bounds = Bounds(record.question, "tight", None, _arithmetic(record) == "float32")
-    found = attack(
-        record.network, bounds.head, record.question.similarity, np.array(record.people.x[rows]), AttackBudget()
-    )
+    bounds = Bounds(record.question, "tight", None, record.arithmetic == "float32")
+    found = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
     claimed = record.profiles.value[record.profiles.start[rows]]
     worst = int(np.argmax(found.lower - claimed))
     if found.lower[worst] > claimed[worst]:

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections import Counter as Counts
 from datetime import UTC, datetime
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -25,23 +26,22 @@ class Metrics:
     """The numbers of one service, in a registry of their own."""
 
     def __init__(self) -> None:
-        to = self.registry = CollectorRegistry()
-        self.requests = Counter("isonomy_requests_total", "Requests", ["path", "status"], registry=to)
-        self.seconds = Histogram("isonomy_request_seconds", "Time to answer", ["path"], buckets=SECONDS, registry=to)
-        self.predictions = Counter(
-            "isonomy_predictions_total", "Certified predictions", ["verdict", "tier"], registry=to
-        )
-        self.refused = Counter("isonomy_refused_total", "People whom the schema refuses", registry=to)
-        self.commits = Histogram("isonomy_log_commit_seconds", "Time of a commit", buckets=SECONDS, registry=to)
-        self.logged = Counter("isonomy_log_requests_total", "Requests in the audit log", registry=to)
-        self.waiting = Gauge("isonomy_requests_waiting", "Requests being answered", registry=to)
-        self.looks = Counter("isonomy_monitor_evaluations_total", "Looks at the window", registry=to)
-        self.state = Gauge("isonomy_monitor_state", "1 for the present state", ["state"], registry=to)
-        self.distance = Gauge(
-            "isonomy_monitor_distance_lower", "The populations are at least this far apart", registry=to
-        )
-        self.mean = Gauge("isonomy_monitor_mean_upper", "Mean of the proved violations of the window", registry=to)
-        self.share = Gauge("isonomy_monitor_refused_share", "Of the window, refused by the schema", registry=to)
+        self.registry = CollectorRegistry()
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.requests = counter("isonomy_requests_total", "Requests", ["path", "status"])
+        self.seconds = histogram("isonomy_request_seconds", "Time to answer", ["path"], buckets=SECONDS)
+        self.predictions = counter("isonomy_predictions_total", "Certified predictions", ["verdict", "tier"])
+        self.refused = counter("isonomy_refused_total", "People whom the schema refuses")
+        self.commits = histogram("isonomy_log_commit_seconds", "Time of a commit", buckets=SECONDS)
+        self.logged = counter("isonomy_log_requests_total", "Requests in the audit log")
+        self.waiting = gauge("isonomy_requests_waiting", "Requests being answered")
+        self.looks = counter("isonomy_monitor_evaluations_total", "Looks at the window")
+        self.state = gauge("isonomy_monitor_state", "1 for the present state", ["state"])
+        self.distance = gauge("isonomy_monitor_distance_lower", "The populations are at least this far apart")
+        self.mean = gauge("isonomy_monitor_mean_upper", "Mean of the proved violations of the window")
+        self.share = gauge("isonomy_monitor_refused_share", "Of the window, refused by the schema")
 
     def answered(self, answers: Answers) -> None:
         """Count predictions by verdict and tier."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -35,7 +34,7 @@ class Watch:
         served = certifier.served
         self._certifier, self._log, self._settings, self._noted = certifier, log, settings, noted
         self.monitor = Monitor(
-            served.reference(certifier.largest),
+            served.reference(certifier.head.largest),
             served.schema.width,
             **{name: getattr(settings, name) for name in MONITORED},
             tighten=certifier.tighten,
@@ -63,24 +62,16 @@ class Watch:
     def report(self) -> dict[str, Any]:
         """The state, what it rests on, and the groups of the window."""
         served, settings = self._certifier.served, self._settings
-        few = f"Too few people have come by: the first look is after {self.monitor.first}."
+        few = f"Too few people have come by: the first look is after {max(self.monitor.least, self.monitor.every)}."
         latest = self._latest or {"state": "undecided", "reason": f"{few} {served.caution}".rstrip()}
         groups = []
         if self.monitor.arrived:
             x, upper = self.monitor.people()
             if len(x):
                 groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
-        return {
-            **latest,
-            "certificate": served.identity,
-            "gamma": served.gamma,
-            "epsilon": served.epsilon,
-            "confidence": settings.confidence,
-            "guarantee": settings.guarantee,
-            "arrived": self.monitor.arrived,
-            "window": settings.window,
-            "groups": groups,
-        }
+        told = {"certificate": served.identity, "gamma": served.gamma, "epsilon": served.epsilon}
+        looked = {"confidence": settings.confidence, "guarantee": settings.guarantee, "arrived": self.monitor.arrived}
+        return {**latest, **told, **looked, "window": settings.window, "groups": groups}
 
     def close(self) -> None:
         """End, after the look that is being taken."""
@@ -107,10 +98,10 @@ class Watch:
     def _look(self) -> None:
         if self._contradicted:
             return
+        identity = self._certifier.served.identity
         try:
             found = self.monitor.look()
             document, at = as_document(found), time.time_ns() // 1000
-            identity = self._certifier.served.identity
             # First on disk, then shown: looks must be counted, also across restarts.
             self._log.append_evaluation(identity, found.number, at, found.state, json.dumps(document)).result()
         except SoundnessError as error:  # what was shown before rests on bounds that are contradicted now
@@ -120,7 +111,8 @@ class Watch:
             return
         except Exception as error:  # a look that fails must not end the watch
             LOGGER.error("monitor: no evaluation", extra={"facts": {"error": str(error)}})
-            self._catch_up()
+            with suppress(Exception):  # others may write to the same log: their looks under this certificate count too
+                self.monitor.number = max(self.monitor.number, self._log.looks(identity))
             return
         before = "undecided" if self._latest is None else self._latest["state"]
         self._latest = {"at": at, **document}
@@ -128,11 +120,6 @@ class Watch:
         LOGGER.info("monitor", extra={"facts": {"state": found.state, "number": found.number, "reason": found.reason}})
         if self._webhook is not None and found.state != before:
             self._webhook.send({"event": "state", "before": before, "certificate": identity, "at": at, **document})
-
-    def _catch_up(self) -> None:
-        """Others may look under the same certificate and write to the same log: their looks count too."""
-        with suppress(Exception):
-            self.monitor.number = max(self.monitor.number, self._log.looks(self._certifier.served.identity))
 
     def _tidy(self) -> None:
         with suppress(Exception):  # whoever keeps these lines elsewhere has anchored the log
@@ -149,11 +136,5 @@ class Watch:
 
 def as_document(found: Evaluation) -> dict[str, Any]:
     """An evaluation as JSON has it: no infinities."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(part) for name, part in value.items()}
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    document: dict[str, Any] = plain(asdict(found))
+    document: dict[str, Any] = json.loads(json.dumps(asdict(found)), parse_constant=lambda _: None)
     return document
