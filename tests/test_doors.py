@@ -371,3 +371,17 @@ def test_numbers_of_few_bits_are_compared_as_they_are(kind: type[np.floating]) -
             gamma = plain.largest_gamma(epsilon)
             assert gamma == pytest.approx(plain.largest_gamma(float(epsilon)))
             assert gamma is None or plain.dual.bound(gamma).upper <= float(epsilon)
+
+
+def test_the_seed_decides_what_a_search_draws() -> None:
+    """And no upper bound; a budget of one's own brings its own."""
+
+    def asked(seed: int, attack: bool | AttackBudget = True) -> isonomy.Certificate:
+        return isonomy.certify(NETWORK, X, METRIC, 0.5, 0.25, rounds=0, seed=seed, attack=attack, progress=None)
+
+    found = [asked(seed) for seed in range(3)]
+    assert len({each.points.person.tobytes() for each in found}) == 3
+    assert len({each.upper for each in found}) == 1
+    again, own = asked(1), asked(7, AttackBudget(seed=1))
+    for same in (again, own):
+        assert same.points.person.tobytes() == found[1].points.person.tobytes() and same.lower == found[1].lower
