@@ -354,3 +354,34 @@ def test_nobody_else_is_possible() -> None:
         warnings.simplefilter("error")
         found = isonomy.certify(network, one[None], WeightedLp(one, 2), 0.3, gamma=0.3, domain=domain, progress=None)
     assert found.lower == 0.0 and found.upper <= 1e-9
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_numbers_of_few_bits_are_compared_as_they_are(kind: type[np.floating]) -> None:
+    """Numpy rounds a plain number to the kind of the scalar that it is compared with: 1e300 becomes infinity."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = isonomy.certify(NETWORK, X, METRIC, kind(0.5), kind(0.25), epsilon=kind(0.5), attack=False, rounds=0)
+        with pytest.raises(IsonomyError, match="'epsilon' must be None or a finite number"):
+            isonomy.certify(NETWORK, X, METRIC, 0.5, epsilon=kind(math.inf), attack=False)
+        plain = isonomy.certify(NETWORK, X, METRIC, 0.5, 0.25, epsilon=0.5, attack=False, rounds=0)
+        assert found.upper == plain.upper
+        for step in range(40):
+            epsilon = kind(plain.local.mean_upper + step / 40 * (plain.upper - plain.local.mean_upper))
+            gamma = plain.largest_gamma(epsilon)
+            assert gamma == pytest.approx(plain.largest_gamma(float(epsilon)))
+            assert gamma is None or plain.dual.bound(gamma).upper <= float(epsilon)
+
+
+def test_the_seed_decides_what_a_search_draws() -> None:
+    """And no upper bound; a budget of one's own brings its own."""
+
+    def asked(seed: int, attack: bool | AttackBudget = True) -> isonomy.Certificate:
+        return isonomy.certify(NETWORK, X, METRIC, 0.5, 0.25, rounds=0, seed=seed, attack=attack, progress=None)
+
+    found = [asked(seed) for seed in range(3)]
+    assert len({each.points.person.tobytes() for each in found}) == 3
+    assert len({each.upper for each in found}) == 1
+    again, own = asked(1), asked(7, AttackBudget(seed=1))
+    for same in (again, own):
+        assert same.points.person.tobytes() == found[1].points.person.tobytes() and same.lower == found[1].lower

@@ -43,3 +43,8 @@ def parameter(value: float) -> str:
 def these(count: int) -> str:
     """``these 1,000 individuals``."""
     return "this one individual" if count == 1 else f"these {count:,} individuals"
+
+
+def weighted(weights: FloatArray) -> str:
+    """What a sentence adds to people whose mean is no plain one: some of them count more than others."""
+    return "" if weights.min() == weights.max() else " (weighted)"

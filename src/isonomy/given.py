@@ -27,10 +27,12 @@ def number(
 ) -> float:
     """A number from ``low`` to ``high``, strictly between them if so said; never a NaN."""
     plain = isinstance(value, _NUMBER) and not isinstance(value, bool | np.bool_)
-    if not plain or not (low < value < high if strict else low <= value <= high):
+    # A float32 would have the ends rounded to its own kind before they are compared.
+    exact = value.item() if isinstance(value, np.generic) else value
+    if not plain or not (low < exact < high if strict else low <= exact <= high):
         raise ParameterError(template(parameter, expected, value))
     try:
-        return float(value)
+        return float(exact)
     except OverflowError:
         raise ParameterError(template(parameter, expected, "a number beyond all floats")) from None
 

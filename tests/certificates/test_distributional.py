@@ -364,6 +364,20 @@ def test_a_certificate_says_the_sentence_of_the_report() -> None:
     assert "; counterparts that were found reach 0." in str(still)
 
 
+def test_a_weighted_mean_is_not_called_the_mean() -> None:
+    """The worst treated of three may weigh nothing: then their plain mean is above the bound."""
+    network, some = perceptron(np.random.default_rng(5), WIDTH, 2), people(3, 5)
+    plain = quietly(network, some, COUNTERPARTS, 1.0, 0.0)
+    assert "(weighted)" not in f"{plain}{plain.local}"
+    weights = np.where(plain.local.lower == plain.local.lower.max(), 0.0, 1.0)
+    found = quietly(network, replace(some, weights=weights), COUNTERPARTS, 1.0, 0.0)
+    assert found.upper < plain.lower
+    assert str(found).startswith("The mean violation over these 3 individuals (weighted) is at most 0.")
+    moved = replace(found, shift=found.transport.resized(0.1))
+    assert str(moved).startswith("No population within 0.1 of these 3 individuals (weighted) has a mean violation")
+    assert "3 individuals (weighted): mean violation at most" in str(found.local)
+
+
 @pytest.mark.slow
 def test_float32_runs_are_covered_too() -> None:
     rng = np.random.default_rng(8)

@@ -194,6 +194,15 @@ def test_two_atoms() -> None:
     assert infinite.largest_gamma(0.4) == math.nextafter(1.0, 0)
 
 
+@pytest.mark.parametrize("radius", [0.4995, 0.50025, 0.5005, 0.501, 0.502])
+def test_powers_too_small_for_any_multiplier_have_a_bound(radius: float) -> None:
+    """No multiplier keeps somebody from a cost of 1e-301: the slopes at all of them are the same."""
+    for beyond in (0.1, 0.5):
+        dual = Dual.of(Cells.from_profiles([0.0, radius], [[0.1, beyond]], 1.0), 1000.0)
+        assert [b.upper for b in dual.curve([0.0, math.inf])] == [0.1, 1.0]
+        assert 0.1 <= dual.bound(0.1).upper <= 1.0
+
+
 def test_half_open_cells_do_not_count_at_their_near_end() -> None:
     cells = Cells.from_profiles([0.0, 0.5, 1.0], [[0.1, 0.2, 0.4]], 1.0)
     dual = Dual.of(cells, math.inf)

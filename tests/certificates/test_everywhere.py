@@ -230,6 +230,16 @@ def test_epsilon_ends_in_a_verdict() -> None:
     assert below.verdict == "violated" and below.decided < 1.0
 
 
+def test_the_sentence_rounds_no_claim() -> None:
+    """Of an ε with many digits a shorter one would be another claim, and nearly all of a domain is not all of it."""
+    domain = Domain.unbounded(1)
+    domain = replace(domain, kind="relaxed", low=np.zeros(1), high=np.ones(1))
+    network = Network.from_layers([np.array([[0.1234564]])], [np.zeros(1)], head="regression")
+    found = certify_everywhere(network, WeightedLp(np.ones(1)), 1.0, domain, epsilon=0.12345641, progress=None)
+    assert found.verdict == "certified" and "certified at epsilon 0.12345641;" in str(found)
+    assert "99.9 % of the domain" in str(replace(found, decided=0.9999))
+
+
 def test_what_cannot_be_certified_is_refused() -> None:
     network = Network.from_layers([np.eye(2)], [np.zeros(2)])
     metric = WeightedLp([1.0, 1.0])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,6 +12,7 @@ from tests.population.strategies import Case, cases, patient
 
 from isonomy.errors import DataError, ParameterError
 from isonomy.population import Feature, Label, Population, Schema, Split
+from isonomy.population.tables import Dialect
 
 SCHEMA = Schema(
     "loans",
@@ -169,3 +172,67 @@ def test_a_row_that_occurs_twice_is_told_from_people_who_are_alike() -> None:
     # Two tables, one under the other, each with labels of its own from 0.
     other = pd.DataFrame({"a": [1.0, 7.0, 2.0]})
     assert not Population.from_frame(pd.concat([whole.frame, other]), schema).repeated
+
+
+def frame_of(*cells: object) -> pd.DataFrame:
+    return pd.DataFrame({"v": pd.Series(cells, dtype="object")})
+
+
+@pytest.mark.parametrize("kind", ["numeric", "integer"])
+@pytest.mark.parametrize("cell", [10**400, -(10**400), 1 + 1j, 2 + 0j, np.complex64(1)], ids=lambda _: "")
+def test_numbers_that_no_float_stands_for_are_refused(kind: str, cell: object) -> None:
+    schema = Schema("s", (Feature("v", kind, low=0, high=5),))
+    with pytest.raises(DataError, match=r"Column 'v', row 1: .* is not a"):
+        Population.from_frame(frame_of(1, cell, "2"), schema)
+    kept = Population.from_frame(frame_of(1, cell, "2"), schema, unknown="exclude")
+    assert kept.excluded == 1 and kept.frame["v"].tolist() == [1, "2"]
+
+
+def test_codes_too_long_for_floats_are_never_taken_for_each_other(tmp_path: Path) -> None:
+    """2^53 + 1 is no float: beside an empty cell Arrow and pandas make 2^53 of it."""
+    code, other = 2**53 + 1, 2**53
+    schema = Schema("s", (Feature("v", "categorical", categories=(str(other), str(other + 2)), missing="category"),))
+    known = Schema("s", (Feature("v", "categorical", categories=(str(code), str(other)), missing="category"),))
+    (tmp_path / "t.csv").write_text(f"v\n{code}\n{code}.0\n\n")
+    pd.DataFrame({"v": pd.array([code, None], dtype="Int64")}).to_parquet(tmp_path / "t.parquet")
+    for file in ("t.csv", "t.parquet"):
+        with pytest.raises(DataError, match="is not one of the categories"):
+            Population.from_file(tmp_path / file, schema)
+    with pytest.raises(DataError, match="is not one of the categories"):
+        Population.from_frame(pd.DataFrame({"v": [float(code), np.nan]}), schema)
+    with pytest.raises(DataError, match="is not one of the categories"):
+        Population.from_file(tmp_path / "t.parquet", known)  # its reader has lost the last digit
+    (tmp_path / "t.csv").write_text(f"v\n{code}\n{other}\n")
+    assert Population.from_file(tmp_path / "t.csv", known).x.tolist() == [[1, 0, 0], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("cell", ["1_0", "\u0661\u0660", "\uff11\uff10", "1__0"])
+def test_texts_that_only_python_reads_as_numbers_are_no_codes(tmp_path: Path, cell: str) -> None:
+    (tmp_path / "t.csv").write_text(f"v\n10.0\n{cell}\n", encoding="utf-8")
+    schema = Schema("s", (Feature("v", "categorical", categories=("1", "10")),))
+    with pytest.raises(DataError, match=f"row 1: '{cell}' is not one of the categories"):
+        Population.from_file(tmp_path / "t.csv", schema)
+
+
+@pytest.mark.parametrize("declared", ["-9", "-9.0", "-9.00"])
+def test_a_number_that_stands_for_missing_does_so_however_it_is_written(tmp_path: Path, declared: str) -> None:
+    schema = Schema("s", (Feature("v", low=-20, high=10, fill=1, missing_values=(declared, "refused")),))
+    for cells in ([-9, 2], [-9.0, 2.0], ["-9", "2"], ["-9.0", 2], ["refused", 2], [np.float32(-9), 2]):
+        assert Population.from_frame(frame_of(*cells), schema).x[:, 1].tolist() == [1, 0]
+        (tmp_path / "t.csv").write_text("v\n" + "".join(f"{cell}\n" for cell in cells))
+        assert Population.from_file(tmp_path / "t.csv", schema).x[:, 1].tolist() == [1, 0]
+
+
+def test_a_point_is_no_decimal_mark_where_commas_are(tmp_path: Path) -> None:
+    """``1.234`` is a thousand and more where it is written so; read as 1.234 it would be somebody else."""
+    comma = Dialect(";", "utf-8", ",")
+    plain = Schema("s", (Feature("v", low=0, high=5000),))
+    marked = Schema("s", (Feature("v", low=0, high=5000, fill=0, missing_values=("n.a.", "1,5")),))
+    (tmp_path / "t.csv").write_text("v\n2,5\n1.234\n1.234,5\n")
+    for schema in (plain, marked):
+        with pytest.raises(DataError, match=r"row 1: '1\.234 \(a point, where .* is not a .*; 1 more row"):
+            Population.from_file(tmp_path / "t.csv", schema, dialect=comma)
+        assert Population.from_file(tmp_path / "t.csv", schema, dialect=comma, unknown="exclude").excluded == 2
+    (tmp_path / "t.csv").write_text("v\n2,5\n n.a.\n1,5\n1,50\n")
+    found = Population.from_file(tmp_path / "t.csv", marked, dialect=comma)
+    assert found.x.tolist() == [[2.5 / 5000, 0], [0, 1], [0, 1], [1.5 / 5000, 0]]

@@ -258,3 +258,5 @@ def test_california_and_texas() -> None:
 def test_what_is_said_to_be_the_least_is_rounded_down() -> None:
     found = wasserstein(np.zeros((8, 1)), np.ones((8, 1)), repeats=1)
     assert "at least 0.1999 apart" in str(replace(found, lower=0.19999, evidence="a slope"))
+    sure = replace(found, lower=0.2, evidence="a slope", confidence=1 - 1e-9)
+    assert "apart with confidence 0.999999999" in str(sure)

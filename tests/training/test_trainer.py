@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -201,3 +202,19 @@ def test_small_tables_get_more_epochs() -> None:
     assert default_epochs(100_000, 256) == 10
     assert default_epochs(718, 256) == 200
     assert default_epochs(1, 256) == 600
+
+
+@pytest.mark.parametrize("radii", [(0.0,), (0.2,), (0.2, 0.2), (0.3, 0.0), (1e-30, 2e-30)])
+@pytest.mark.parametrize("order", [1.0, 40.0, 1e4])
+def test_any_radii_make_a_penalty(radii: tuple[float, ...], order: float) -> None:
+    """One of them, none that stays, twice the same, any order, powers that are nothing or too much."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2))
+    for gamma in (0.1, 3.0):
+        fair = FairClassifier(
+            method="u-dif", delta=0.1, gamma=gamma, order=order, radii=radii, hidden=(4,), epochs=2, progress=None
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            fair.fit(x, x[:, 0] > 0)
+        assert np.isfinite(fair.predict_proba(x)).all()

@@ -86,11 +86,11 @@ class AttackBudget:
             whole(name, getattr(self, name), least)
 
 
-def attack_budget(attack: bool | AttackBudget) -> AttackBudget | None:
-    """What a caller wants to be spent: True is the usual budget, False none."""
+def attack_budget(attack: bool | AttackBudget, seed: int = 0) -> AttackBudget | None:
+    """What a caller wants to be spent: True is the usual budget with this seed, False none."""
     right = "True, False or an isonomy.AttackBudget, such as AttackBudget(steps=20)"
     instance("attack", attack, bool | np.bool_ | AttackBudget, right)
-    return attack if isinstance(attack, AttackBudget) else AttackBudget() if attack else None
+    return attack if isinstance(attack, AttackBudget) else AttackBudget(seed=seed) if attack else None
 
 
 @np.errstate(all="ignore")  # what overflows is no witness

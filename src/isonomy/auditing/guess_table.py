@@ -121,7 +121,9 @@ def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
     """Numbers where all cells that are there are numbers, else texts; and the cells that stood for missing."""
     bare = texts.str.strip()
     present = ~bare.isin(MISSING_WORDS)
-    shown = bare.str.replace(",", ".", regex=False) if decimal == "," else bare
+    shown = bare
+    if decimal == ",":  # a point is then none
+        shown = bare.mask(bare.str.contains(".", regex=False), "").str.replace(",", ".", regex=False)
     for marks in ((), MARKS):
         counted = present & ~bare.isin(marks)
         numbers = pd.to_numeric(shown[counted], errors="coerce")

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, these
+from isonomy.arithmetic import at_least, at_most, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, described
 from isonomy.certificates.dual import Cells, Dual, Mixture
@@ -212,8 +212,9 @@ class Certificate:
     def headline(self, upper: str, lower: str | None, unit: str = "") -> str:
         """All of it in a sentence: ``upper`` and ``lower`` are rounded already, and ``lower`` is None where nothing
         was found; ``unit`` is what they are measured in."""
-        populations = "" if self.shift.size == 0 else self.shift.words(len(self))
-        return headline(populations, these(len(self)), upper, lower, unit)
+        mean = weighted(self.question.weights)
+        populations = "" if self.shift.size == 0 else self.shift.words(len(self)) + mean
+        return headline(populations, these(len(self)) + mean, upper, lower, unit)
 
 
 def headline(populations: str, who: str, upper: str, lower: str | None, unit: str = "") -> str:

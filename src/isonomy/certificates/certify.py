@@ -104,12 +104,12 @@ def certify(
     of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population
     behind the sample. That takes individuals for independent draws; where they come in clusters that are drawn as
     wholes, such as households, name the column of the table that tells them apart, or give an array, as ``cluster``,
-    and the most people that a cluster can have, known beforehand, as ``max_cluster``; ``seed`` decides what is drawn
-    there. ``rounds`` says how often profiles are improved where it matters. ``attack=False`` searches nobody, leaves
-    ``lower`` at 0 and is several times faster; an :class:`AttackBudget` says how hard it searches otherwise. ``decide``
-    settles by branch and bound whose decision can change, where the tier leaves it open. A regression needs a bounded
-    domain, or the ``output_range`` that its values are declared to keep within. ``tier``, ``arithmetic`` and
-    ``max_branches`` are as for :func:`isonomy.certify_local`.
+    and the most people that a cluster can have, known beforehand, as ``max_cluster``. ``rounds`` says how often
+    profiles are improved where it matters. ``attack=False`` searches nobody, leaves ``lower`` at 0 and is several times
+    faster; ``attack=True`` draws by ``seed``, on which ``upper`` does not depend; an :class:`AttackBudget` has its own
+    and says how hard it searches. ``decide`` settles by branch and bound whose decision can change, where the tier
+    leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
+    within. ``tier``, ``arithmetic`` and ``max_branches`` are as for :func:`isonomy.certify_local`.
 
     ``work`` is a folder that keeps finished chunks of ``chunk`` rows; without one everything is in memory.
     ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
@@ -130,7 +130,7 @@ def certify(
         instance("work", work, str | PathLike, "a path")
     check_engine(engine, scheduler)
     max_branches, rounds, seed = whole("max_branches", max_branches), whole("rounds", rounds), whole("seed", seed)
-    budget, output_range = attack_budget(attack), checked_range(output_range)
+    budget, output_range = attack_budget(attack, seed), checked_range(output_range)
     folder = None if work is None else Path(work).resolve()
     delta = own_delta(metric, delta)
     source, space, model = _opened(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)

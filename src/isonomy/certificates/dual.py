@@ -173,7 +173,7 @@ class Dual:
         None when not even gamma 0 is; infinity when every gamma is. Up to rounding this is the largest such gamma,
         and it never over-claims: ``bound(gamma).upper <= epsilon`` has been evaluated for what is returned.
         """
-        number("epsilon", epsilon, "a number >= 0")
+        epsilon = number("epsilon", epsilon, "a number >= 0")
         if self.bound(0.0).upper > epsilon:
             return None
         if self.bound(math.inf).upper <= epsilon:
@@ -425,6 +425,8 @@ class _Minimum:
         left = places[at - 1]
         # The tangents have the slopes budget − cost; at left + step they meet.
         falls, rises = budget - self.known[left][1], budget - self.known[right][1]
+        if falls == rises:  # a cost so small that no multiplier keeps anybody from it
+            return _Bracket(left, right, right, value, right, 0.0)
         step = (self._value(left, budget) - value + rises * (right - left)) / (rises - falls)
         meeting = self._value(left, budget) + falls * step
         best = min((left, right), key=lambda place: self._value(place, budget))

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, at_least, at_most
+from isonomy.arithmetic import FloatArray, at_least, at_most, parameter
 from isonomy.attacks import AttackBudget, attack
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.brief import brief
@@ -86,10 +86,11 @@ class GlobalCertificate:
         return judge(self.lower, self.upper, self.epsilon)
 
     def __str__(self) -> str:
-        said = "" if self.epsilon is None else f", {self.verdict} at epsilon {self.epsilon:g}"
+        said = "" if self.epsilon is None else f", {self.verdict} at epsilon {parameter(self.epsilon)}"
         pair = "certificate.witness[0] shows the pair." if len(self.witness) else "Nobody was found."
         found = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{said}"
-        return f"{found}; {100 * self.decided:.1f} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
+        share = at_least(100 * self.decided, 1)
+        return f"{found}; {share} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
 
 
 def certify_everywhere(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, at_least, at_most
+from isonomy.arithmetic import FloatArray, at_least, at_most, weighted
 from isonomy.attacks import AttackBudget, Finds, attack_budget
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
@@ -82,9 +82,10 @@ class LocalCertificate:
 
     def __str__(self) -> str:
         kinds = [f"{int((self.decision == kind).sum()):,} {kind}" for kind in ("certified", "flippable", "undecided")]
+        who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.question.weights)}"
         decided = "" if (self.decision == "none").all() else f"\nDecisions: {', '.join(kinds)}."
         return (
-            f"{len(self):,} individuals: mean violation at most {at_most(self.mean_upper)}, found at least "
+            f"{who}: mean violation at most {at_most(self.mean_upper)}, found at least "
             f"{at_least(self.mean_lower)}; largest at most {at_most(float(self.upper.max()))}, found at least "
             f"{at_least(float(self.lower.max()))}.{decided}"
         )

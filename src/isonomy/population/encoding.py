@@ -32,6 +32,9 @@ UNKNOWN, ABSENT = -1, -2
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A", "-nan", "-NaN", "n/a")
 """Texts that stand for a missing value in CSV files, unless the schema knows them."""
 
+LARGEST_CODE = 2.0**53
+"""Whole numbers from here on may have been others before they became floats."""
+
 _SHOWN = 12  # categories listed in an error
 _BLOCK = 1 << 16  # rows encoded at a time: what is needed meanwhile stays small beside the result
 
@@ -40,7 +43,7 @@ class Coding:
     """How the values of one feature become coordinates.
 
     ``ranks`` gives the rank of every text that is known: levels, and what stands for a missing value. ``absent`` is the
-    rank of a cell without a value. Numbers lie between ``low`` and ``high``.
+    rank of a cell without a value. Numbers lie between ``low`` and ``high``; ``stand_ins`` mean that there is none.
     """
 
     def __init__(self, feature: Feature) -> None:
@@ -52,6 +55,9 @@ class Coding:
             self.absent = ABSENT if feature.flagged else self.ranks[feature.missing_label]
             names = feature.missing_values if self.numeric else (*feature.missing_values, feature.missing_label)
             self.ranks |= dict.fromkeys(names, self.absent)
+        read = map(_number, feature.missing_values if self.numeric else ())
+        self.stand_ins = [number for number in read if number is not None]
+        self.ranks |= dict.fromkeys(map(text_of, self.stand_ins), self.absent)  # -9.0 is also written -9
         largest = LARGEST_WHOLE if self.whole else LARGEST_NUMBER
         self.low, self.high = max(feature.low, -largest), min(feature.high, largest)
 
@@ -75,6 +81,7 @@ def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolAr
         if feature.missing_values:
             texts = column.map(text_of, na_action="ignore")
             missing = missing | texts.isin(feature.missing_values).to_numpy(dtype=bool)
+            missing = missing | np.isin(values, coding.stand_ins)
         with np.errstate(invalid="ignore"):
             fits = (values >= coding.low) & (values <= coding.high)
             bad = ~(fits & (values == np.rint(values)) if coding.whole else fits)
@@ -154,9 +161,17 @@ def text_of(value: Any) -> str:
     """The category that a cell names: 3, 3.0 and "3" are one, since a missing cell turns 3 into 3.0."""
     if isinstance(value, str):
         return value
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+    if isinstance(value, (float, np.floating)) and float(value).is_integer() and abs(float(value)) < LARGEST_CODE:
         return str(int(value))
     return str(value)
+
+
+def _number(text: str) -> float | None:
+    """The number that a text stands for, written as usual: Python would also take 1_0 and digits of all scripts."""
+    try:
+        return float(text) if text.isascii() and "_" not in text else None
+    except ValueError:
+        return None
 
 
 def _is_code(name: str) -> bool:
@@ -177,15 +192,22 @@ def _numbers(column: pd.Series) -> FloatArray:
     if column.dtype.kind in "mMc":
         return np.full(len(column), np.nan)
     if column.dtype == "object" or column.dtype.kind not in "biuf":
-        column = pd.to_numeric(column.astype("object"), errors="coerce")
+        cells = column.astype("object")
+        strange = np.array([_is_no_float(cell) for cell in cells], dtype=bool)
+        column = pd.to_numeric(cells.mask(strange, np.nan) if strange.any() else cells, errors="coerce")
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _is_no_float(cell: Any) -> bool:
+    """Numbers of which pandas would drop a part, or at which it would fail."""
+    return isinstance(cell, complex | np.complexfloating) or (isinstance(cell, int) and abs(cell) > LARGEST_NUMBER)
 
 
 def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) -> pd.Series:
     """The cells of a CSV column by what the schema says of it; without a meaning they are texts."""
     number = meaning is not None and meaning.kind in ("numeric", "integer")
-    if number and decimal == ",":
-        column = pc.replace_substring(column, ",", ".")
+    if meaning is not None and number and decimal == ",":
+        column = _decimal_points(column, meaning.missing_values)
     if number and meaning is not None and not meaning.missing_values:
         return _text_numbers(column)
     coded = pc.dictionary_encode(column.combine_chunks())
@@ -198,6 +220,14 @@ def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) ->
     return pd.Series(pd.Categorical.from_codes(codes, pd.Index(distinct, dtype="object")))
 
 
+def _decimal_points(column: pa.ChunkedArray, known: Sequence[str]) -> pa.ChunkedArray:
+    """Decimal commas as points, but in cells that the schema knows; where a point stood already no number is left."""
+    stays = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(known, pa.string()))
+    remark = pc.binary_join_element_wise(column, "(a point, where commas are decimal marks)", " ")
+    pointed = pc.if_else(pc.match_substring(column, "."), remark, pc.replace_substring(column, ",", "."))
+    return pc.if_else(stays, column, pointed)
+
+
 def _category(text: str, known: set[str]) -> str | None:
     """The category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
     if text in known:
@@ -207,12 +237,8 @@ def _category(text: str, known: set[str]) -> str | None:
         return bare
     if bare in MISSING_WORDS:
         return None
-    try:
-        number = float(bare)
-    except ValueError:
-        return text
-    whole = str(int(number)) if number.is_integer() else bare
-    return whole if whole in known else text
+    number = _number(bare)
+    return text_of(number) if number is not None and number.is_integer() and text_of(number) in known else text
 
 
 def _text_numbers(column: pa.ChunkedArray) -> pd.Series:

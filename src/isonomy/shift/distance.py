@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isonomy.arithmetic import FloatArray, at_least
+from isonomy.arithmetic import FloatArray, at_least, parameter
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
@@ -59,7 +59,8 @@ class Distance:
     approximate: bool
 
     def __str__(self) -> str:
-        apart = f"the populations are at least {at_least(self.lower)} apart with confidence {self.confidence:g}"
+        sure = f"with confidence {parameter(self.confidence)}"
+        apart = f"the populations are at least {at_least(self.lower)} apart {sure}"
         unproved = self.evidence.startswith(NOTHING)
         proved = f"of the populations themselves it proves {self.evidence}" if unproved else apart
         order = "∞" if self.order == math.inf else f"{self.order:g}"

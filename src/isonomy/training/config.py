@@ -110,8 +110,11 @@ class ResolvedConfig(TrainingConfig):
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
         values |= {name: float(values[name]) for name in ("delta", "gamma", "alpha", "keep")}
-        radii = (values["gamma"],) if given.order == math.inf else (0.0, FURTHEST * values["gamma"])
-        values["radii"] = radii if given.radii is None else tuple(given.radii)
+        everybody = given.order == math.inf
+        if given.radii is None:
+            values["radii"] = (values["gamma"],) if everybody else (0.0, FURTHEST * values["gamma"])
+        else:  # where a budget is spent, somebody stays
+            values["radii"] = tuple(sorted({*map(float, given.radii), *([] if everybody else [0.0])}))
         values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
         values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
         return cls(**values | {"hidden": tuple(given.hidden), "random_state": seed})

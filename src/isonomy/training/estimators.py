@@ -222,8 +222,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``; ``alpha`` weighs the bound against
     cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals are those of the ``domain``, by
     default the population's, and of arrays all of ``R^m``. ``ground`` and ``order`` define the Wasserstein distance,
-    ``radii`` are those at which ``u-dif`` evaluates profiles. ``bound="paper"`` trains on the paper's box form, for
-    comparison.
+    ``radii`` are those at which ``u-dif`` evaluates profiles, and 0 where the order is finite. ``bound="paper"`` trains
+    on the paper's box form, for comparison.
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
     population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from isonomy.arithmetic import FloatArray
+from isonomy.certificates.transport import power
 from isonomy.errors import ParameterError, template
 from isonomy.population import Domain
 from isonomy.similarity.ground import ground_metric, ground_root
@@ -33,6 +34,7 @@ from isonomy.training.gaps import DifferenceBounds, Head, Layers, paper_gap, run
 from isonomy.training.reach import IntArray, Reach, boxed, shift_reach, similar_reach, single
 
 _HALVINGS = 16
+_DEAREST = 1e30  # what a power of a radius is at most, so that float32 has room for it
 _LOOKED_AT = 2048  # individuals around whom tolerances of single coordinates are measured
 
 
@@ -154,10 +156,11 @@ def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order:
     bounds = torch.stack(tuple(profile))
     if order == math.inf or gamma == 0:
         return (bounds[-1] * weight).mean()
-    costs = torch.tensor([radius**order for radius in radii], dtype=bounds.dtype)
-    price = best_multiplier(bounds.detach(), costs, gamma**order, weight)
+    *prices, budget = (min(power(radius, order), _DEAREST) for radius in (*radii, gamma))
+    costs = torch.tensor(prices, dtype=bounds.dtype)
+    price = best_multiplier(bounds.detach(), costs, budget, weight)
     highest = (bounds - price * costs[:, None]).amax(0)
-    bound: Tensor = price * gamma**order + (highest * weight).mean()
+    bound: Tensor = price * budget + (highest * weight).mean()
     return bound
 
 
@@ -165,7 +168,9 @@ def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor
     """The multiplier at which the preferred costs spend the budget, by halving; ``bounds`` are (radii, n)."""
     # Numpy, since on so few numbers torch spends its time on calls.
     values, prices, share = bounds.numpy(), costs.numpy(), weight.numpy() / len(weight)
-    low, high = 0.0, max(0.0, float((values[-1] - values[0]).max() / np.diff(prices).min())) + 1e-9
+    steps = np.diff(prices)
+    dearest = max(steps[steps > 0].min(initial=np.inf), steps.dtype.type(budget))  # nobody pays more than all gains
+    low, high = 0.0, max(0.0, float((values[-1] - values[0]).max() / dearest)) + 1e-9 / max(1.0, budget)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         spent = prices[(values - middle * prices[:, None]).argmax(axis=0)] @ share
