@@ -333,3 +333,26 @@ def test_damaged_pipelines_say_one_sentence(tmp_path: Path) -> None:
         path.write_bytes(whole[: int(part * len(whole))])
         with pytest.raises(IsonomyError):
             load_network(path, people())
+
+
+@pytest.mark.parametrize("kind", ["divided", "cut"])
+def test_whole_numbers_that_a_runtime_rounds_are_refused(kind: str, tmp_path: Path) -> None:
+    """A runtime divides 47 by 10 to 4 where both are whole, and makes 1 of a category "1.5" that becomes whole."""
+    divided = kind == "divided"
+    nodes = [helper.make_node("Cast", ["x"], ["whole"], "whole", to=TensorProto.INT64)]
+    nodes += [helper.make_node("Div", ["whole", "ten"], ["part"], "part")] if divided else []
+    nodes += [helper.make_node("Cast", [nodes[-1].output[0]], ["y"], to=TensorProto.FLOAT)]
+    graph = helper.make_graph(
+        nodes,
+        "rounding",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])],
+        [numpy_helper.from_array(np.array([10]), "ten")],
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    feature = 'kind = "integer"\nlow = 0\nhigh = 90' if divided else 'categories = ["0.5", "1.5", "-1e1"]'
+    people = Schema.from_toml(f'name = "one"\n[features.age]\n{feature}\n')
+    sentence = "part.*a division of whole numbers rounds" if divided else "'age': a conversion that cuts a number"
+    with pytest.raises(UnsupportedOperationError, match=sentence):
+        load_network(path, people, head="regression", reads="raw")
