@@ -27,8 +27,8 @@ from isonomy.networks.builder import BATCH, Value
 from isonomy.networks.graph import HeadChoice, Read
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
-from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, reference
-from isonomy.networks.preprocessing import Table
+from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
+from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -180,7 +180,22 @@ class _Reader:
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
             head = "regression"
-        return in_class_order(self.builder.finish(result, head), self.schema, self.classes)
+        read = self.builder.finish(result, head)
+        if read.assumed and "prob" in self.output.lower():
+            raise NetworkError(
+                f"its output '{self.output}' ends in no softmax or sigmoid that is known: say head='softmax' if it holds "
+                "raw scores, head='regression' to certify its numbers."
+            )
+        return in_class_order(read, self.schema, self.classes or self._labels())
+
+    def _labels(self) -> tuple[str, ...]:
+        """The classes that a label beside the chosen output is looked up in, by the place of the largest number."""
+        places = {each.output[0] for each in self.graph.node if each.op_type == "ArgMax" and self.output in each.input}
+        for node in self.graph.node:
+            looked_up = node.op_type in ("ArrayFeatureExtractor", "Gather") and node.input[1] in places
+            if looked_up and isinstance(labels := self.known.get(node.input[0]), np.ndarray):
+                return tuple(str(cell_of(each)) for each in plain(labels.ravel().tolist()))
+        return ()
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
         """The outputs of one node."""

@@ -260,7 +260,7 @@ def _label_encoder(call: OnnxCall, x: Any) -> Any:
     if not keys or len(keys) != len(values):
         raise NetworkError("it needs as many values as keys.")
     defaults = {str: ("default_string", b"_Unused"), int: ("default_int64", -1), float: ("default_float", 0.0)}
-    (other,) = _plain(call("default_tensor", [call(*defaults[type(values[0])])]))
+    (other,) = plain(call("default_tensor", [call(*defaults[type(values[0])])]))
     known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
     columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
     return Table(tuple(columns), x.shape)
@@ -269,10 +269,10 @@ def _label_encoder(call: OnnxCall, x: Any) -> Any:
 def _listed(options: Mapping[str, Any], part: str) -> list[Any]:
     """An attribute that is written in one of several types, such as ``keys_strings``; empty if it is not there."""
     written = (options.get(f"{part}_{kind}") for kind in ("strings", "floats", "int64s", "ints", "tensor"))
-    return _plain(next(filter(None, written), []))
+    return plain(next(filter(None, written), []))
 
 
-def _plain(values: Any) -> list[Any]:
+def plain(values: Any) -> list[Any]:
     """A list or a tensor as texts and numbers of Python."""
     flat = np.ravel(numpy_helper.to_array(values)).tolist() if isinstance(values, TensorProto) else values
     return [each.decode() if isinstance(each, bytes) else each for each in flat]
