@@ -183,8 +183,8 @@ class _Reader:
         read = self.builder.finish(result, head)
         if read.assumed and "prob" in self.output.lower():
             raise NetworkError(
-                f"its output '{self.output}' ends in no softmax or sigmoid that is known: say head='softmax' if it holds "
-                "raw scores, head='regression' to certify its numbers."
+                f"its output '{self.output}' ends in no softmax or sigmoid that is known: say head='softmax' if it "
+                "holds raw scores, head='regression' to certify its numbers."
             )
         return in_class_order(read, self.schema, self.classes or self._labels())
 
