@@ -339,3 +339,12 @@ def test_a_dropout_of_weights_that_is_off_is_none() -> None:
     module, x = _Unsteady("steady").eval(), individuals(width=4)
     expected = module(x.to(torch.float32)).detach().numpy()
     assert np.allclose(Network.from_torch(module, head="regression")(x), expected, atol=1e-5)
+
+
+def test_a_module_that_single_precision_blurs_is_confirmed() -> None:
+    """Large numbers that cancel: a run in single precision is far from the function, one in double is not."""
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2), nn.Softmax(1))
+    with torch.no_grad():
+        module[0].weight.copy_(torch.eye(3))
+        module[1].weight.copy_(torch.tensor([[1e6, 1e6, -1e6], [1e6, 1e6, -1e6 + 0.5]]))
+    assert Network.from_torch(module).head == "softmax"
