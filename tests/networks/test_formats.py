@@ -590,3 +590,26 @@ def test_unknown_endings_and_missing_files(tmp_path: Path) -> None:
         load_network(tmp_path / "model.keras")
     with pytest.raises(FileError, match="boosted trees"):
         load_network(tmp_path / "model.ubj")
+
+
+@pytest.mark.parametrize("names", [("state_dict", "model"), ("state_dict", "state_dict_ema"), ("model", "ema")])
+def test_a_checkpoint_of_two_networks_does_not_say_which(names: tuple[str, str], tmp_path: Path) -> None:
+    state = nn.Linear(3, 2).state_dict()
+    rest = {"epoch": 3, "optimizer": {"state": {}, "param_groups": []}}
+    torch.save({names[0]: state, **rest}, tmp_path / "m.pt")
+    assert load_network(tmp_path / "m.pt", head="softmax").input_width == 3
+    torch.save({names[0]: state, names[1]: nn.Linear(3, 2).state_dict(), **rest}, tmp_path / "m.pt")
+    with pytest.raises(NetworkError, match=f"several state dicts \\('{names[0]}', '{names[1]}'\\)"):
+        load_network(tmp_path / "m.pt", head="softmax")
+
+
+class _ByRows(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * x.shape[0]
+
+
+def test_an_archive_that_computes_with_the_number_of_rows_is_refused(tmp_path: Path) -> None:
+    free = ({0: torch.export.Dim("rows")},)
+    torch.export.save(torch.export.export(_ByRows(3, 2), (torch.ones(4, 3),), dynamic_shapes=free), tmp_path / "m.pt2")
+    with pytest.raises(NetworkError, match="node 'mul' computes with the number of individuals"):
+        load_network(tmp_path / "m.pt2", head="softmax")

@@ -237,3 +237,21 @@ def test_a_scale_for_some_of_the_columns_is_refused() -> None:
         scaled(columns, minus=[1.0, 2.0])
     with pytest.raises(NetworkError, match="Got 0"):
         imputed(columns, [])
+
+
+PLAIN = "low = 0\nhigh = 3\nunit = 1\norigin = 0\n"
+AMBIGUOUS = {
+    "ranks": f'[features.grade]\nkind = "ordinal"\ncategories = ["1", "2", "3"]\nunit = 1\n[features.a]\n{PLAIN}',
+    "gaps": f"[features.a]\n{PLAIN}fill = 1\n[features.b]\n{PLAIN}seen = false\n",
+    "marks": f'[features.a]\n{PLAIN}[features.sex]\ncategories = ["0", "1"]\n[features.b]\n{PLAIN}seen = false\n',
+}
+
+
+@pytest.mark.parametrize("kind", AMBIGUOUS)
+def test_columns_that_may_be_coordinates_are_not_guessed(kind: str) -> None:
+    """As many raw columns as coordinates, of unit 1, and other numbers all the same."""
+    schema = Schema.from_toml(AMBIGUOUS[kind])
+    with pytest.raises(NetworkError, match="say reads='raw' or reads='coordinates'"):
+        schema_adapter(schema, len(schema.features))
+    plain = Schema.from_toml(f"[features.a]\n{PLAIN}[features.b]\n{PLAIN}")
+    assert np.array_equal(schema_adapter(plain, 2).weight, np.eye(2))

@@ -10,7 +10,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import isonomy
-from isonomy.errors import ParameterError
+from isonomy.errors import NetworkError, ParameterError
 from isonomy.training.onnx_file import write_onnx
 
 
@@ -28,3 +28,10 @@ def test_whatever_holds_a_model_gives_the_network_in_it(tmp_path: Path) -> None:
     for wrong in (None, 5, {"weights": []}):
         with pytest.raises(ParameterError, match="'source' must be a path, a torch module"):
             isonomy.load_model(wrong)
+
+
+def test_a_network_has_its_own_head() -> None:
+    network = isonomy.Network.from_layers([np.eye(2)], [np.zeros(2)], head="regression")
+    assert isonomy.load_model(network, head="regression") is network
+    with pytest.raises(NetworkError, match="has the head 'regression', so head='softmax' cannot be"):
+        isonomy.load_model(network, head="softmax")

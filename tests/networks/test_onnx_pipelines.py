@@ -159,13 +159,16 @@ def test_whole_pipelines(kind: str, end: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(given, expected.reshape(given.shape), rtol=0, atol=2e-6 * (1 + np.abs(expected).max()))
 
 
-def test_classes_follow_the_schema(tmp_path: Path) -> None:
-    frame = individuals(100, 0, gaps=False)
-    for names, last in ((["yes", "no"], lm.LogisticRegression()), (["c", "a", "b"], MLPClassifier((4,), max_iter=5))):
+@pytest.mark.parametrize("options", [{}, {"options": {"zipmap": False}}])
+def test_classes_follow_the_schema(options: dict[str, Any], tmp_path: Path) -> None:
+    frame, perceptron = individuals(100, 0, gaps=False), MLPClassifier((4,), max_iter=5)
+    logistic, descent = lm.LogisticRegression(), lm.SGDClassifier(loss="log_loss")
+    two, three = ["yes", "no"], ["c", "a", "b"]
+    for names, last in ((two, logistic), (two, perceptron), (two, descent), (three, logistic), (three, perceptron)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = make_pipeline(PIPELINES["one_hot"], last).fit(frame, outcome(frame, tuple(names)))
-        path = exported(model, frame, tmp_path / "model.onnx")
+        path = exported(model, frame, tmp_path / "model.onnx", **options)
         schema = people(str(names).replace("'", '"'))
         order = [list(model.classes_).index(each) for each in names]
         given = load_network(path, schema)(schema.encode(frame).x)
@@ -333,3 +336,36 @@ def test_damaged_pipelines_say_one_sentence(tmp_path: Path) -> None:
         path.write_bytes(whole[: int(part * len(whole))])
         with pytest.raises(IsonomyError):
             load_network(path, people())
+
+
+@pytest.mark.parametrize("kind", ["divided", "cut"])
+def test_whole_numbers_that_a_runtime_rounds_are_refused(kind: str, tmp_path: Path) -> None:
+    """A runtime divides 47 by 10 to 4 where both are whole, and makes 1 of a category "1.5" that becomes whole."""
+    divided = kind == "divided"
+    nodes = [helper.make_node("Cast", ["x"], ["whole"], "whole", to=TensorProto.INT64)]
+    nodes += [helper.make_node("Div", ["whole", "ten"], ["part"], "part")] if divided else []
+    nodes += [helper.make_node("Cast", [nodes[-1].output[0]], ["y"], to=TensorProto.FLOAT)]
+    graph = helper.make_graph(
+        nodes,
+        "rounding",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])],
+        [numpy_helper.from_array(np.array([10]), "ten")],
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    feature = 'kind = "integer"\nlow = 0\nhigh = 90' if divided else 'categories = ["0.5", "1.5", "-1e1"]'
+    people = Schema.from_toml(f'name = "one"\n[features.age]\n{feature}\n')
+    sentence = "part.*a division of whole numbers rounds" if divided else "'age': a conversion that cuts a number"
+    with pytest.raises(UnsupportedOperationError, match=sentence):
+        load_network(path, people, head="regression", reads="raw")
+
+
+def test_probabilities_of_an_unknown_kind_are_not_taken_for_raw_numbers(tmp_path: Path) -> None:
+    frame = individuals(100, 0, gaps=False)
+    model = make_pipeline(PIPELINES["one_hot"], lm.SGDClassifier(loss="modified_huber")).fit(frame, outcome(frame))
+    path = exported(model, frame, tmp_path / "model.onnx", options={"zipmap": False})
+    with pytest.raises(NetworkError, match="output 'probabilities' ends in no softmax or sigmoid that is known"):
+        load_network(path, people())
+    given = load_network(path, people(), head="regression")(people().encode(frame).x)
+    np.testing.assert_allclose(given, model.predict_proba(frame), atol=1e-5)

@@ -649,3 +649,97 @@ def test_attributes_mean_what_they_mean_in_their_opset(tmp_path: Path) -> None:
         for opset in (1, 6)
     )
     assert (old, new) == (float(np.float32(1.0507)), float(np.float32(1.05070102214813232421875)))
+
+
+ROWS = [helper.make_node("Shape", ["x"], ["rows"], start=0, end=1), node("Cast", "rows", out="n", to=TensorProto.FLOAT)]
+STATISTICS = {"s": V4, "b": V4, "m": V4, "v": np.abs(V4)}
+BLOCK = {"block": RANDOM.standard_normal((2, 2, 3)), "flat": np.array([-1]), **INTS}
+BLOCK_FLAT = [node("Reshape", "soft", "flat", out="row"), node("Slice", "row", "zero", "four", out="k")]
+
+# What another model of the same operators would be, and how a runtime tells: found by comparing with onnxruntime.
+OTHERS: dict[str, tuple[onnx.ModelProto, str]] = {
+    "times_rows": (build([*ROWS, node("Mul", "x", "n")]), "depends on the number of individuals"),
+    "column_by_rows": (
+        build([ROWS[0], node("Mod", "rows", "two", out="i"), node("Gather", "x", "i", axis=1)], {"two": np.array([2])}),
+        "depends on the number of individuals",
+    ),
+    "size": (
+        build([node("Size", "x", out="s"), node("Cast", "s", out="n", to=1), node("Div", "x", "n")]),
+        "depends on the number of individuals",
+    ),
+    "learning_norm": (
+        build([helper.make_node("BatchNormalization", [*"xsbmv"], ["y", *"pqrt"], "norm")], STATISTICS, opset=9),
+        "norm.*only batch normalisation by stored statistics",
+    ),
+    **{
+        f"{kind}_{axis}": (
+            build(
+                [helper.make_node(kind, ["block"], ["soft"], axis=axis), *BLOCK_FLAT, node("Mul", "x", "k")],
+                BLOCK | {"four": np.array([4])},
+                opset=11,
+            ),
+            f"{kind}.*before opset 13 it is supported along the last axis",
+        )
+        for kind, axis in (("Softmax", 1), ("Softmax", 0), ("LogSoftmax", 1), ("Hardmax", 1))
+    },
+    "dropped_weights": (
+        build(
+            [node("Dropout", "w", "half", "yes", out="k"), node("MatMul", "x", "k")],
+            {"w": W43, "half": np.array(0.5), "yes": np.array(True)},
+        ),
+        "dropout is active",
+    ),
+    "whole_division": (
+        build(
+            [node("Cast", "x", out="f", to=1), node("Div", "f", "ten")], {"ten": np.array([10])}, kind=TensorProto.INT64
+        ),
+        "Div.*division of whole numbers rounds",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_runtimes_compute_otherwise_is_refused(kind: str, tmp_path: Path) -> None:
+    model, sentence = OTHERS[kind]
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises((NetworkError, UnsupportedOperationError), match=sentence):
+        load_network(tmp_path / "m.onnx", head="regression")
+
+
+def test_rows_that_only_shape_tensors_are_no_matter(tmp_path: Path) -> None:
+    shape = [node("Concat", "rows", "four", out="shape", axis=0), node("Reshape", "x", "shape")]
+    (tmp_path / "m.onnx").write_bytes(build([ROWS[0], *shape], {"four": np.array([4])}).SerializeToString())
+    x = individuals(4)
+    assert np.array_equal(load_network(tmp_path / "m.onnx", head="regression")(x), x)
+
+
+def _leaky(domain: str, name: str) -> onnx.FunctionProto:
+    """A function with an attribute that calls may leave out."""
+    inner = helper.make_node("LeakyRelu", ["a"], ["b"])
+    inner.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
+    return helper.make_function(
+        domain,
+        name,
+        ["a"],
+        ["b"],
+        [inner],
+        [helper.make_opsetid("", 17)],
+        attribute_protos=[helper.make_attribute("slope", 0.4)],
+    )
+
+
+@pytest.mark.parametrize("said", [{}, {"slope": 0.7}])
+def test_attributes_that_calls_of_functions_leave_out(said: dict[str, float], tmp_path: Path) -> None:
+    model = build([helper.make_node("Leaky", ["x"], ["y"], domain="local", **said)], domains=("local",))
+    model.functions.append(_leaky("local", "Leaky"))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    x = individuals(4)
+    assert np.allclose(load_network(tmp_path / "m.onnx", head="regression")(x), own(tmp_path / "m.onnx", x), atol=1e-6)
+
+
+def test_functions_that_hide_operators_are_refused(tmp_path: Path) -> None:
+    model = build([node("Relu", "x")])
+    model.functions.append(_leaky("", "Relu"))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(UnsupportedOperationError, match="its function 'Relu' hides an operator"):
+        load_network(tmp_path / "m.onnx", head="regression")

@@ -383,3 +383,43 @@ def test_a_gap_that_the_model_spells_in_two_ways() -> None:
     model = fitted(split(("j", steps, ["job"])), lm.Ridge(), frame, np.arange(40.0))
     with pytest.raises(NetworkError, match="tells apart"):
         Network.from_sklearn(model, people)
+
+
+@pytest.mark.parametrize("kind", ["one", "two", "before_scaler", "inside", "search"])
+def test_steps_that_do_nothing_leave_the_columns_their_names(kind: str) -> None:
+    frame = rows(120, gaps=False)[NUMBERS]
+    search = make_pipeline(StandardScaler(), lm.LogisticRegression())
+    model = {
+        "one": make_pipeline("passthrough", lm.LogisticRegression()),
+        "two": make_pipeline(None, "passthrough", lm.LogisticRegression()),
+        "before_scaler": make_pipeline("passthrough", StandardScaler(), lm.LogisticRegression()),
+        "inside": make_pipeline(make_pipeline("passthrough", MinMaxScaler()), lm.LogisticRegression()),
+        "search": GridSearchCV(search, {"standardscaler": ["passthrough"]}, cv=2),
+    }[kind]
+    people = Schema.from_toml(
+        'name = "two"\n[label]\ncolumn = "outcome"\nclasses = ["no", "yes"]\n'
+        "[features.age]\nlow = 18\nhigh = 90\norigin = 40\nunit = 12.5\n[features.income]\nlow = 0\nhigh = 300\n"
+    )
+    y = np.where(frame["age"] + frame["income"] / 5 > 85, "yes", "no")
+    model.fit(frame, y)
+    agree(Network.from_sklearn(model, people), people, frame, own(model, frame))
+    model.fit(frame.to_numpy(), y)  # without names the columns may be coordinates
+    with pytest.raises(NetworkError, match="say reads='raw' or reads='coordinates'"):
+        Network.from_sklearn(model, people)
+
+
+class Turned(GridSearchCV):
+    """A search that answers by a method of its own."""
+
+    def predict_proba(self, X: Any) -> Any:
+        return super().predict_proba(X)[:, ::-1]
+
+
+def test_other_methods_are_other_models() -> None:
+    frame, y = rows(80, gaps=False)[NUMBERS].to_numpy(), [0, 1] * 40
+    with pytest.raises(UnsupportedOperationError, match="Turned predicts by a method of its own"):
+        Network.from_sklearn(Turned(lm.LogisticRegression(), {"C": [1.0]}, cv=2).fit(frame, y))
+    model = lm.LogisticRegression().fit(frame, y)
+    model.predict_proba = lambda x: np.full((len(x), 2), 0.5)
+    with pytest.raises(UnsupportedOperationError, match="'predict_proba' of LogisticRegression was replaced"):
+        Network.from_sklearn(model)

@@ -285,3 +285,60 @@ def test_variations_equal_torch() -> None:
     torch.manual_seed(0)
     module = _Variations().eval()
     check(Network.from_torch(module), module, individuals(width=4))
+
+
+class _Unsteady(nn.Module):
+    """A forward that is not one function."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.one, self.other = kind, nn.Linear(4, 2), nn.Linear(4, 2)
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        match self.kind:
+            case "alone":
+                return self.one(x) if len(x) > 1 else self.other(x)
+            case "crowd":
+                return self.one(x) if len(x) < 100 else self.other(x)
+            case "far":  # the tensor of a trace is of another type
+                return self.other(x) if type(x) is Tensor and bool((x.abs() > 20).any()) else self.one(x)
+            case "noise":
+                weight = self.one.weight
+                return functional.linear(x, weight + 1e-5 * torch.randn_like(weight))
+            case "dropped":
+                return functional.linear(x, functional.dropout(self.one.weight, 1e-9, training=True))
+            case "counted":
+                return self.one(x) * (1 + self.runs.add_(1e-6))
+            case "bits":
+                return self.one(x.view(torch.int32).view(torch.float32))
+        return functional.linear(x, functional.dropout(self.one.weight.clone().mul_(2), 0.5, self.training))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        *((kind, "other numbers than its trace.*number of rows") for kind in ("alone", "crowd", "far")),
+        *((kind, "draws random numbers") for kind in ("noise", "dropped")),
+        ("counted", r"add_.*changes a parameter or buffer, so that the next run is another function"),
+        ("bits", "reading the bits of numbers as another type"),
+    ],
+)
+def test_a_forward_that_is_not_one_function_is_refused(kind: str, sentence: str) -> None:
+    with pytest.raises((NetworkError, UnsupportedOperationError), match=sentence):
+        Network.from_torch(_Unsteady(kind), head="regression")
+
+
+def test_a_dropout_of_weights_that_is_off_is_none() -> None:
+    module, x = _Unsteady("steady").eval(), individuals(width=4)
+    expected = module(x.to(torch.float32)).detach().numpy()
+    assert np.allclose(Network.from_torch(module, head="regression")(x), expected, atol=1e-5)
+
+
+def test_a_module_that_single_precision_blurs_is_confirmed() -> None:
+    """Large numbers that cancel: a run in single precision is far from the function, one in double is not."""
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2), nn.Softmax(1))
+    with torch.no_grad():
+        module[0].weight.copy_(torch.eye(3))
+        module[1].weight.copy_(torch.tensor([[1e6, 1e6, -1e6], [1e6, 1e6, -1e6 + 0.5]]))
+    assert Network.from_torch(module).head == "softmax"

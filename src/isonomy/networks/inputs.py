@@ -79,14 +79,21 @@ def model_columns(
             f"the model reads {width} numbers, where the schema would give {counts}: write [model.inputs] in the "
             "schema to say which columns it reads, how scaled and encoded."
         )
-    same = all(feature.unit == 1 and feature.origin == 0 for feature in schema.features)
     several = len({kind for kind, _ in fitting}) > 1
-    if several and not same and width is not None:
+    if several and width is not None and not all(_same(fitting[0][1], columns) for _, columns in fitting):
         raise NetworkError(
             f"the model reads {width} numbers, which may be the raw columns or the schema's coordinates: say "
             "reads='raw' or reads='coordinates'."
         )
     return fitting[-1 if several else 0][1]
+
+
+def _same(some: Sequence[Column], others: Sequence[Column]) -> bool:
+    """Whether columns are the same numbers: raw ones are coordinates where unit and origin change nothing."""
+    return all(
+        isinstance(one, Number) and isinstance(other, Number) and not one.flag and one.value.terms == other.value.terms
+        for one, other in zip(some, others, strict=True)
+    )
 
 
 def _lacking(reader: str, name: str, raw: Mapping[str, Column]) -> NetworkError:

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-from isonomy.errors import AssumedHeadWarning, FileError, ParameterError, needed, template
+from isonomy.errors import AssumedHeadWarning, FileError, NetworkError, ParameterError, needed, template
 from isonomy.given import instance
 from isonomy.networks.graph import Head, HeadChoice, Read
 from isonomy.networks.inputs import Reads, schema_adapter
@@ -29,6 +29,8 @@ def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = 
     for files; so have :meth:`Network.from_torch` and :meth:`Network.from_sklearn` for live objects.
     """
     if isinstance(source, Network):
+        if head not in ("auto", source.head):
+            raise NetworkError(f"'{source.name}' has the head '{source.head}', so head='{head}' cannot be.")
         return source
     if isinstance(source, str | Path):
         return load_network(source, schema, head=head)

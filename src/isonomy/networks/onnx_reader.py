@@ -27,13 +27,14 @@ from isonomy.networks.builder import BATCH, Value
 from isonomy.networks.graph import HeadChoice, Read
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
-from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, reference
-from isonomy.networks.preprocessing import Table
+from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
+from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
 _HARMLESS = ("broadcast", "consumed_inputs", "is_test", "momentum", "ratio", "round_mode", "saturate", "seed")
+_DOMAINS = ("ai.onnx", "ai.onnx.ml")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
@@ -51,7 +52,14 @@ def read_onnx(
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
     """
     with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-        return _Reader(_opened(path), output, schema, reads).read(head)
+        model = _opened(path)
+        reader = _Reader(model, output, schema, reads)
+        read = reader.read(head)
+        if any(node.op_type in ("Shape", "Size") for node in reader.needed):
+            other = _Reader(model, output, schema, reads, rows=16).read(head)
+            if other.graph.hash() != read.graph.hash():
+                raise NetworkError("what it computes for an individual depends on the number of individuals.")
+        return read
 
 
 def _opened(path: Path) -> onnx.ModelProto:
@@ -64,7 +72,30 @@ def _opened(path: Path) -> onnx.ModelProto:
         onnx.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
         raise FileError(f"'{path}' keeps weights in another file, which cannot be read: {error}.") from error
-    return onnx.inliner.inline_local_functions(model) if model.functions else model
+    if model.functions:
+        _complete_calls(model)
+        model = onnx.inliner.inline_local_functions(model)
+    return model
+
+
+def _complete_calls(model: onnx.ModelProto) -> None:
+    """Write attributes that calls of functions leave out, which inlining would forget, into the calls."""
+    functions = {(each.domain, each.name): each for each in model.functions}
+    strange = next((each.name for each in model.functions if each.domain in ("", *_DOMAINS)), None)
+    if strange is not None or len(functions) < len(model.functions):
+        raise UnsupportedOperationError(f"its function '{strange or 'of two variants'}' hides an operator or function.")
+
+    def complete(nodes: Iterable[onnx.NodeProto]) -> None:
+        for node in nodes:
+            called = functions.get((node.domain, node.op_type))
+            said = {each.name for each in node.attribute}
+            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in said)
+            for each in node.attribute:
+                for graph in (each.g, *each.graphs):
+                    complete(graph.node)
+
+    for nodes in (model.graph.node, *(each.node for each in model.functions)):
+        complete(nodes)
 
 
 def _check_size(model: onnx.ModelProto, path: Path) -> None:
@@ -105,7 +136,9 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
 class _Reader:
     """One pass over the nodes that the chosen output needs."""
 
-    def __init__(self, model: onnx.ModelProto, output: str | None, schema: Schema | None, reads: Reads) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, output: str | None, schema: Schema | None, reads: Reads, rows: int = BATCH
+    ) -> None:
         self.graph, self.schema = model.graph, schema
         self.classes: tuple[str, ...] = ()
         self.opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 1)
@@ -128,7 +161,7 @@ class _Reader:
         shapes = {name: tuple(size or 1 for size in axes[1:]) for name, axes in sizes.items()}
         if len(sources) == 1:
             shapes = {sources[0].name: self._input_shape(sources[0], sizes[sources[0].name], cells=schema is not None)}
-        batch = next((axes[0] for axes in sizes.values() if axes and 0 < axes[0] <= 4096), BATCH)
+        batch = next((axes[0] for axes in sizes.values() if axes and 0 < axes[0] <= 4096), rows)
         self.builder, fed = feed(shapes, schema, reads, batch)
         self.known |= fed
 
@@ -147,7 +180,22 @@ class _Reader:
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
             head = "regression"
-        return in_class_order(self.builder.finish(result, head), self.schema, self.classes)
+        read = self.builder.finish(result, head)
+        if read.assumed and "prob" in self.output.lower():
+            raise NetworkError(
+                f"its output '{self.output}' ends in no softmax or sigmoid that is known: say head='softmax' if it "
+                "holds raw scores, head='regression' to certify its numbers."
+            )
+        return in_class_order(read, self.schema, self.classes or self._labels())
+
+    def _labels(self) -> tuple[str, ...]:
+        """The classes that a label beside the chosen output is looked up in, by the place of the largest number."""
+        places = {each.output[0] for each in self.graph.node if each.op_type == "ArgMax" and self.output in each.input}
+        for node in self.graph.node:
+            looked_up = node.op_type in ("ArrayFeatureExtractor", "Gather") and node.input[1] in places
+            if looked_up and isinstance(labels := self.known.get(node.input[0]), np.ndarray):
+                return tuple(str(cell_of(each)) for each in plain(labels.ravel().tolist()))
+        return ()
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
         """The outputs of one node."""

@@ -11,6 +11,7 @@ attributes that would change it (training mode, an axis that mixes, a conversion
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,12 @@ def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
     return operations.gemm(call.builder, a, weight, c, call("alpha"), call("beta"))
 
 
+def _divide(call: OnnxCall, x: Any, y: Any) -> Value:
+    if any(np.asarray(each).dtype.kind in "iu" for each in (x, y) if not isinstance(each, Value)):
+        raise UnsupportedOperationError("a division of whole numbers rounds.")
+    return call.builder.divide(x, y)
+
+
 def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
     if call.opset < 7 and len(x.shape) > 1 and np.size(slopes) > 1:
         raise UnsupportedOperationError(
@@ -88,7 +95,8 @@ def _extreme(limit: str) -> Callable[..., Value]:
 
 
 def _normalise(call: OnnxCall, x: Value, scale: Any, bias: Any, mean: Any, variance: Any) -> Value:
-    if call("training_mode", 0) or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
+    learning = call("training_mode", 0) or (call.opset < 14 and any(call.node.output[1:]))
+    if learning or not call("spatial", 1) or (call.opset < 7 and not call("is_test", 0)):
         raise UnsupportedOperationError("only batch normalisation by stored statistics is supported.")
     return call.builder.normalise(x, mean, variance, scale, bias, epsilon=call("epsilon"))
 
@@ -103,7 +111,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
         for column in x.columns:
-            if not isinstance(column, Choice) and column.whole is None:
+            if column.whole is None if not isinstance(column, Choice) else _cut(column):
                 raise UnsupportedOperationError(
                     f"column '{column.name}': a conversion that cuts a number is not supported."
                 )
@@ -113,6 +121,12 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
         # A run in single precision rounds its input here; the exact network does not.
         return call.builder.affine(x, Affine.identity(x.width, roundings=1))
     return x
+
+
+def _cut(choice: Choice) -> bool:
+    """Whether a category is a number with decimals."""
+    cells = (cell for cells in choice.spellings for cell in cells if cell is not None)
+    return any(re.fullmatch(r"\s*[-+]?\d*[.eE][-+\deE]*\s*", cell) for cell in cells)
 
 
 def _cast_like(call: OnnxCall, x: Value, like: Any) -> Value:
@@ -173,7 +187,7 @@ RULES: dict[str, Rule] = {
     "Add": rule(Builder.add),
     "Sub": rule(Builder.subtract),
     "Mul": rule(Builder.multiply),
-    "Div": rule(Builder.divide),
+    "Div": _divide,
     "Neg": lambda call, x: call.builder.multiply(x, -1.0),
     "Sum": rule(operations.total),
     "Pow": rule(operations.power),
@@ -246,7 +260,7 @@ def _label_encoder(call: OnnxCall, x: Any) -> Any:
     if not keys or len(keys) != len(values):
         raise NetworkError("it needs as many values as keys.")
     defaults = {str: ("default_string", b"_Unused"), int: ("default_int64", -1), float: ("default_float", 0.0)}
-    (other,) = _plain(call("default_tensor", [call(*defaults[type(values[0])])]))
+    (other,) = plain(call("default_tensor", [call(*defaults[type(values[0])])]))
     known = {cell_of(key): value for key, value in zip(keys, values, strict=True)}
     columns = [preprocessing.relabelled(column, known, lambda _: other) for column in _cells(x).columns]
     return Table(tuple(columns), x.shape)
@@ -255,10 +269,10 @@ def _label_encoder(call: OnnxCall, x: Any) -> Any:
 def _listed(options: Mapping[str, Any], part: str) -> list[Any]:
     """An attribute that is written in one of several types, such as ``keys_strings``; empty if it is not there."""
     written = (options.get(f"{part}_{kind}") for kind in ("strings", "floats", "int64s", "ints", "tensor"))
-    return _plain(next(filter(None, written), []))
+    return plain(next(filter(None, written), []))
 
 
-def _plain(values: Any) -> list[Any]:
+def plain(values: Any) -> list[Any]:
     """A list or a tensor as texts and numbers of Python."""
     flat = np.ravel(numpy_helper.to_array(values)).tolist() if isinstance(values, TensorProto) else values
     return [each.decode() if isinstance(each, bytes) else each for each in flat]
@@ -339,6 +353,8 @@ CLASSICAL: dict[str, Rule] = {
 
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:
     """The outputs of one operator by the reference implementation of ONNX."""
+    operands = list(operands)
+    _refuse_misread(node, opset, operands)
     feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
     take(_size(node, opset, feeds), "the constant that it asks for")
     graph = helper.make_graph(
@@ -350,6 +366,19 @@ def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tupl
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     results = iter(onnx.reference.ReferenceEvaluator(model).run(None, feeds))
     return tuple(np.asarray(next(results)) if name else np.empty(0) for name in node.output)
+
+
+def _refuse_misread(node: onnx.NodeProto, opset: int, operands: list[Any]) -> None:
+    """Refuse what the reference implementation computes at random, or by the meaning of a later opset."""
+    said = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    if node.op_type in ("Softmax", "LogSoftmax", "Hardmax") and opset < 13:
+        rank, axis = np.ndim(operands[0]), said.get("axis", 1)
+        if axis not in (-1, rank - 1):
+            raise UnsupportedOperationError("before opset 13 it is supported along the last axis of a constant only.")
+    if opset < 7 and "axis" in said and said.get("broadcast"):
+        raise UnsupportedOperationError("its option 'axis' is not supported.")
+    if node.op_type == "Dropout" and len(operands) > 2 and np.any(operands[2]):
+        raise NetworkError("dropout is active; the network must be in evaluation mode.")
 
 
 def _size(node: onnx.NodeProto, opset: int, feeds: dict[str, Any]) -> int:

@@ -39,6 +39,7 @@ from sklearn import (
 )
 from sklearn import preprocessing as scalers
 from sklearn.base import BaseEstimator
+from sklearn.model_selection._search import BaseSearchCV
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, needed, template
 from isonomy.networks import preprocessing
@@ -67,7 +68,7 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
         else:
             first = steps[0] if steps else last
             names = getattr(first, "feature_names_in_", None)
-            width = int(getattr(first, "n_features_in_", 0)) or None
+            width = int(first.n_features_in_)
             columns = model_columns(
                 schema, names=None if names is None else list(map(str, names)), width=width, reads=reads
             )
@@ -87,13 +88,39 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
 
 
 def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
-    """The preprocessing steps, and the estimator at the end."""
+    """The preprocessing steps that do something, and the estimator at the end."""
     if type(estimator) is pipeline.Pipeline:
-        *before, (_, last) = estimator.steps
+        *before, last = _steps(estimator)
         inner, core = _taken_apart(last)
-        return [step for _, step in before] + inner, core
-    best = getattr(estimator, "best_estimator_", None)  # a search over parameters predicts with its best
-    return ([], estimator) if best is None else _taken_apart(best)
+        return before + inner, core
+    if isinstance(estimator, BaseSearchCV) and hasattr(estimator, "best_estimator_"):
+        kinds = type(estimator).__mro__
+        if any(name in vars(kind) for kind in kinds[: kinds.index(BaseSearchCV)] for name in _ANSWERS):
+            raise UnsupportedOperationError(f"{type(estimator).__name__} predicts by a method of its own.")
+        return _taken_apart(_as_made(estimator).best_estimator_)  # a search over parameters predicts with its best
+    return [], estimator
+
+
+def _steps(whole: Any) -> list[Any]:
+    """The steps of a pipeline and of those inside it; one that does nothing is left out, unless it is the last."""
+    *before, last = (step for _, step in _as_made(whole).steps)
+    inner = [_steps(step) if type(step) is pipeline.Pipeline else [step] for step in before]
+    return [step for steps in inner for step in steps if not _does_nothing(step)] + [last]
+
+
+def _does_nothing(step: Any) -> bool:
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+_ANSWERS = ("predict", "predict_proba", "decision_function")
+
+
+def _as_made(part: Any) -> Any:
+    """The part itself, unless a method of it was replaced, so that its type does not say what it does."""
+    replaced = next((name for name in (*_ANSWERS, "transform") if name in vars(part)), None)
+    if replaced:
+        raise UnsupportedOperationError(f"the method '{replaced}' of {type(part).__name__} was replaced.")
+    return part
 
 
 _Result = tuple[Value, Head]  # the raw outputs, and what they mean
@@ -109,6 +136,7 @@ def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
         )
     if not any(hasattr(estimator, attribute) for attribute in ("coef_", "coefs_")):
         raise NetworkError(f"{type(estimator).__name__} is not fitted.")
+    _as_made(estimator)
     return rule
 
 
@@ -174,7 +202,7 @@ Columns = list[Column]
 
 def _transformed(step: Any, columns: Columns) -> Columns:
     """The columns that one fitted transformer makes of others."""
-    if step is None or (isinstance(step, str) and step == "passthrough"):
+    if _does_nothing(step):
         return columns
     if isinstance(step, str) and step == "drop":
         return []
@@ -188,11 +216,11 @@ def _transformed(step: Any, columns: Columns) -> Columns:
     if width != len(columns):
         raise NetworkError(f"{label} was fitted on {width} columns but gets {len(columns)}.")
     with reading(label, absent="is not fitted"):
-        return rule(step, columns)
+        return rule(_as_made(step), columns)
 
 
 def _pipeline(step: Any, columns: Columns) -> Columns:
-    for _, inner in step.steps:
+    for inner in _steps(step):
         columns = _transformed(inner, columns)
     return columns
 

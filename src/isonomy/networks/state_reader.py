@@ -30,6 +30,7 @@ from isonomy.networks.limits import member, opened_archive, take
 from isonomy.population.toml import TEXT
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
+_NESTED = ("state_dict", "model_state_dict", "model")
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
@@ -66,20 +67,25 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
     except (pickle.UnpicklingError, RuntimeError, AttributeError) as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise FileError(f"'{path}' holds more than parameters, or is damaged ({reason}); {_ADVICE}.") from error
-    for key in ("state_dict", "model_state_dict", "model"):  # as training checkpoints keep it
-        if isinstance(content, dict) and isinstance(content.get(key), dict):
-            content = content[key]
-    if (
-        not isinstance(content, dict)
-        or not content
-        or not all(isinstance(each, torch.Tensor) for each in content.values())
-    ):
+    while isinstance(content, dict) and any(isinstance(content.get(key), dict) for key in _NESTED):
+        kept = [key for key, each in content.items() if _is_state(each)]  # as training checkpoints keep it
+        if len(kept) > 1:
+            raise NetworkError(
+                f"it holds several state dicts ({', '.join(map(repr, kept))}): save the one in use alone."
+            )
+        content = next(content[key] for key in _NESTED if isinstance(content.get(key), dict))
+    if not _is_state(content):
         raise FileError(f"'{path}' is not a state dict, names with their tensors; {_ADVICE}.")
     if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
         raise NetworkError("its parameters must be plain real numbers.")
     for name, each in content.items():  # a large tensor can be one number, repeated
         take(each.numel(), f"'{name}'")
     return {str(name): as_array(each) for name, each in content.items()}
+
+
+def _is_state(content: Any) -> bool:
+    """Whether it is names with their tensors."""
+    return isinstance(content, dict) and bool(content) and all(map(torch.is_tensor, content.values()))
 
 
 _Layer = tuple[str, FloatArray, FloatArray | None]

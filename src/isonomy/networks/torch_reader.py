@@ -64,14 +64,17 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
         stored = {**exported.state_dict, **exported.constants}
         for spec in exported.graph_signature.input_specs:
             if isinstance(spec.arg, TensorArgument):
-                own = spec.kind != InputKind.USER_INPUT
-                program.known[spec.arg.name] = stored[str(spec.target)] if own else program.builder.input
+                if spec.kind == InputKind.USER_INPUT:
+                    program.known[spec.arg.name] = program.builder.input
+                else:
+                    program.keep(spec.arg.name, stored[str(spec.target)])
         for node in exported.graph.nodes:
             if node.op == "call_function":
                 _live_step(program, node)
             elif node.op == "output":
                 read = program.finish([program.get(str(each)) for each in node.args[0]], head)
-        _confirm(frozen, read.graph, _ENDINGS[program.builder.ending])
+        for rows in _CONFIRMED:
+            _confirm(frozen, read.graph, _ENDINGS[program.builder.ending], rows)
     return read
 
 
@@ -110,9 +113,14 @@ def read_pt2(path: Path, head: HeadChoice = "auto") -> Read:
     if len(sizes) < 2 or min(sizes[1:]) < 1:
         raise NetworkError("its input must have two axes, individuals and features.")
     program = _Program(Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0]), trusted=False)
-    program.known = known | {inputs[0]: program.builder.input}
+    program.known[inputs[0]] = program.builder.input
+    for name, tensor in known.items():
+        program.keep(name, tensor)
     for node in graph["nodes"]:
         operands: list[str] = []
+        counted = any(kind.startswith("as_sym") for each in node["inputs"] for kind in each["arg"])
+        if counted and str(node["target"]).removeprefix("torch.ops.aten.").partition(".")[0] not in _LAYOUTS:
+            raise NetworkError(f"node '{_names(node['outputs'])[0]}' computes with the number of individuals.")
         arguments = {each["name"]: _argument(each["arg"], program, operands) for each in node["inputs"]}
         stack = str(node.get("metadata", {}).get("nn_module_stack", "")).split(";")[-1].split(",")
         layer = (stack[1], stack[2]) if len(stack) == 3 else ("", "")
@@ -131,6 +139,7 @@ class _Program:
         self.known: dict[str, Any] = {}
         self.storage: dict[str, str] = {}
         self.stale: set[str] = set()
+        self.kept: set[int] = set()  # where parameters and buffers lie in memory
 
     def get(self, name: str) -> Any:
         """What a name stands for."""
@@ -141,6 +150,16 @@ class _Program:
     def storage_of(self, name: str) -> str:
         """The name of the memory that a tensor is kept in."""
         return self.storage.setdefault(name, name)
+
+    def keep(self, name: str, tensor: Any) -> None:
+        """A parameter or buffer, which stays from one run to the next."""
+        self.known[name] = tensor
+        self.kept |= {tensor.untyped_storage().data_ptr()} if isinstance(tensor, Tensor) else set()
+
+    def refuse_kept(self, changed: Any) -> None:
+        """An operation that changes a parameter or buffer makes the next run another function."""
+        if isinstance(changed, Tensor) and changed.untyped_storage().data_ptr() in self.kept:
+            raise NetworkError("it changes a parameter or buffer, so that the next run is another function.")
 
     def step(
         self,
@@ -166,6 +185,8 @@ class _Program:
                 f"activations, and of the operations of ATen {listed}."
             )
         with reading(where):
+            if in_place:
+                self.refuse_kept(arguments.get("self"))
             packet = getattr(torch.ops.aten, name)
             if overload not in packet.overloads():
                 raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
@@ -197,6 +218,8 @@ class _Program:
         others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
         if not isinstance(value, Value | Tensor) or any(isinstance(each, Value) for each in others):
             raise NetworkError("only its data may depend on the individual.")
+        if any(isinstance(each, torch.dtype) for each in others):
+            raise UnsupportedOperationError("reading the bits of numbers as another type is not supported.")
         moved = torch.from_numpy(self.builder.positions(value)) if isinstance(value, Value) else value
         arguments = arguments | {"self": moved}
         if not self.trusted:  # a damaged file may ask for anything
@@ -320,15 +343,20 @@ def _live_step(program: _Program, node: fx.Node) -> None:
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: program.get(each.name))
     constant = not any(isinstance(each, Value) for each in pytree.tree_leaves((args, kwargs)))
     operands = [each.name for each in node.all_input_nodes]
+    schema = getattr(node.target, "_schema", None)
+    names = [each.name for each in schema.arguments] if schema else [str(i) for i in range(len(args))]
+    arguments = dict(zip(names, args, strict=False)) | kwargs
     if node.target is operator.getitem or constant:  # by torch itself
         with reading(f"node '{node.name}'"):
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and arguments.get("train", True):
+                raise NetworkError("it draws random numbers, so that no run is like another.")
+            for each in schema.arguments if schema else ():
+                if each.alias_info is not None and each.alias_info.is_write:
+                    program.refuse_kept(arguments.get(each.name))
             program.known[node.name] = node.target(*args, **kwargs)  # type: ignore[operator]
         program.storage[node.name] = program.storage_of((*operands, node.name)[0])
         return
-    schema = getattr(node.target, "_schema", None)
-    names = [each.name for each in schema.arguments] if schema else [str(i) for i in range(len(args))]
     layer = (("", ""), *(node.meta.get("nn_module_stack") or {}).values())[-1]
-    arguments = dict(zip(names, args, strict=False)) | kwargs
     program.step(f"torch.ops.{node.target}", arguments, [node.name], operands, layer)
 
 
@@ -387,19 +415,30 @@ _ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]) -> None:
-    """Compare the graph with a run of the module on a few random individuals."""
-    x = _table(module, graph.input_width, 8)
-    if x.dtype in (torch.float16, torch.bfloat16):  # too coarse to tell one function from another
-        module, x = copy.deepcopy(module).double(), x.double()
+_CONFIRMED = (1, 8, 129)  # rows of tables; a forward can depend on their number
+
+
+def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor], rows: int) -> None:
+    """Compare the graph with a run of the module on random individuals, the later ones larger.
+
+    Half precision is too coarse to tell functions apart, and single precision can be; a run in double decides.
+    """
+    x = _table(module, graph.input_width, rows)
+    x[8:] *= 30
+    if x.dtype not in (torch.float16, torch.bfloat16) and _agrees(module, graph, ending, x):
+        return
+    if x.dtype == torch.float64 or not _agrees(copy.deepcopy(module).double(), graph, ending, x.double()):
+        raise NetworkError(
+            "it gives other numbers than its trace: its forward is random, or depends on the data or the number of "
+            f"rows in a way that cannot be seen; {_ADVICE}."
+        )
+
+
+def _agrees(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor], x: Tensor) -> bool:
     own = _run(module, x).reshape(len(x), -1).double()
     ours = ending(torch.from_numpy(graph.evaluate(x.double().numpy())))
-    tolerance = max(1e-5, 1e4 * torch.finfo(x.dtype).eps) * (1.0 + float(own.abs().max()))
-    if own.shape != ours.shape or not float((own - ours).abs().max()) <= tolerance:
-        raise NetworkError(
-            "it gives other numbers than its trace: its forward is random, or depends on the data in a way that cannot "
-            f"be seen; {_ADVICE}."
-        )
+    tolerance = max(1e-5, 1e4 * torch.finfo(x.dtype).eps) * (1.0 + own.abs().amax(1, keepdim=True))
+    return own.shape == ours.shape and bool(((own - ours).abs() <= tolerance).all())
 
 
 # -- archives
