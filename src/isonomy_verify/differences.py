@@ -330,27 +330,23 @@ class _Block:
         self.last = pairs.network.depth
         own = not pairs.shared
         self.near = Sweep(pairs.near, x, near if own else None)
-        self.far: Sweep | None = None
         joint = Joint.of(pairs.weights, between) if tight else None
         self.forms = Forms.of(pairs.weights, near) if joint is not None else None
         self.each = tight and (joint is None or self.forms is None or not crowded)
-        if self.each or not tight:
-            self.far = Sweep(pairs.far, x, Sum(between, near, limits) if own else None)
+        self.far = Sweep(pairs.far, x, Sum(between, near, limits) if own else None)
         self.between = Differences(pairs.between, self.near, self.far, between if own else None, joint)
         for k in range(self.last + 1):
             self._layer(k)
 
     def _layer(self, k: int) -> None:
         for sweep in (self.near, self.far, self.between):
-            if sweep is None:
-                continue
             sweep.enclose(k)
             if sweep is self.near and self.forms is not None:
                 low, high = self.forms.step(sweep, k)
                 np.fmax(sweep.low[k], low, out=sweep.low[k])
                 np.maximum(np.fmin(sweep.high[k], high), sweep.low[k], out=sweep.high[k])
                 sweep._size(k)
-            if k < self.last and self.tight:
+            if k < self.last and self.tight and (self.each or sweep is not self.far):
                 sweep.relax(k)
                 if self.each and k and (sweep is not self.near or self.forms is None):
                     sweep.tighten(k, 0.0)
@@ -359,11 +355,9 @@ class _Block:
         """Over the regions, and over the smaller ones."""
         count = 1 + len(self.smaller)
         near = _outputs(self.near, self.smaller, self.tight, self.each)
-        burst = self.near.burst | self.between.burst
-        if self.far is not None:
-            sums = [self.far.region.within(part) for part in self.smaller]  # type: ignore[attr-defined]
-            far = _outputs(self.far, sums, self.tight, self.each)
-            burst = burst | self.far.burst
+        burst = self.near.burst | self.between.burst | self.far.burst
+        sums = [self.far.region.within(part) for part in self.smaller]  # type: ignore[attr-defined]
+        far = _outputs(self.far, sums, self.each, self.each)
         low, high = np.array(self.between.low[self.last]), np.array(self.between.high[self.last])
         if self.tight and self.last:
             choices = [self.between.apart(), self.between.parallel()] if self.each else []
@@ -380,8 +374,7 @@ class _Block:
             (zl, zu) = near[i]
             room = (4 * U) * (np.abs(zl) + np.abs(zu) + np.abs(low) + np.abs(high)) + TINY
             yl, yu = zl + low - room, zu + high + room
-            if self.far is not None:
-                yl, yu = np.fmax(yl, far[i][0]), np.fmin(yu, far[i][1])
+            yl, yu = np.fmax(yl, far[i][0]), np.fmin(yu, far[i][1])
             enclosed = []
             for first, last in ((zl, zu), (yl, yu), (low, high)):
                 lost = burst[:, None] | np.isnan(first) | np.isnan(last)

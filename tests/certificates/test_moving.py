@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -10,12 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from isonomy.bounds.kernel import head_of, preparations
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
+from isonomy.networks import Activation
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground, ground_metric
+from isonomy_verify.reach import Reach
 
 from .judge import SCHEMA, WIDTH, metrics, people
 from .neighbours import mlp, neighbours, possible, slope, worst_pair
@@ -250,3 +254,21 @@ def test_a_larger_batch_of_people_is_the_same_as_one_by_one() -> None:
         alone = what.bound(np.array([i]), [0.1, 0.5])
         assert alone == pytest.approx(together[i : i + 1], rel=1e-6, abs=1e-9)
     assert SCHEMA.width == what.question.domain.width
+
+
+@pytest.mark.parametrize("kind", ["relu", "tanh", "softplus", "gelu"])
+def test_a_tight_pass_is_never_looser_than_a_forward_one(kind: str) -> None:
+    """Where many neurons are open the other person was known by the first one and the difference alone."""
+    rng = np.random.default_rng(1)
+    for _ in range(12):
+        m, hidden, depth = (int(rng.integers(*between)) for between in ((3, 8), (4, 30), (1, 4)))
+        sizes = [m, *[hidden] * depth, 2]
+        weights = [rng.normal(size=(b, a)) * 1.5 / a**0.5 for a, b in itertools.pairwise(sizes)]
+        biases = [rng.normal(size=len(weight)) * 0.3 for weight in weights]
+        network = Network.from_layers(weights, biases, Activation(kind, (1.0,) if kind == "softplus" else ()))
+        x, metric = rng.normal(size=(5, m)), Mahalanobis.from_root(rng.normal(size=(m, m)) + 2 * np.eye(m))
+        question = Question.of(network, x, metric, 0.2)
+        ground = ground_metric("l2", m).form
+        reach = Reach(preparations(network), head_of(network), question.similarity, ground)
+        for radius in (0.05, 0.3, 1.0):
+            assert (reach.bound(x, [radius]) <= reach.bound(x, [radius], tight=False) * (1 + 1e-9)).all()

@@ -230,6 +230,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(plan: str, tmp_path: Path) -> None:
         "import os, signal, sys\n"
         "import isonomy.certificates\n"
         "from isonomy.cli import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "module = sys.modules['isonomy.certificates.certify']\n"
         "real = module._certificate\n"
         "def certificate(*given):\n"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.population.strategies import Case, cases
 
 from isonomy.errors import IsonomyError
-from isonomy.population import Population
+from isonomy.population import Feature, Population, Schema
 from isonomy.similarity import Counterparts, Explore, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.regions import Similarity
@@ -140,3 +140,11 @@ def test_arrays_that_are_no_domain_are_refused(wrong: dict[str, Any]) -> None:
     assert Domain.of(arrays, names).contains([[0, 1, 0, 0, 0.3], [1, 1, 0, 0, 0.3]]).tolist() == [True, False]
     with pytest.raises(ValueError, match=r"domain|fill"):
         Domain.of(arrays | wrong, names)
+
+
+@pytest.mark.parametrize("name", ["'''", "a''''b", "'" * 7, '"""', '\\"', "a\nb", "\x7f'''"])
+def test_names_with_quotes_are_read_by_the_checker(name: str) -> None:
+    """Three quotes in a row are no text of several lines: certificates about such people were refused."""
+    schema = Schema("odd", (Feature("group", "categorical", categories=(name, "other"), protected=True),))
+    assert domain_of(schema.to_toml(), "relaxed").width == 2
+    assert Schema.from_toml(schema.to_toml()).features[0].categories == (name, "other")

@@ -49,7 +49,8 @@ def write_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        quoted = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return quoted.replace("'''", r"\u0027" * 3)  # which checkers take for texts of several lines
     if isinstance(value, float):
         whole = value.is_integer() and abs(value) < 2**53 and str(value) != "-0.0"
         return str(int(value)) if whole else repr(value)
