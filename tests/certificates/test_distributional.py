@@ -394,12 +394,12 @@ def test_float32_runs_are_covered_too() -> None:
 @pytest.mark.slow
 def test_a_population_is_only_judged_by_people_that_nothing_was_fitted_on() -> None:
     network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(400, 1)
-    for some, name in ((whole, "all"), (whole.train, "train")):
+    for some, name in ((whole, "whole table"), (whole.train, "training part of the table")):
         found = plainly(network, some[:3], COUNTERPARTS, 1.0, 0.05, confidence=0.9)
-        with pytest.raises(DataError, match=f"'{name}' part of the table"):
+        with pytest.raises(DataError, match=f"of the {name}"):
             _ = found.population_upper
     learned = Mahalanobis.fit(whole.test)
-    with pytest.raises(DataError, match=r"metric was fitted on people \(test\).*people.train"):
+    with pytest.raises(DataError, match=r"metric was fitted on people \(test\).*fit it on the training part"):
         _ = plainly(network, whole.test.sample(3), learned, 0.1, 0.05, confidence=0.9).population_upper
     with pytest.raises(DataError, match="give 'confidence'"):
         _ = plainly(network, whole.test.sample(3), COUNTERPARTS, 1.0, 0.05).population_upper
