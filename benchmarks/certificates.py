@@ -57,7 +57,7 @@ def case(name: str, network: Network, people: Population, gamma: float, **option
     """Certify, write, check, and print a line."""
     metric = isonomy.Counterparts.of(people.schema)
     began = time.perf_counter()
-    found = isonomy.certify(network, people, metric, 1.0, gamma, progress=None, decide=True, **options)
+    found = isonomy.certify(network, people, metric, 1.0, gamma, **{"progress": None, "decide": True, **options})
     audited = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         path = records.write(Path(folder), found)
@@ -92,11 +92,13 @@ def main() -> None:
     case("Adult, MLP of 2 x 64", bank, adult.test.sample(given.people), 0.05)
     case("German, GELU, residual, norm", residual(german.schema.width), some, 0.1)
     if "acs-income" in available():
-        whole = survey("acs-income", states=["CA"], encoding="paper", years=[2018], download=False)
+        whole = survey("acs-income", encoding="paper", years=[2018], download=False)
         some = whole.test.sample(min(given.rows, len(whole.test)))
-        case("ACS Income, large", train_small(whole.train.sample(4000), hidden=(64, 64)), some, 0.05, rounds=0)
+        model = train_small(whole.train.sample(4000), hidden=(64, 64))
+        case("ACS Income, large", model, some, 0.05, rounds=0, attack=False, decide=False)
     else:
-        case("Adult, large", bank, adult.test.sample(min(given.rows, len(adult.test))), 0.05, rounds=0)
+        some = adult.test.sample(min(given.rows, len(adult.test)))
+        case("Adult, large", bank, some, 0.05, rounds=0, attack=False, decide=False)
 
 
 if __name__ == "__main__":
