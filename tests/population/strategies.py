@@ -60,7 +60,7 @@ def cells(feature: Feature) -> st.SearchStrategy[Any]:
         return usual | st.none() if feature.flagged or feature.missing == "category" else usual
     low = feature.low if np.isfinite(feature.low) else -1e7
     high = feature.high if np.isfinite(feature.high) else 1e7
-    usual = st.integers(int(low), int(high)) if feature.kind == "integer" else st.floats(low, high)
+    usual = st.integers(int(low), int(high)) if feature.kind == "integer" else st.floats(low + 0.0, high + 0.0)
     return usual | st.none() if feature.flagged else usual
 
 
