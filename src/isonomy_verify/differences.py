@@ -94,9 +94,8 @@ class Differences(Sweep):
     bare = False
 
     def __init__(
-        self, prepared: Prepared, near: Sweep, far: Sweep | None, region: Region | None, joint: Joint | None = None
+        self, prepared: Prepared, near: Sweep, far: Sweep, region: Region | None, joint: Joint | None = None
     ) -> None:
-        """Without ``far`` the far run is known by the near one and the difference."""
         self.near, self.far, self.joint = near, far, joint
         self.slopes: list[tuple[Array, Array]] = []
         self._runs: dict[int, tuple[tuple[Array, Array], tuple[Array, Array]]] = {}
@@ -124,11 +123,10 @@ class Differences(Sweep):
         low, high = self.low[k], self.high[k]
         room = (4 * U) * (np.abs(zl) + np.abs(zu) + np.abs(low) + np.abs(high)) + TINY
         yl, yu = zl + low - room, zu + high + room
-        if self.far is not None:
-            first, last = self.far.certain(k)
-            room = (4 * U) * (np.abs(first) + np.abs(last) + np.abs(low) + np.abs(high)) + TINY
-            zl, zu = np.fmax(zl, first - high - room), np.fmin(zu, last - low + room)
-            yl, yu = np.fmax(yl, first), np.fmin(yu, last)
+        first, last = self.far.certain(k)
+        room = (4 * U) * (np.abs(first) + np.abs(last) + np.abs(low) + np.abs(high)) + TINY
+        zl, zu = np.fmax(zl, first - high - room), np.fmin(zu, last - low + room)
+        yl, yu = np.fmax(yl, first), np.fmin(yu, last)
         self._runs[k] = (zl, np.maximum(zl, zu)), (yl, np.maximum(yl, yu))
         return self._runs[k]
 
@@ -139,11 +137,10 @@ class Differences(Sweep):
             first, last = self.joint.step(self, k)
             np.fmax(low, first, out=low)
             np.fmin(high, last, out=high)
-        if self.far is not None:
-            (zl, zu), (yl, yu) = self.near.certain(k), self.far.certain(k)
-            room = (4 * U) * (np.abs(zl) + np.abs(zu) + np.abs(yl) + np.abs(yu)) + TINY
-            np.fmax(low, yl - zu - room, out=low)
-            np.fmin(high, yu - zl + room, out=high)
+        (zl, zu), (yl, yu) = self.near.certain(k), self.far.certain(k)
+        room = (4 * U) * (np.abs(zl) + np.abs(zu) + np.abs(yl) + np.abs(yu)) + TINY
+        np.fmax(low, yl - zu - room, out=low)
+        np.fmin(high, yu - zl + room, out=high)
         np.maximum(low, high, out=high)
         self._weigh_activation(k)
 

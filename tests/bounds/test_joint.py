@@ -165,9 +165,10 @@ def test_a_slack_is_not_less_than_what_one_difference_can_do() -> None:
     layers = normal_form(nodes_of(network(rng, 4, "relu").graph))
     weight, ball = layers.layers[0].blocks[0].weight, Ball(np.eye(4), 2.0, 0.7)
     pairs, joint = Pairs(layers, False, ball, ball), Joint.of(Weights(layers), ball)
-    near = Sweep(pairs.near, np.zeros((1, 4)))
+    near, far = (Sweep(each, np.zeros((1, 4))) for each in (pairs.near, pairs.far))
     near.enclose(0)
-    sweep = Differences(pairs.between, near, None, None, joint)
+    far.enclose(0)
+    sweep = Differences(pairs.between, near, far, None, joint)
     sweep.enclose(0)
     c = rng.normal(size=(1, len(weight)))
     most = np.linalg.norm(weight, axis=1)[None] * 0.7

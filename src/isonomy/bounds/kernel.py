@@ -14,7 +14,6 @@ import numpy as np
 from isonomy.errors import ParameterError, template
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.networks.network import Network
-from isonomy_verify import activations
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.preparations import Preparations
@@ -50,8 +49,8 @@ def nodes_of(graph: Graph) -> list[Node]:
                         bias_size=sizes[1], roundings=op.roundings,
                     )
                 )  # fmt: skip
-            case Activation(kind=kind, parameters=parameters):
-                nodes.append(Node("activation", node.inputs, activation=activations.Activation(kind, parameters)))
+            case Activation() as op:
+                nodes.append(Node("activation", node.inputs, activation=op))
             case Add() | Concat() as op:
                 nodes.append(Node(type(op).__name__.lower(), node.inputs))
             case Select(index=index):
