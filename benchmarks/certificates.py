@@ -1,6 +1,6 @@
 """What a certificate claims beside the best that is known, how many bytes of hints it has, and how long checking takes.
 
-    python -m benchmarks.certificates [--people 300] [--rows 100000]
+    python -m benchmarks.certificates [--people 300] [--rows 100000] [--only german | adult | branching | large]
 
 For each case: the headline claimed and the best that the library knows (without the claims' margin), their ratio, the
 same for the mean of everybody alone, decisions claimed of those known, bytes of hints per person (all that is stored
@@ -84,21 +84,36 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--people", type=int, default=300)
     parser.add_argument("--rows", type=int, default=100_000, help="of the large table")
+    parser.add_argument("--only", default="", help="one case: german, adult, branching or large")
     given = parser.parse_args()
-    german, adult = load_population("german"), load_population("adult")
-    some = german.test.sample(min(given.people, len(german.test)))
-    case("German credit, bundled", train_small(german.train), some, 0.1)
-    bank = train_small(adult.train.sample(4000), hidden=(64, 64))
-    case("Adult, MLP of 2 x 64", bank, adult.test.sample(given.people), 0.05)
-    case("German, GELU, residual, norm", residual(german.schema.width), some, 0.1)
-    if "acs-income" in available():
-        whole = survey("acs-income", encoding="paper", years=[2018], download=False)
-        some = whole.test.sample(min(given.rows, len(whole.test)))
-        model = train_small(whole.train.sample(4000), hidden=(64, 64))
-        case("ACS Income, large", model, some, 0.05, rounds=0, attack=False, decide=False)
-    else:
-        some = adult.test.sample(min(given.rows, len(adult.test)))
-        case("Adult, large", bank, some, 0.05, rounds=0, attack=False, decide=False)
+
+    def german() -> None:
+        people = load_population("german")
+        some = people.test.sample(min(given.people, len(people.test)))
+        case("German credit, bundled", train_small(people.train), some, 0.1)
+
+    def adult() -> None:
+        people = load_population("adult")
+        bank = train_small(people.train.sample(4000), hidden=(64, 64))
+        case("Adult, MLP of 2 x 64", bank, people.test.sample(given.people), 0.05)
+
+    def branching() -> None:
+        people = load_population("german")
+        some = people.test.sample(min(given.people, len(people.test)))
+        case("German, GELU, residual, norm", residual(people.schema.width), some, 0.1)
+
+    def large() -> None:
+        if "acs-income" in available():
+            name, people = "ACS Income", survey("acs-income", encoding="paper", years=[2018], download=False)
+        else:
+            name, people = "Adult", load_population("adult")
+        model = train_small(people.train.sample(4000), hidden=(64, 64))
+        some = people.test.sample(min(given.rows, len(people.test)))
+        case(f"{name}, large", model, some, 0.05, rounds=0, attack=False, decide=False)
+
+    for each in (german, adult, branching, large):
+        if given.only in each.__name__:
+            each()
 
 
 if __name__ == "__main__":
