@@ -45,7 +45,11 @@ def proved(value: Callable[[], Any], bound: float) -> bool:
 class Truth:
     """One network at one point; runs are kept by precision."""
 
+    made = 0
+    """How many there were, for those who count."""
+
     def __init__(self, net: Net, *point: Array) -> None:
+        Truth.made += 1
         self.net, self.point = net, point
         self._outputs: dict[int, list[Any]] = {}
 

@@ -160,7 +160,8 @@ class People:
     def anybody(self, rng: np.random.Generator) -> Array:
         """Somebody possible."""
         low, high = np.maximum(self.low, -3.0), np.minimum(self.high, 3.0)
-        y = low + (high - low) * rng.choice([0.0, 0.25, 0.5, 1.0, rng.random()], self.width)
+        share = rng.choice([0.0, 0.25, 0.5, 1.0, rng.random()], self.width)
+        y = np.clip(low + (high - low) * share, low, high)
         for start, stop in self.blocks:
             y[start:stop] = 0.0
             if stop - start > 1:

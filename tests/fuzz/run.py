@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from . import engine
 from .cases import case, shrunk
+from .exact import Truth
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Outcome:
     question: str
     ended: str
     said: str = ""
+    points: int = 0
+    """Exact evaluations of the network that were compared with bounds."""
 
 
 def outcome(number: int) -> Outcome:
     """Run one case."""
-    question = "?"
+    question, before = "?", Truth.made
     try:
         one = case(number)
         question = type(one).__name__
@@ -37,7 +40,10 @@ def outcome(number: int) -> Outcome:
         return Outcome(number, question, "refused", str(error))
     except Exception:
         return Outcome(number, question, "crashed", traceback.format_exc())
-    return Outcome(number, question, "held") if found is None else Outcome(number, question, "failed", str(found))
+    points = Truth.made - before
+    if found is None:
+        return Outcome(number, question, "held", points=points)
+    return Outcome(number, question, "failed", str(found), points)
 
 
 def explained(bad: Outcome, seconds: float = 60.0) -> str:
@@ -59,7 +65,7 @@ def main() -> int:
     parser.add_argument("--shrink", type=float, default=60.0, help="seconds to make a failing case small")
     given = parser.parse_args()
     numbers = range(given.start, given.start + given.cases)
-    began, ended, bad = time.monotonic(), collections.Counter[str](), []
+    began, ended, bad, points = time.monotonic(), collections.Counter[str](), [], 0
     with contextlib.ExitStack() as stack:
         results: Iterator[Outcome] = map(outcome, numbers)
         if given.processes > 1:
@@ -67,14 +73,15 @@ def main() -> int:
             results = pool.imap(outcome, numbers, chunksize=8)
         for done, one in enumerate(results, start=1):
             ended[f"{one.question} {one.ended}"] += 1
+            points += one.points
             if one.ended in ("failed", "crashed"):
                 bad.append(one)
                 print(f"case {one.number} ({one.question}) {one.ended}: {one.said}", flush=True)
                 if given.first:
                     break
             if done % 1000 == 0:
-                print(f"{done} cases, {len(bad)} bad, {time.monotonic() - began:.0f} s", flush=True)
-    print(", ".join(f"{name} {count}" for name, count in sorted(ended.items())))
+                print(f"{done} cases, {points} points, {len(bad)} bad, {time.monotonic() - began:.0f} s", flush=True)
+    print(", ".join(f"{name} {count}" for name, count in sorted(ended.items())) + f"; {points} points")
     for one in bad[:5] if given.shrink else []:
         print(explained(one, given.shrink))
     return 1 if bad else 0
