@@ -1,13 +1,19 @@
-"""The power of these tests: defects put into a copy of the kernel, one at a time, and which tests see them.
+"""The power of these tests: defects put into the kernel, one at a time, and whether the kept numbers see them.
 
-``python -m tests.kernel.mutants --sample 60`` walks the syntax tree of every module of the kernel, changes one place
-(a sum into a difference, a term dropped, ``maximum`` for ``minimum``, ``low`` for ``high``, a sign), runs fast tests
-against a copy of the package with that change, and prints a table. Results are kept in a file of JSON lines, so that a
-run of hours can be stopped and taken up again; a module that has changed since is asked again. Places where nothing
-needs to be right (searches, slopes, other hints) are left out, and so are messages of errors.
+``python -m tests.kernel.mutants`` walks the syntax tree of every module of the kernel that proves something, changes
+one place (a sum into a difference, a term dropped, ``maximum`` for ``minimum``, ``low`` for ``high``, a sign), asks the
+questions of :mod:`tests.kernel.numbers` that run through that place again, and prints a table. A mutant is
 
-A survivor is called ``equivalent-looking`` where it only changes how many roundings are counted, or a factor near 1:
-most of these are slack that was put in for safety, and no test can tell whether one rounding more was needed.
+- *caught* where a bound changes by more than rounding, where the kernel raises or does not end: ``test_numbers.py``
+  fails;
+- *rounding* where bits change but no bound by more than :data:`tests.kernel.numbers.SAME`: most of these are terms that
+  charge roundings, which the tests against exact arithmetic are about;
+- *same* where no bit of any answer changes: another way to say the same, a hint, or a place that no question needs;
+- *unreached* where no question runs through it.
+
+Results are kept in a file of JSON lines, so that a run of hours can be stopped and taken up again; a module that has
+changed since is asked again. Places where nothing needs to be right (searches, slopes, other hints) are left out, and
+so are messages of errors and what reads the files of a certificate, which the forgers of ``tests/verify`` attack.
 """
 
 from __future__ import annotations
@@ -15,41 +21,35 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import gc
 import hashlib
 import importlib
 import itertools
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
-    "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep",
-    "tiers", "branching", "heads", "joint", "differences", "dual", "domain", "forms", "branches", "similar", "sets",
-    "reach", "local", "claims", "check",
+    "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep", "tiers",
+    "branching", "heads", "joint", "differences", "dual", "domain", "forms", "branches", "similar", "sets", "reach",
+    "local", "decisions",
 )  # fmt: skip
-PAIRWISE = ("joint", "differences")
-"""Of which only tests about two runs know anything."""
-
-SIMILAR = ("domain", "forms", "branches", "similar", "sets", "reach", "local")
-"""Who is similar or in reach: known to the tests of metrics and of moving centres."""
-
-CHECKER = ("claims", "check")
-"""What a stranger runs: known to the tests of forgers and of honest certificates."""
-
-NUMBERS = MODULES[: MODULES.index("differences") + 1]
-"""Of which the bounds of the fuzzer's cases about runs know something."""
 
 HINTS = {
     "maximiser", "steer", "chord", "tangents", "_search", "_column_weights", "__call__", "both", "taken",
@@ -59,7 +59,11 @@ HINTS = {
 
 PAIRS = {"maximum": "minimum", "fmax": "fmin", "max": "min", "low": "high", "first": "last"}
 SWAPS = PAIRS | {b: a for a, b in PAIRS.items()}
-TIMEOUT = 600
+LOOK = 48
+"""Cases that a mutant is shown at first, cheap and dear ones."""
+
+TIMEOUT = 120
+"""Seconds until a mutant counts as one that does not end."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,10 @@ class Mutant:
 
     module: str
     line: int
+    last: int
     kind: str
     before: str
     after: str
-    small: bool
     source: str
 
     @property
@@ -92,7 +96,7 @@ def mutants(module: str, text: str) -> Iterator[Mutant]:
             first, last = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
             put = after if isinstance(new, ast.stmt) else f"({after})"
             source = (raw[:first] + put.encode() + raw[last:]).decode()
-            yield Mutant(module, node.lineno, kind, before, after, _small(node, kind), source)
+            yield Mutant(module, node.lineno, node.end_lineno, kind, before, after, source)
 
 
 def _places(node: ast.AST) -> Iterator[ast.AST]:
@@ -135,99 +139,123 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield f"{name} to {SWAPS[name]}", ast.Name(SWAPS[name], ast.Load())
 
 
-def _small(node: ast.AST, kind: str) -> bool:
-    """Does the change only count roundings otherwise, or touch a factor near 1?"""
-    if kind not in ("+ to -", "- to +", "term dropped"):
-        return False
-    if isinstance(node, ast.BinOp):
-        for part in (node.left, node.right):
-            if isinstance(part, ast.Constant) and isinstance(part.value, int | float):
-                return True
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        return bool(names & {"TINY", "SMALL"})
-    return False
-
-
 # -- runs ---------------------------------------------------------------------------------------------------------
 
-
-def order(module: str) -> list[str]:
-    """Test files: bounds as they were, the module's own, and the fuzzer's last."""
-    if module in SIMILAR:
-        names = ("similarity/test_regions.py", "similarity/test_forms.py", "certificates/test_derivation.py",
-                 "certificates/test_moving.py", "certificates/test_local.py")  # fmt: skip
-        return [f"tests/{name}" for name in names]
-    if module in CHECKER:
-        return ["tests/verify"]
-    named = ["test_differences.py"] if module in PAIRWISE else [f"test_{module}.py"]
-    usual = ["tiers", "sweep", "regions", "network", "heads", "majorant", "rounding"]
-    more = [] if module in (*PAIRWISE, "dual") else [f"test_{name}.py" for name in usual]
-    files = [f"tests/kernel/{name}" for name in ("test_numbers.py", *named, *more) if (HERE / name).exists()]
-    files += ["tests/bounds/test_head.py"] if module == "heads" else []
-    return [*dict.fromkeys(files), *([] if module == "dual" else ["tests/fuzz/test_fuzz.py"])]
+Lines = dict[str, set[int]]
+"""By file, the lines that ran."""
 
 
-def looked_at(mutant: Mutant) -> str:
-    """``caught`` where one of the numbers of :mod:`tests.kernel.numbers` is another one, in a process of its own that
-    has everything but the kernel imported; else ``survived``, as far as this can tell."""
-    with tempfile.TemporaryDirectory() as folder:
-        copied = Path(folder) / "isonomy_verify"
-        shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        (copied / f"{mutant.module}.py").write_text(mutant.source, encoding="utf-8")
+def questions() -> Any:
+    """The module of questions, imported here since a process may have forgotten it."""
+    return importlib.import_module("tests.kernel.numbers")
+
+
+def in_a_process(work: Callable[[], Any]) -> Any:
+    """What ``work`` returns in a fork of this process, or None where it raises, crashes or does not end: this process
+    itself asks nothing, so that nothing is remembered from one mutant to the next."""
+    with tempfile.NamedTemporaryFile() as file:
         child = os.fork()
         if child == 0:
-            result = 1
             with contextlib.suppress(BaseException):
                 signal.alarm(TIMEOUT)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-                sys.path.insert(0, folder)
-                for name in [name for name in sys.modules if name.split(".")[0] in ("isonomy", "isonomy_verify")]:
-                    del sys.modules[name]
-                for name in [name for name in sys.modules if name.startswith(("tests.fuzz", "tests.kernel.numbers"))]:
-                    del sys.modules[name]
-                result = 0 if importlib.import_module("tests.kernel.numbers").first_change() is None else 1
-            os._exit(result)
-        status = os.waitpid(child, 0)[1]
-    return "survived" if status == 0 else "caught by numbers"
+                Path(file.name).write_bytes(pickle.dumps(work()))
+            os._exit(0)
+        os.waitpid(child, 0)
+        written = Path(file.name).read_bytes()
+    return pickle.loads(written) if written else None
 
 
-def tried(mutant: Mutant) -> str:
-    """``caught by`` a test, ``caught: does not run``, or ``survived``."""
-    if mutant.module in NUMBERS and looked_at(mutant) != "survived":
-        return "caught by numbers"
-    with tempfile.TemporaryDirectory() as folder:
-        copied = Path(folder) / "isonomy_verify"
-        shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-        (copied / f"{mutant.module}.py").write_text(mutant.source, encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
-        command += ["-m", "not slow and not long", *order(mutant.module)]
-        path = os.pathsep.join([folder, *os.environ.get("PYTHONPATH", str(ROOT / "src")).split(os.pathsep)])
-        environment = os.environ | {"PYTHONPATH": path, "CI": "1", "OMP_NUM_THREADS": "1"}
+def traced(number: int) -> tuple[dict[str, list[float]], Lines, float]:
+    """The answers to a case, the lines of the kernel that they ran through, and the seconds that they take."""
+    lines: Lines = defaultdict(set)
+
+    def inside(frame: FrameType, event: str, _: object) -> Any:
+        lines[Path(frame.f_code.co_filename).stem].add(frame.f_lineno)
+        return inside
+
+    def entered(frame: FrameType, event: str, _: object) -> Any:
+        return inside if frame.f_code.co_filename.startswith(str(PACKAGE)) else None
+
+    began = time.process_time()
+    kept = questions().answers(number)
+    seconds = time.process_time() - began
+    sys.settrace(entered)
+    again = questions().answers(number)
+    sys.settrace(None)
+    assert kept == again, f"case {number} has other answers the second time"
+    return kept, dict(lines), seconds
+
+
+def functions() -> dict[tuple[str, str], list[FunctionType]]:
+    """The functions of the kernel by module and qualified name, also those behind properties and caches."""
+    found = defaultdict(list)
+    for one in gc.get_objects():
+        if isinstance(one, FunctionType) and one.__code__.co_filename.startswith(str(PACKAGE)):
+            found[Path(one.__code__.co_filename).stem, one.__code__.co_qualname].append(one)
+    return found
+
+
+def put(mutant: Mutant, known: dict[tuple[str, str], list[FunctionType]]) -> None:
+    """Change this process into one with the defect: the code of one function, or the whole kernel imported again."""
+    file = str(PACKAGE / f"{mutant.module}.py")
+    new = _innermost(compile(mutant.source, file, "exec"), mutant.line)
+    if new is not None and "<" not in new.co_qualname and (mutant.module, new.co_qualname) in known:
+        for function in known[mutant.module, new.co_qualname]:
+            function.__code__ = new
+        return
+    folder = tempfile.mkdtemp()
+    shutil.copytree(PACKAGE, Path(folder) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (Path(folder) / PACKAGE.name / f"{mutant.module}.py").write_text(mutant.source, encoding="utf-8")
+    sys.path.insert(0, folder)
+    for name in list(sys.modules):
+        if name.split(".")[0] in ("isonomy", "isonomy_verify") or name.startswith(("tests.fuzz", "tests.kernel")):
+            del sys.modules[name]
+
+
+def _innermost(code: CodeType, line: int) -> CodeType | None:
+    """The function or method that a line belongs to, with whatever is defined inside it."""
+    for part in (one for one in code.co_consts if isinstance(one, CodeType)):
+        lines = {found for _, _, found in part.co_lines() if found} | {
+            found for inner in _all(part) for _, _, found in inner.co_lines() if found
+        }
+        if lines and part.co_firstlineno <= line <= max(lines):
+            return part if part.co_flags & 2 else _innermost(part, line)  # 2: has locals of its own, so no class
+    return None
+
+
+def _all(code: CodeType) -> Iterator[CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from _all(part)
+
+
+def asked(mutant: Mutant, cases: dict[int, Any], known: dict[tuple[str, str], list[FunctionType]]) -> str:
+    """``caught by`` a case, ``rounding`` or ``same``: what the cases say, the cheapest first."""
+    put(mutant, known)
+    same, bits = questions().same, False
+    for number, (kept, _, _) in cases.items():
         try:
-            run = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT
-            )
-        except subprocess.TimeoutExpired:
-            return "caught: does not end"
-    if run.returncode == 0:
-        return "survived"
-    failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return "caught by " + failed[0].split(" ")[1].split("/")[-1] if failed else "caught: does not run"
+            found = questions().answers(number)
+        except Exception:
+            return f"caught by case {number}"
+        if found.keys() != kept.keys() or not all(same(kept[name], found[name]) for name in kept):
+            return f"caught by case {number}"
+        bits = bits or repr(found) != repr(kept)
+    return "rounding" if bits else "same"
 
 
 def main() -> int:
     """The table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=0, help="so many by chance; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="one module")
-    parser.add_argument(
-        "--results", type=Path, default=ROOT / "results" / "mutants.jsonl", help="kept results, JSON lines"
-    )
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "mutants.jsonl", help="kept results")
+    parser.add_argument("--whole", action="store_true", help=f"ask all cases that run through a place, not {LOOK}")
+    parser.add_argument("--again", default="", help="ask those again that ended so: rounding, same")
     parser.add_argument("--table", action="store_true", help="print what is known and run nothing")
-    parser.add_argument("--numbers", action="store_true", help="only look at the numbers that are kept: seconds each")
-    parser.add_argument("--large", action="store_true", help="only changes of more than roundings")
-    parser.add_argument("--again", action="store_true", help="ask again those that survived")
     given = parser.parse_args()
     given.results.parent.mkdir(parents=True, exist_ok=True)
     chosen = [
@@ -235,38 +263,47 @@ def main() -> int:
         for module in MODULES
         if given.only in ("", module)
         for mutant in mutants(module, (PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
-        if not (given.large and mutant.small) and not (given.numbers and module not in NUMBERS)
     ]
-    importlib.import_module("tests.kernel.numbers")
     print(f"{len(chosen)} mutants")
     if given.sample:
         chosen = random.Random(given.seed).sample(chosen, min(given.sample, len(chosen)))
-    known: dict[str, str] = {}
+    results: dict[str, str] = {}
     if given.results.exists():
         for line in given.results.read_text(encoding="utf-8").splitlines():
             kept = json.loads(line)
-            known[kept["key"]] = kept["result"]
-    counts = Counter[str]()
+            results[kept["key"]] = kept["result"]
+    cases, known = {}, functions()
+    if not given.table:
+        cases = {number: in_a_process(partial(traced, number)) for number in questions().CASES}
+        assert None not in cases.values(), "a case does not end without any defect"
+        cases = dict(sorted(cases.items(), key=lambda item: item[1][2]))
+        print(f"{len(cases)} cases in {sum(seconds for _, _, seconds in cases.values()):.0f} s", flush=True)
+    counts = defaultdict[str, Counter[str]](Counter)
     for mutant in chosen:
-        result = known.get(mutant.key)
-        if given.again:
-            if result != "survived":
+        if mutant.key not in results or results[mutant.key] == given.again:
+            if given.table:
                 continue
-            result = None
-        if result is None and given.table:
-            continue
-        if result is None:
-            result = (looked_at if given.numbers else tried)(mutant)
+            lines = set(range(mutant.line, mutant.last + 1))
+            reached = {number: one for number, one in cases.items() if lines & one[1].get(mutant.module, set())}
+            result = "unreached"
+            if reached:
+                reached = dict(list(reached.items())[:: 1 if given.whole else -(-len(reached) // LOOK)])
+                result = in_a_process(partial(asked, mutant, reached, known)) or "caught: does not end"
             record = {"key": mutant.key, "result": result, **asdict(mutant)}
             del record["source"]
             with given.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
+            results[mutant.key] = result
+        result = results[mutant.key]
         kind = result.split(" ")[0].rstrip(":")
-        kind = "equivalent-looking" if kind == "survived" and mutant.small else kind
-        counts[kind] += 1
+        counts[mutant.module][kind] += 1
         where = f"{mutant.module}.py:{mutant.line}"
-        print(f"{kind:18} {where:20} {mutant.kind:18} {mutant.before}  ->  {mutant.after}  [{result}]", flush=True)
-    print(", ".join(f"{kind} {count}" for kind, count in sorted(counts.items())))
+        print(f"{kind:10} {where:20} {mutant.kind:18} {mutant.before}  ->  {mutant.after}  [{result}]", flush=True)
+    counts["all"] = sum(counts.values(), Counter())
+    kinds = ("caught", "rounding", "same", "unreached")
+    print(f"| module | {' | '.join(kinds)} |\n|---|{'---|' * len(kinds)}")
+    for module, count in counts.items():
+        print(f"| {module} | {' | '.join(str(count[kind]) for kind in kinds)} |")
     return 0
 
 

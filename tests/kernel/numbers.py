@@ -1,7 +1,7 @@
 """Bounds of many small questions as they were once: whatever changes one of them by more than rounding is seen.
 
 Tests of soundness do not see a bound that has become loose, nor one that has become too tight where nothing was found
-above it. So what the kernel gave for the fuzzer's cases about runs stands in ``numbers.json``. After a change that is
+above it. So what the kernel gave for the fuzzer's cases stands in ``numbers.json``. After a change that is
 meant to change bounds, ``python -m tests.kernel.numbers`` writes the file again, and its difference says what changed.
 Numbers that depend on the order in which a BLAS library adds are left out: those that differ between the kernels that
 OpenBLAS has for this processor.
@@ -13,55 +13,59 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from tests.fuzz import engine, regions
-from tests.fuzz.cases import Compare, Enclose, about_runs, case
+from tests.fuzz.cases import Compare, Enclose, Everywhere, Local, Shifted, about_runs, case
 
 FILE = Path(__file__).with_name("numbers.json")
-COUNT = 240
+CASES = (*filter(about_runs, range(240)), *(number for number in range(640) if not about_runs(number)))
+"""Of the rarer questions to the public interface, more."""
+
 KERNELS = ("Nehalem", "Sandybridge", "Haswell", "Zen")
 SAME = 1e-7
 
 
-def answers(count: int = COUNT) -> Iterator[tuple[str, list[float]]]:
-    """By case and question: lower and upper bounds of margins, and violations."""
-    for number in filter(about_runs, range(count)):
-        one = case(number)
-        try:
-            if isinstance(one, Enclose):
-                for tier in one.tiers:
-                    some = engine.enclose(one.net, one.centre, one.region, tier, float32=one.float32, raw=True)
-                    yield f"{number} {tier}", _flat(*some.over, some.violation)
-            elif isinstance(one, Compare):
+def answers(number: int) -> dict[str, list[float]]:
+    """What the kernel says to one case: bounds of margins and violations, and whose decision is certain."""
+    one = case(number)
+    try:
+        match one:
+            case Enclose():
+                sides = {
+                    tier: engine.enclose(one.net, one.centre, one.region, tier, float32=one.float32, raw=True)
+                    for tier in one.tiers
+                }
+                return {f"{number} {tier}": _flat(*some.over, some.violation) for tier, some in sides.items()}
+            case Compare():
                 parts = tuple(regions.smaller(one.near, share) for share in one.shares)
-                found = engine.compare(
+                gaps = engine.compare(
                     one.net, one.centre, one.near, one.between, limits=one.limits, within=parts, float32=one.float32,
                     raw=True, tight=one.tight,
                 )  # fmt: skip
-                for part, other in enumerate(found):
-                    sides = (*other.near, *other.far, *other.difference, other.violation)
-                    yield f"{number} part {part}", _flat(*sides)
-        except engine.RefusedError:
-            yield f"{number} refused", []
+                return {
+                    f"{number} part {part}": _flat(*gap.near, *gap.far, *gap.difference, gap.violation)
+                    for part, gap in enumerate(gaps)
+                }
+            case Local():
+                local = engine.certify_local(
+                    one.net, one.people, one.tier, float32=one.float32, threshold=one.threshold
+                )  # fmt: skip
+                return {f"{number} {one.tier}": _flat(local.upper, local.certain)}
+            case Shifted():
+                upper, _ = engine.certify(one.net, one.people, one.gamma, one.order, one.ground, attack=False)
+                return {f"{number} shifted": [upper]}
+            case Everywhere():
+                return {f"{number} everywhere": [engine.certify_everywhere(one.net, one.people)[0]]}
+    except engine.RefusedError:
+        pass
+    return {f"{number} refused": []}
 
 
 def numbers() -> dict[str, list[float]]:
     """All answers."""
-    return dict(answers())
-
-
-def first_change() -> str | None:
-    """The first question whose answer is not what it was."""
-    kept = json.loads(FILE.read_text(encoding="utf-8"))
-    missing = dict.fromkeys(kept)
-    for name, found in answers():
-        if name in kept and not same(kept[name], found):
-            return name
-        missing.pop(name, None)
-    return next(iter(missing), None)
+    return {name: values for number in CASES for name, values in answers(number).items()}
 
 
 def differences(one: dict[str, list[float]], other: dict[str, list[float]]) -> list[str]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .numbers import FILE, numbers, same
+
+
+@pytest.fixture(autouse=True)
+def majorants() -> None:
+    """Where they pay, as for users: what was kept was computed so."""
 
 
 def test_bounds_are_what_they_were() -> None:
