@@ -123,9 +123,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    name = _OLD.get(name, name)
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+    where = _OLD.get(name, name)
+    if where in _WHERE:
+        globals()[name] = found = getattr(import_module(_WHERE[where]), where)
+        return found
     raise AttributeError(f"module 'isonomy' has no attribute {name!r}")
 
 
