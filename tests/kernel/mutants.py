@@ -59,8 +59,8 @@ HINTS = {
 
 PAIRS = {"maximum": "minimum", "fmax": "fmin", "max": "min", "low": "high", "first": "last"}
 SWAPS = PAIRS | {b: a for a, b in PAIRS.items()}
-LOOK = 48
-"""Cases that a mutant is shown at first, cheap and dear ones."""
+LOOK = 2.0
+"""Seconds of cases that a mutant is shown at first, the cheap half of those that reach it."""
 
 TIMEOUT = 120
 """Seconds until a mutant counts as one that does not end."""
@@ -137,6 +137,16 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield f"{name} to {SWAPS[name]}", ast.Attribute(value, SWAPS[name], ast.Load())
         case ast.Name(name, ast.Load()) if name in SWAPS:
             yield f"{name} to {SWAPS[name]}", ast.Name(SWAPS[name], ast.Load())
+
+
+def roundings(text: str) -> bool:
+    """Is it a sum with a number or with a unit of rounding, as factors near 1 and counts of roundings are?"""
+    node = ast.parse(text).body[0]
+    parts = (
+        (node.value.left, node.value.right) if isinstance(node, ast.Expr) and isinstance(node.value, ast.BinOp) else ()
+    )
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return any(isinstance(part, ast.Constant) for part in parts) or (bool(parts) and bool(names & {"TINY", "SMALL"}))
 
 
 # -- runs ---------------------------------------------------------------------------------------------------------
@@ -231,6 +241,13 @@ def _all(code: CodeType) -> Iterator[CodeType]:
             yield from _all(part)
 
 
+def some(reached: dict[int, Any]) -> dict[int, Any]:
+    """Cases of ``LOOK`` seconds in all, evenly from the cheap half."""
+    cheap = list(reached.items())[: len(reached) // 2 + 1]
+    step = -(-sum(seconds for _, (_, _, seconds) in cheap) // LOOK)
+    return dict(cheap[:: max(1, int(step))])
+
+
 def asked(mutant: Mutant, cases: dict[int, Any], known: dict[tuple[str, str], list[FunctionType]]) -> str:
     """``caught by`` a case, ``rounding`` or ``same``: what the cases say, the cheapest first."""
     put(mutant, known)
@@ -253,7 +270,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="one module")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "mutants.jsonl", help="kept results")
-    parser.add_argument("--whole", action="store_true", help=f"ask all cases that run through a place, not {LOOK}")
+    parser.add_argument("--whole", action="store_true", help=f"ask all cases that run through a place, not {LOOK} s")
     parser.add_argument("--again", default="", help="ask those again that ended so: rounding, same")
     parser.add_argument("--table", action="store_true", help="print what is known and run nothing")
     given = parser.parse_args()
@@ -264,6 +281,7 @@ def main() -> int:
         if given.only in ("", module)
         for mutant in mutants(module, (PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
     ]
+    chosen.sort(key=lambda mutant: roundings(mutant.before))  # first what is more than roundings
     print(f"{len(chosen)} mutants")
     if given.sample:
         chosen = random.Random(given.seed).sample(chosen, min(given.sample, len(chosen)))
@@ -287,7 +305,7 @@ def main() -> int:
             reached = {number: one for number, one in cases.items() if lines & one[1].get(mutant.module, set())}
             result = "unreached"
             if reached:
-                reached = dict(list(reached.items())[:: 1 if given.whole else -(-len(reached) // LOOK)])
+                reached = reached if given.whole else some(reached)
                 result = in_a_process(partial(asked, mutant, reached, known)) or "caught: does not end"
             record = {"key": mutant.key, "result": result, **asdict(mutant)}
             del record["source"]
