@@ -478,3 +478,32 @@ def test_ranges_of_many_sets_are_those_of_each() -> None:
     for row in (0, rows - 1):
         alone = sets[row : row + 1].landing(weight, np.abs(weight))
         assert np.allclose(found.low[row], alone.low[0], rtol=1e-12) and np.allclose(found.high[row], alone.high[0])
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("seed", range(12))
+def test_an_ellipsoid_holds_what_a_weight_makes_of_every_member(order: float, seed: int) -> None:
+    """Also where a coordinate has one possible value, and that is not 0."""
+    rng = np.random.default_rng([seed, 7])
+    m = int(rng.integers(2, 5))
+    root = np.eye(m) + 0.3 * rng.normal(size=(m, m))
+    low, high = -rng.random((2, m)), rng.random((2, m))
+    fixed = int(rng.integers(m))
+    low[:, fixed] = high[:, fixed] = float(rng.choice([0.0, 1.0, -0.5]))
+    offset, radius = 0.2 * rng.normal(size=(2, m)), np.array([1.0, 2.0])
+    region = BallBox(low, high, root, order, radius, offset)
+    weight = rng.normal(size=(3, m))
+    found = region.ellipsoid(weight, np.abs(weight))
+    assert found is not None
+    tried = 0
+    for row in range(2):
+        for v in low[row] + rng.random((40, m)) * (high[row] - low[row]):
+            away = [dot(exact(line), exact(v)) + Fraction(o) for line, o in zip(root, offset[row], strict=True)]
+            if not norm_at_most(away, order, radius[row]):
+                continue
+            tried += 1
+            assert sum(a * a for a in away) <= Fraction(float(found.radius[row])) ** 2
+            for i, line in enumerate(weight):
+                left = dot(exact(line), exact(v)) - Fraction(found.middle[row, i]) - dot(exact(found.matrix[i]), away)
+                assert abs(left) <= Fraction(found.loss[row, i])
+    assert tried
