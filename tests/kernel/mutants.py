@@ -302,7 +302,8 @@ def main() -> int:
             if given.table:
                 continue
             lines = set(range(mutant.line, mutant.last + 1))
-            reached = {number: one for number, one in cases.items() if lines & one[1].get(mutant.module, set())}
+            outside = _innermost(compile(mutant.source, mutant.module, "exec"), mutant.line) is None
+            reached = {n: one for n, one in cases.items() if outside or lines & one[1].get(mutant.module, set())}
             result = "unreached"
             if reached:
                 reached = reached if given.whole else some(reached)
