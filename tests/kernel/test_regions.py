@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -507,3 +508,60 @@ def test_an_ellipsoid_holds_what_a_weight_makes_of_every_member(order: float, se
                 left = dot(exact(line), exact(v)) - Fraction(found.middle[row, i]) - dot(exact(found.matrix[i]), away)
                 assert abs(left) <= Fraction(found.loss[row, i])
     assert tried
+
+
+@ORDERS
+@pytest.mark.parametrize("seed", range(8))
+def test_shares_within_a_ball(order: float, seed: int) -> None:
+    """A ball away from 0, a box and blocks of shares all at once: supports with any split and ranges hold members."""
+    rng = np.random.default_rng([seed, 31])
+    m, blocks = 5, ((0, 3),) if seed % 2 else ((0, 3), (3, 5))
+    shares = np.zeros((2, m))
+    for start, stop in blocks:
+        shares[:, start:stop] = rng.dirichlet(np.ones(stop - start), 2)
+    low, high = -rng.random((2, m)), rng.random((2, m))
+    for start, stop in blocks:
+        low[:, start:stop], high[:, start:stop] = -shares[:, start:stop], 1 - shares[:, start:stop]
+    root, offset = rng.normal(size=(int(rng.integers(1, m + 1)), m)), None
+    offset = 0.3 * rng.normal(size=(2, len(root)))
+    radius = np.linalg.norm(offset, order, axis=1) * 1.01 + rng.random(2)  # so that nobody moving is a member
+    region = BallBox(low, high, root, order, radius, offset, blocks=blocks, shares=shares)
+    weight = rng.normal(size=(4, m))
+    landing = region.landing(weight, np.abs(weight))
+    for row, line in itertools.product(range(2), (*weight, *-weight)):
+        split = rng.normal(size=(2, len(root))) * float(rng.choice([0.0, 0.1, 1.0]))
+        claims = [region.support(np.tile(line[region.columns], (2, 1)), EVERYBODY, s)[row] for s in (None, split)]
+        for v in _members_with_shares(region, row, line):
+            assert all(dot(exact(line), v) <= Fraction(float(claim)) for claim in claims)
+            for i, other in enumerate(weight):
+                value = dot(exact(other), v)
+                assert Fraction(float(landing.low[row, i])) <= value <= Fraction(float(landing.high[row, i]))
+
+
+def _members_with_shares(region: BallBox, row: int, w: Array) -> list[Any]:
+    """About the extreme member along ``w``, by a linear program, drawn towards 0 until it is one exactly."""
+    (k, m), low, high = region.root.shape, region.low[row], region.high[row]
+    eye, none = np.eye(k), np.zeros((len(region.blocks), k))
+    sums = np.zeros((len(region.blocks), m))
+    for line, (start, stop) in zip(sums, region.blocks, strict=True):
+        line[start:stop] = 1.0
+    # The ball of order 1 or infinity, for order 2 the former, which lies within it.
+    paid = np.full((1, k), 1.0) if region.order <= 2 else eye
+    above = np.block([[region.root, -eye], [-region.root, -eye], [np.zeros((len(paid), m)), paid]])
+    limits = np.concatenate([-region.offset[row], region.offset[row], np.full(len(paid), region.radius[row])])
+    bounds = [*zip(low, high, strict=True), *[(0, None)] * k]
+    solution = linprog(
+        np.append(-w, np.zeros(k)), above, limits, np.hstack([sums, none]), np.zeros(len(sums)), bounds=bounds
+    )
+    found, root = [], exact(region.root)
+    for start in [solution.x[:m]] if solution.status == 0 else []:
+        for share in (0.0, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0):
+            v = exact(start * (1 - share))
+            for a, b in region.blocks:  # exactly
+                v[b - 1] = -sum(v[a : b - 1], Fraction(0))
+            inside = all(Fraction(a) <= x <= Fraction(b) for a, x, b in zip(low, v, high, strict=True))
+            away = list(root @ v + exact(region.offset[row]))
+            if inside and norm_at_most(away, region.order, Fraction(float(region.radius[row]))):
+                found.append(v)
+                break
+    return found
