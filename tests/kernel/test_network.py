@@ -169,7 +169,8 @@ def test_weights_that_are_known_within_errors(seed: int) -> None:
         moved = exact(node.weight) + exact(each) * rng.choice([-1, 1], (2, 2))
         bias = exact(node.bias) + (0 if bias_error is None else exact(bias_error) * rng.choice([-1, 1], 2))
         true.append(node._replace(weight=moved, bias=bias))
-    check(normal_form(said), expressions(true), rng)
+    for join in ([], [Node("add", (2, 3))], [Node("concat", (3, 1))]):  # also where errors of several ways meet
+        check(normal_form(said + join), expressions(true + join), rng)
 
 
 @pytest.mark.parametrize("tier", ["at", "interval", "quick", "tight"])
