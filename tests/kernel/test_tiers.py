@@ -391,3 +391,27 @@ def test_narrow_networks_have_no_majorants_and_are_bounded_no_worse(monkeypatch:
     assert narrow.narrow and not any(narrow.dense)
     after = enclose(narrow, x).over
     assert (after.high - after.low).mean() <= (before.high - before.low).mean() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("tier", ["interval", "quick", "tight"])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("centre", "radius"), [(1e10, 1e-3), (0.0, 1e10)])
+def test_where_a_float32_run_may_overflow_nothing_is_claimed(
+    tier: Tier, shared: bool, centre: float, radius: float
+) -> None:
+    """1e30 times 1e10 is no float32 number, though another source of the layer stays small."""
+    rows = np.array([[1.0, 0.0]])
+    nodes = [
+        Node("input", width=2),
+        Node("affine", (0,), weight=rows * 1e-12, bias=np.zeros(1)),
+        Node("activation", (1,), activation=Activation("tanh")),
+        Node("concat", (2, 0)),
+        Node("affine", (3,), weight=np.array([[1.0, 1e30, 1.0]]), bias=np.zeros(1)),
+    ]
+    x, sides = np.array([[centre, 0.0], [0.0, 0.0]]), np.full((2, 2), radius)
+    ball = Ball(np.eye(2), 2.0, radius)
+    for float32 in (True, False):
+        prepared = Prepared(normal_form(nodes), ball if shared else None, float32)
+        low, high = enclose(prepared, x, tier, None if shared else BallBox(-sides, sides)).over
+        assert np.isinf(high[0, 0]) == np.isinf(low[0, 0]) == float32
+        assert np.isinf(high[1, 0]) == (float32 and radius > 1e9)
