@@ -108,8 +108,9 @@ def wasserstein(
     In a realizable domain another category costs what the norm of the one-hot coordinates says: 2 (l1), √2 (l2),
     1 (linf).
 
-    **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that no
-    weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
+    **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that
+    the tables are independent of each other (or, with nobody of weight 0, paired row by row: the same people twice),
+    that no weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
     ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are
     estimates and prove nothing.
     """
