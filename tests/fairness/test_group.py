@@ -294,6 +294,17 @@ def test_if_parity_lies_between_the_bounds_of_the_certificate() -> None:
         group_fairness(network, people[:50], certificate=certificate)
 
 
+def test_what_is_printed_is_rounded_outward() -> None:
+    """Means of 0.12345 and 0.2: their difference is 0.07655, and a printed bound of 0.077 to 0.077 would exclude it."""
+    people = population({"sex": ["f", "m"] * 20, "y": ["yes", "no"] * 20})
+    network = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)])
+    certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
+    violation = np.where(people.frame["sex"] == "f", 0.12345, 0.2)
+    told = replace(certificate, lower=violation, upper=violation)
+    text = str(group_fairness(network, people, certificate=told, resamples=4000, confidence=0.996))
+    assert "0.076 to 0.077" in text and "99.6% intervals" in text
+
+
 def test_accuracy_by_hand() -> None:
     """Weights 1, 1, 2, 4, 0: right are the first and the last three; somebody without weight is in no class."""
     frame = {"sex": list("fmmfm"), "pay": [0.1, 0.9, 0.8, 0.2, 0.4], "y": ["no", "no", "yes", "no", "yes"]}
