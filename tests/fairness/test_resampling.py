@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+import isonomy
 from isonomy.fairness import group_fairness
 from isonomy.fairness.rates import make_rates
+from isonomy.networks.network import Network
+from isonomy.similarity import WeightedLp
 
 from .people import PAY, RACE, SEX, population, random_people
 
@@ -62,6 +67,22 @@ def test_rates_of_none_and_all_are_not_certain() -> None:
     assert rows.loc["f", "selection_rate_high"] == pytest.approx(exact, rel=0.1)
     assert rows.loc["m", "selection_rate_low"] == pytest.approx(1 - exact, rel=0.02)
     assert rows.loc["m", "selection_rate_high"] == 1.0
+
+
+def test_a_violation_that_nobody_has_is_not_certain_either() -> None:
+    """Nobody of 40 has a violation, or everybody of 40 the same one: others may have another."""
+    people = population({"sex": ["f"] * 40 + ["m"] * 40, "y": ["yes", "no"] * 40})
+    network = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)])
+    certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
+    same = np.repeat([0.0, 0.3], 40)
+    told = replace(certificate, lower=same, upper=same)
+    found = group_fairness(network, people, certificate=told, resamples=4000)
+    exact = stats.beta.ppf(0.975, 1, 40)
+    ends = found.groups.set_index("group")[["violation_low", "violation_high"]]
+    assert ends.loc["f"].tolist() == [0.0, pytest.approx(exact, rel=0.1)]
+    assert ends.loc["m"].tolist() == pytest.approx([0.3 * (1 - exact), 0.3 + 0.7 * exact], rel=0.05)
+    low, high = found.summary.set_index("metric").loc["if_parity", ["low", "high"]]
+    assert low < 0.25 and 0.33 < high < 0.5
 
 
 def test_a_lone_person_could_be_anything() -> None:

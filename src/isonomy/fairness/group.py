@@ -124,7 +124,7 @@ def group_fairness(
     if outcomes and actual is not None:
         outcome += 2 * actual.astype(np.int64)
     rng = np.random.default_rng(seed)
-    kinds = Kinds(groupings, outcome, people.weights, _violations(certificate, people))
+    kinds = Kinds(groupings, outcome, people.weights, *_violations(certificate, people))
     drawn = kinds.resampled(resamples, rng)
     # A stream of its own for each attribute set, so that one does not depend on how many groups another has.
     measured = [
@@ -138,15 +138,20 @@ def group_fairness(
     return GroupFairness(table(group_rows), table(summary_rows), confidence, resamples, smallest, tuple(notes))
 
 
-def _violations(certificate: LocalCertificate | None, people: Population) -> tuple[FloatArray, FloatArray] | None:
+def _violations(
+    certificate: LocalCertificate | None, people: Population
+) -> tuple[tuple[FloatArray, FloatArray] | None, float]:
+    """Everybody's violation from below and above, and the largest there can be: of numbers, which know no limit, the
+    largest there is."""
     if certificate is None:
-        return None
+        return None, 0.0
     if not np.array_equal(certificate.question.x, people.x):
         raise ParameterError("'certificate' must be about the same individuals, in the same order, as 'people'.")
     if not np.isfinite(certificate.upper).all():
         row = int(np.flatnonzero(~np.isfinite(certificate.upper))[0])
         raise ParameterError(f"'certificate' must have finite upper bounds. Got {certificate.upper[row]} in row {row}.")
-    return certificate.lower, certificate.upper
+    largest = float(certificate.upper.max()) if certificate.question.model.head == "regression" else 1.0
+    return (certificate.lower, certificate.upper), largest
 
 
 def _check(confidence: float, resamples: int, seed: int, smallest: int) -> None:
