@@ -14,7 +14,9 @@ The depth is found on the resamples it is used on, and therefore taken one step 
 **Caution.** Where a bootstrap cannot see what it does not know, the replicates err towards wide intervals: a rate that
 a resample leaves undefined could be anything, and a rate of exactly 0 or 1 (which resampling never moves) is drawn from
 ``Beta(1, n)``, whose quantiles are the Clopper-Pearson limits. So is the share of people who are not like those of a
-group that all have the same violation: they could have none, or the largest.
+group that all have the same violation: they could have none, or the largest. A rate that rests on few people of unequal
+weights (of the selected, or of the others, fewer than ``FEW`` effective) is drawn from the Beta distributions of the
+Clopper-Pearson limits at the effective numbers: percentiles of a bootstrap hold such a rate in 75 to 90 of 100 samples.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
@@ -39,6 +42,9 @@ UNEQUAL = 1e-100
 """Positive weights below this fraction of the largest are refused: their squares could vanish."""
 
 FOUR_FIFTHS = 0.8
+
+FEW = 10
+"""Effective people on the smaller side of a rate below which a bootstrap of unequal weights is not trusted."""
 
 UNDERFLOW = 1e-200
 """More than all products of weights and violations can lose by underflow, as a part of a group's weight."""
@@ -167,6 +173,10 @@ def make_rates(
     if fixed.any():
         away = rng.beta(1.0, size[fixed], size=(len(drawn), int(fixed.sum())))
         low[:, fixed] = high[:, fixed] = np.where(value[fixed] == 1, 1.0 - away, away)
+    few = ~fixed & (squares != base) & (np.minimum(value, 1 - value) * size < FEW)
+    if few.any():
+        place, hits, n = rng.random((len(drawn), int(few.sum()))), (value * size)[few], size[few]
+        low[:, few], high[:, few] = betaincinv(hits, n - hits + 1, place), betaincinv(hits + 1, n - hits, place)
     return Rates(value, value, low, high, size)
 
 
