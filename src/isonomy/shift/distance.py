@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray, at_least, parameter
-from isonomy.errors import DataError, ParameterError, template
+from isonomy.errors import DataError, NotANumberError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
 from isonomy.shift.lower import NOTHING, Rows, lower_bound
@@ -123,10 +123,17 @@ def wasserstein(
     sizes = (len(left), len(right)) if approximate else (min(sample, len(left)), min(sample, len(right)))
 
     def apart(pair: Pair) -> float:
-        places = [cost.places(rows.x) for rows in pair]
+        places, weights = [cost.places(rows.x) for rows in pair], (pair[0].weights, pair[1].weights)
         if approximate:
-            return sliced(places[0], places[1], pair[0].weights, pair[1].weights, float(order), seed)
-        return exact(cost.between(places[0], places[1]), pair[0].weights, pair[1].weights, float(order))
+            found = sliced(*places, *weights, float(order), seed)
+        else:
+            costs = cost.between(*places)
+            found = exact(costs, *weights, float(order)) if np.isfinite(costs).all() else math.inf
+        if not math.isfinite(found):
+            raise NotANumberError(
+                "The distance is beyond all numbers: give individuals whose coordinates are closer together."
+            )
+        return found
 
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):
