@@ -123,12 +123,13 @@ def wasserstein(
     sizes = (len(left), len(right)) if approximate else (min(sample, len(left)), min(sample, len(right)))
 
     def apart(pair: Pair) -> float:
-        places, weights = [cost.places(rows.x) for rows in pair], (pair[0].weights, pair[1].weights)
+        places = [cost.places(rows.x) for rows in pair]
+        first, second = (rows.weights for rows in pair)
         if approximate:
-            found = sliced(*places, *weights, float(order), seed)
+            found = sliced(places[0], places[1], first, second, float(order), seed)
         else:
-            costs = cost.between(*places)
-            found = exact(costs, *weights, float(order)) if np.isfinite(costs).all() else math.inf
+            costs = cost.between(places[0], places[1])
+            found = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
         if not math.isfinite(found):
             raise NotANumberError(
                 "The distance is beyond all numbers: give individuals whose coordinates are closer together."
