@@ -379,7 +379,7 @@ def _mean_violation(
     low = np.where(_unmoved(low, missing), low * (1 - others), low)
     high = np.where(_unmoved(high, missing), high + others * np.maximum(kinds.largest - high, 0.0), high)
     return Rates(
-        np.maximum(down(lower * (1 - slack)), 0.0),
+        np.maximum(down(lower * (1 - slack) - UNDERFLOW), 0.0),
         up(upper * (1 + slack) + UNDERFLOW),
         np.where(missing, 0.0, low),
         np.where(missing, math.inf, high),
