@@ -425,7 +425,7 @@ class _Check:
         trivial = upper >= most  # true of anybody, and so of every population
         holds = trivial or bool(np.ptp(self.weights) == 0)
         if not still and not trivial:
-            steepest = largest / max(float(power_down(self.gamma, self.order)), 1e-300)
+            steepest = min(largest / max(float(power_down(self.gamma, self.order)), 1e-300), 1e300)
             step = 2 * math.log2(steepest / slope) if slope else -1.0
             holds &= -1e-6 < step < MULTIPLIERS - 0.5 and abs(step - round(step)) < 1e-6
         if holds and not trivial:

@@ -425,6 +425,16 @@ def test_a_population_is_judged_by_a_random_draw_and_not_by_chosen_people() -> N
     assert refusal(whole.held_out()[:5])  # what was said of everybody is not said of those picked out afterwards
 
 
+def test_weights_that_are_alike_by_chance_say_nothing_of_heavier_people() -> None:
+    """One in ten thousand may weigh as much as all others together: a sample without them would be the one to speak."""
+    network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(60, 1)
+    for limit, good in ((None, False), (500.0, False), (2.0, True)):
+        schema = replace(whole.schema, weight="w", max_weight=limit)
+        some = Population.from_frame(whole.frame.assign(w=2.0), schema).test.sample(5)
+        refusal = plainly(network, some, COUNTERPARTS, 1.0, 0.0, confidence=0.9).refusal
+        assert refusal == "" if good else "weigh more than all of them" in refusal
+
+
 def test_a_ground_metric_counts_as_fitted_too() -> None:
     network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(400, 1)
     for fitted, good in ((whole.test, False), (whole.train, True)):

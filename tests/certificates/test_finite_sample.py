@@ -151,6 +151,13 @@ def test_the_whole_range_is_never_exceeded() -> None:
     assert population_upper(profiles(50), 2, math.inf, 1.0, 0.9, adapted_across=False, seed=0).upper == 1.0
 
 
+def test_a_shift_of_next_to_nothing_with_a_large_range() -> None:
+    """No multiplier is beyond all numbers."""
+    cells = Cells.from_profiles(np.array([0.0, 1.0]), np.tile([0.0, 1e9], (5, 1)), 1e9)
+    for order, gamma in ((1, 1e-300), (2, 1e-200)):
+        assert population_upper(cells, order, gamma, 1e9, 0.9, adapted_across=True, seed=0).upper <= 1e9
+
+
 def worst_case(share: float, gamma: float) -> float:
     """A share of people reaches 0.6 at distance 1, the others 0.5 at distance 2; order 1."""
     first = min(share, gamma)

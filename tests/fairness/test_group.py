@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -292,6 +293,32 @@ def test_if_parity_lies_between_the_bounds_of_the_certificate() -> None:
     assert [value(found, "race", "if_parity", end) for end in ("lowest", "highest")] == ["b", "a"]
     with pytest.raises(ParameterError, match="'certificate'"):
         group_fairness(network, people[:50], certificate=certificate)
+
+
+def test_the_mean_of_violations_that_underflow_is_not_rounded_up() -> None:
+    """Products with weights lose digits below 1e-308; exact means are what both bounds must hold."""
+    rng = np.random.default_rng(2)
+    weights, violation = 10.0 ** rng.uniform(-90, 0, 40), 1e-310 * rng.random(40)
+    people = population({"sex": ["f", "m"] * 20, "y": ["yes", "no"] * 20, "w": weights}, weight=True)
+    network = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)])
+    certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
+    told = replace(certificate, lower=violation, upper=violation)
+    rows = group_fairness(network, people, certificate=told).groups.set_index("group")
+    for group, start in (("f", 0), ("m", 1)):
+        own = [(Fraction(float(w)), Fraction(float(v))) for w, v in zip(weights, violation, strict=True)][start::2]
+        mean = sum(w * v for w, v in own) / sum(w for w, _ in own)
+        assert rows.loc[group, "violation_lower"] <= mean <= rows.loc[group, "violation_upper"]
+
+
+def test_what_is_printed_is_rounded_outward() -> None:
+    """Means of 0.12345 and 0.2: their difference is 0.07655, and a printed bound of 0.077 to 0.077 would exclude it."""
+    people = population({"sex": ["f", "m"] * 20, "y": ["yes", "no"] * 20})
+    network = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)])
+    certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
+    violation = np.where(people.frame["sex"] == "f", 0.12345, 0.2)
+    told = replace(certificate, lower=violation, upper=violation)
+    text = str(group_fairness(network, people, certificate=told, resamples=4000, confidence=0.996))
+    assert "0.076 to 0.077" in text and "99.6% intervals" in text
 
 
 def test_accuracy_by_hand() -> None:

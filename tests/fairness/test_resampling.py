@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+import isonomy
 from isonomy.fairness import group_fairness
 from isonomy.fairness.rates import make_rates
+from isonomy.networks.network import Network
+from isonomy.similarity import WeightedLp
 
 from .people import PAY, RACE, SEX, population, random_people
 
@@ -62,6 +67,52 @@ def test_rates_of_none_and_all_are_not_certain() -> None:
     assert rows.loc["f", "selection_rate_high"] == pytest.approx(exact, rel=0.1)
     assert rows.loc["m", "selection_rate_low"] == pytest.approx(1 - exact, rel=0.02)
     assert rows.loc["m", "selection_rate_high"] == 1.0
+
+
+def test_a_violation_that_nobody_has_is_not_certain_either() -> None:
+    """Nobody of 40 has a violation, or everybody of 40 the same one: others may have another."""
+    people = population({"sex": ["f"] * 40 + ["m"] * 40, "y": ["yes", "no"] * 40})
+    network = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)])
+    certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
+    same = np.repeat([0.0, 0.3], 40)
+    told = replace(certificate, lower=same, upper=same)
+    found = group_fairness(network, people, certificate=told, resamples=4000)
+    exact = stats.beta.ppf(0.975, 1, 40)
+    ends = found.groups.set_index("group")[["violation_low", "violation_high"]]
+    assert ends.loc["f"].tolist() == [0.0, pytest.approx(exact, rel=0.1)]
+    assert ends.loc["m"].tolist() == pytest.approx([0.3 * (1 - exact), 0.3 + 0.7 * exact], rel=0.05)
+    low, high = found.summary.set_index("metric").loc["if_parity", ["low", "high"]]
+    assert low < 0.25 and 0.33 < high < 0.5
+
+
+def test_few_people_of_unequal_weights_are_not_certain() -> None:
+    """Three selected of 150, who weigh little: a bootstrap sees no more than what they weigh."""
+    rng = np.random.default_rng(0)
+    weights, chosen = np.exp(rng.normal(size=300)), np.zeros(300, dtype=int)
+    chosen[np.argsort(weights[:150])[30:33]] = 1
+    chosen[150:250] = 1
+    people = population({"sex": ["f"] * 150 + ["m"] * 150, "y": ["yes", "no"] * 150, "w": weights}, weight=True)
+    row = group_fairness(chosen, people, resamples=4000).groups.set_index("group").loc["f"]
+    own = weights[:150]
+    size = own.sum() ** 2 / (own**2).sum()
+    hits = row["selection_rate"] * size
+    exact = stats.beta.ppf(0.025, hits, size - hits + 1), stats.beta.ppf(0.975, hits + 1, size - hits)
+    assert row["selection_rate_low"] == pytest.approx(exact[0], abs=1e-3)
+    assert row["selection_rate_high"] == pytest.approx(exact[1], rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "rate", "spread"), [(150, 0.02, 1.0), (50, 0.1, 1.5), (300, 0.1, 1.0)])
+def test_rates_of_few_with_unequal_weights_are_held_as_often_as_they_say(n: int, rate: float, spread: float) -> None:
+    """200 samples: 0.95 has a standard error of 0.0154, none may fall below 0.904; a bootstrap has 0.75 to 0.89."""
+    rng, held = np.random.default_rng(1), 0
+    for seed in range(200):
+        weights = np.exp(spread * rng.normal(size=2 * n))
+        people = population({"sex": ["f", "m"] * n, "y": ["yes", "no"] * n, "w": weights}, weight=True)
+        found = group_fairness((rng.random(2 * n) < rate).astype(int), people, outcomes=False, resamples=400, seed=seed)
+        row = found.groups.set_index("group").loc["f"]
+        held += row["selection_rate_low"] <= rate <= row["selection_rate_high"]
+    assert held >= 0.904 * 200
 
 
 def test_a_lone_person_could_be_anything() -> None:

@@ -9,13 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isonomy.errors import ParameterError, SoundnessError
 from isonomy.monitor import Reference, evaluate
+from isonomy.monitor.evaluation import mean_at_least, refused_share
+from isonomy.population import Feature, Population, Schema
 from isonomy.similarity.ground import ground_metric
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -175,6 +179,62 @@ def test_a_smaller_risk_claims_less() -> None:
     assert shy.mean.lower < bold.mean.lower and shy.mean.upper > bold.mean.upper
     assert bold.distance is not None and shy.distance is not None
     assert shy.distance.lower <= bold.distance.lower
+
+
+def test_hiding_violations_never_raises_the_mean_that_is_shown() -> None:
+    """A search may miss somebody by whoever else is in the window: no bet may depend on what it finds."""
+    shown, hidden = np.full((2, 10_000), 0.02)
+    shown[:5] = 1.0
+    found = [
+        evaluate(reference(None), np.zeros((10_000, 2)), np.ones(10_000), lower, risk=0.4).mean.lower
+        for lower in (shown, hidden)
+    ]
+    assert 0.0 < found[1] <= found[0] <= shown.mean()
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30), st.floats(1e-9, 0.9), st.integers(0, 29), st.floats(0, 1)
+)
+@settings(max_examples=60, deadline=None)
+def test_the_lower_mean_grows_with_every_value(values: list[float], risk: float, at: int, share: float) -> None:
+    more = np.array(values)
+    less = more.copy()
+    less[at % len(less)] *= share
+    assert mean_at_least(less, 1.0, risk) <= mean_at_least(more, 1.0, risk) + 1e-9
+    assert 0.0 <= mean_at_least(more, 1.0, risk) <= more.mean() + 1e-12
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("risk", [1e-2, 1e-9, 1.7697606436346462e-16, 1e-20])
+@pytest.mark.parametrize(("count", "n"), [(0, 5), (17, 200), (683, 1000)])
+def test_the_share_of_the_refused_in_multiple_precision(count: int, n: int, risk: float) -> None:
+    """Of many looks one has a risk that 1 − risk does not show."""
+    found = refused_share(np.arange(n) < count, 2.0 * risk)
+    with mpmath.workdps(60):
+        above = mpmath.betainc(count + 1, n - count, found.upper, 1, regularized=True)
+        assert above <= risk
+        assert not count or mpmath.betainc(count, n - count + 1, 0, found.lower, regularized=True) <= risk
+
+
+def test_a_risk_that_no_confidence_can_express_proves_no_distance() -> None:
+    rng = np.random.default_rng(8)
+    found = evaluate(reference(rng.normal(size=(50, 2))), rng.normal(size=(50, 2)) + 9.0, np.zeros(50), risk=1e-17)
+    assert found.distance is not None and found.distance.lower == 0.0 and "too small" in found.distance.evidence
+    assert found.distance.estimate > 5.0 and found.state == "undecided"
+
+
+def test_a_mass_that_the_bottleneck_overlooks_is_paid_for() -> None:
+    """One atom weighs a billionth less than in the window: that much would have to move by 10."""
+    weights = pd.DataFrame({"a": [0.0, 10.0], "w": [1.0 + 1e-9, 1.0]})
+    audited = Population.from_frame(weights, Schema("line", (Feature("a"),), weight="w"), domain="unbounded")
+    share = 1.0 / (2.0 + 1e-9)  # who is at 10 has a violation of 1, the other one of 0
+
+    def curve(gammas: Sequence[float]) -> list[float]:
+        return [share if gamma < 10.0 else 1.0 for gamma in gammas]
+
+    line = Reference(0.5, math.inf, 0.6, ground_metric("l2", 1), curve, audited)
+    found = evaluate(line, np.array([[0.0], [10.0]]), np.array([0.0, 1.0]), risk=0.05).distance
+    assert found is not None and found.whole and found.certified >= 0.5
 
 
 def test_what_cannot_be_used() -> None:

@@ -217,6 +217,12 @@ def test_two_schemas_are_an_error() -> None:
         wasserstein(load_population("german"), load_population("moons"))
 
 
+@pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
+def test_a_distance_beyond_all_numbers_is_an_error(order: float) -> None:
+    with pytest.raises(NotANumberError, match="beyond all numbers"):
+        wasserstein(np.full((3, 2), 1e300), np.full((3, 2), -1e300), order=order)
+
+
 def test_an_order_too_high_for_float64_is_an_error_and_others_increase() -> None:
     rng = np.random.default_rng(13)
     x, y = rng.normal(size=(2, 150, 3))

@@ -135,6 +135,15 @@ def test_lower_is_rarely_above_the_truth(kind: str, order: float) -> None:
     assert failures(kind, order, 0.8, 25)[0] <= 12
 
 
+def test_pairs_are_split_alike() -> None:
+    """Everybody mirrored, of a symmetric population: nobody may be judged whose pair the witness was fitted on."""
+    rng, alarms = np.random.default_rng(0), 0
+    for seed in range(12):
+        x = rng.choice([-1.0, 1.0], size=(100, 1000))
+        alarms += wasserstein(x, -x, ground="l1", repeats=1, confidence=0.8, seed=seed).lower > 0.0
+    assert alarms <= 7
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [1.0, 2.0, math.inf])
 @pytest.mark.parametrize("kind", ["same", "translation", "atoms"])

@@ -373,6 +373,12 @@ def _refusal(
             )
         if len(np.unique(people.weights)) > 1:
             return "Individuals with unequal sampling weights are not independent draws from one population."
+        # With E[w (h − μ)] = 0 bets on w / max_weight = 1 are fair, whoever else may be drawn: see isonomy.confidence.
+        if people.schema.weight is not None and people.weights[0] != people.schema.max_weight:
+            return (
+                f"These individuals weigh alike (column {people.schema.weight!r}), but somebody who was not drawn may "
+                "weigh more than all of them: only where they have the schema's 'max_weight' do they speak for others."
+            )
         if clusters is not None and people.schema.split is None and not in_train(people.rows).any():
             return (
                 "These individuals were set apart row by row, so that others of their clusters may have been fitted "

@@ -113,7 +113,7 @@ def population_upper(
         multipliers: list[float | None] = [0.0 if gamma == math.inf and order < math.inf else None]
     elif adapted_across:
         # A multiplier above largest / gamma^p charges more than the largest violation for the shift alone.
-        steepest = largest / max(float(power_down(gamma, order)), 1e-300)
+        steepest = min(largest / max(float(power_down(gamma, order)), 1e-300), 1e300)
         multipliers = [steepest * 2.0 ** (-k / 2) for k in range(MULTIPLIERS)]
     else:
         shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)

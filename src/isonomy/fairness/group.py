@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates import LocalCertificate
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.fairness.decisions import decide
@@ -67,7 +67,7 @@ class GroupFairness:
 
     def __str__(self) -> str:
         intro = (
-            f"Group fairness, {self.confidence:.0%} intervals from {self.resamples} resamples; "
+            f"Group fairness, {100 * self.confidence:.6g}% intervals from {self.resamples} resamples; "
             f"small: fewer than {self.smallest} people (effective)."
         )
         lines = [intro, *self.notes]
@@ -124,7 +124,7 @@ def group_fairness(
     if outcomes and actual is not None:
         outcome += 2 * actual.astype(np.int64)
     rng = np.random.default_rng(seed)
-    kinds = Kinds(groupings, outcome, people.weights, _violations(certificate, people))
+    kinds = Kinds(groupings, outcome, people.weights, *_violations(certificate, people))
     drawn = kinds.resampled(resamples, rng)
     # A stream of its own for each attribute set, so that one does not depend on how many groups another has.
     measured = [
@@ -138,15 +138,20 @@ def group_fairness(
     return GroupFairness(table(group_rows), table(summary_rows), confidence, resamples, smallest, tuple(notes))
 
 
-def _violations(certificate: LocalCertificate | None, people: Population) -> tuple[FloatArray, FloatArray] | None:
+def _violations(
+    certificate: LocalCertificate | None, people: Population
+) -> tuple[tuple[FloatArray, FloatArray] | None, float]:
+    """Everybody's violation from below and above, and the largest there can be: of numbers, which know no limit, the
+    largest there is."""
     if certificate is None:
-        return None
+        return None, 0.0
     if not np.array_equal(certificate.question.x, people.x):
         raise ParameterError("'certificate' must be about the same individuals, in the same order, as 'people'.")
     if not np.isfinite(certificate.upper).all():
         row = int(np.flatnonzero(~np.isfinite(certificate.upper))[0])
         raise ParameterError(f"'certificate' must have finite upper bounds. Got {certificate.upper[row]} in row {row}.")
-    return certificate.lower, certificate.upper
+    largest = float(certificate.upper.max()) if certificate.question.model.head == "regression" else 1.0
+    return (certificate.lower, certificate.upper), largest
 
 
 def _check(confidence: float, resamples: int, seed: int, smallest: int) -> None:
@@ -164,7 +169,7 @@ def _shown_groups(rows: pd.DataFrame) -> str:
     for column in rows:
         if f"{column}_low" in rows and f"{column}_high" in rows:
             table[str(column).replace("_", " ")] = [
-                "undefined" if np.isnan(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+                "undefined" if np.isnan(value) else f"{value:.3f} {_interval(low, high)}"
                 for value, low, high in zip(rows[column], rows[f"{column}_low"], rows[f"{column}_high"], strict=True)
             ]
     table["note"] = rows["note"]
@@ -175,8 +180,13 @@ def _shown_summary(rows: pd.DataFrame) -> str:
     table = rows[["metric", "lowest", "highest", "note"]].copy()
     table["metric"] = table["metric"].str.replace("_", " ")
     spans = zip(rows["bound_low"], rows["bound_high"], strict=True)
-    values = ["undefined" if np.isnan(a) else f"{a:.3f}" + (f" to {b:.3f}" if a < b else "") for a, b in spans]
+    values = [f"{at_least(a, 3)} to {at_most(b, 3)}" if a < b else f"{a:.3f}" for a, b in spans]
     ends = zip(rows["low"], rows["high"], strict=True)
-    table.insert(1, "value", values)
-    table.insert(2, "interval", ["" if np.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends])
+    table.insert(1, "value", ["undefined" if value == "nan" else value for value in values])
+    table.insert(2, "interval", ["" if np.isnan(low) else _interval(low, high) for low, high in ends])
     return str(table.to_string(index=False))
+
+
+def _interval(low: float, high: float) -> str:
+    """Rounded outward."""
+    return f"[{at_least(low, 3)}, {at_most(high, 3)}]"

@@ -13,7 +13,10 @@ The depth is found on the resamples it is used on, and therefore taken one step 
 
 **Caution.** Where a bootstrap cannot see what it does not know, the replicates err towards wide intervals: a rate that
 a resample leaves undefined could be anything, and a rate of exactly 0 or 1 (which resampling never moves) is drawn from
-``Beta(1, n)``, whose quantiles are the Clopper-Pearson limits.
+``Beta(1, n)``, whose quantiles are the Clopper-Pearson limits. So is the share of people who are not like those of a
+group that all have the same violation: they could have none, or the largest. A rate that rests on few people of unequal
+weights (of the selected, or of the others, fewer than ``FEW`` effective) is drawn from the Beta distributions of the
+Clopper-Pearson limits at the effective numbers: percentiles of a bootstrap hold such a rate in 75 to 90 of 100 samples.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
@@ -38,6 +42,9 @@ UNEQUAL = 1e-100
 """Positive weights below this fraction of the largest are refused: their squares could vanish."""
 
 FOUR_FIFTHS = 0.8
+
+FEW = 10
+"""Effective people on the smaller side of a rate below which a bootstrap of unequal weights is not trusted."""
 
 UNDERFLOW = 1e-200
 """More than all products of weights and violations can lose by underflow, as a part of a group's weight."""
@@ -97,8 +104,10 @@ class Kinds:
         outcome: IntArray,
         weights: FloatArray,
         violation: tuple[FloatArray, FloatArray] | None,
+        largest: float,
     ) -> None:
-        """``outcome`` is 0 to 3: twice whether the outcome was favourable, plus whether selected."""
+        """``outcome`` is 0 to 3: twice whether the outcome was favourable, plus whether selected; ``largest`` is the
+        largest violation that somebody could have."""
         used = np.flatnonzero(weights > 0)  # a weight of 0 stands for nobody
         columns = [grouping.code[used] for grouping in groupings] + [outcome[used]]
         cell = np.zeros(len(used), dtype=np.int64)
@@ -116,7 +125,7 @@ class Kinds:
             right, least = f"within a factor of {1 / UNEQUAL:g} of each other", float(weights[used].min())
             raise DataError(f"Sampling weights must be {right}. Got {least!r}.")
         self.measures = [weight] + [weight * bound[member] for bound in violation or ()]
-        self.squares = weight * weight
+        self.squares, self.largest = weight * weight, largest
         self.cells = member[self.starts]  # somebody of every cell, who knows its groups and outcome
         self.outcome = outcome[self.cells]
 
@@ -164,6 +173,10 @@ def make_rates(
     if fixed.any():
         away = rng.beta(1.0, size[fixed], size=(len(drawn), int(fixed.sum())))
         low[:, fixed] = high[:, fixed] = np.where(value[fixed] == 1, 1.0 - away, away)
+    few = ~fixed & (squares != base) & (np.minimum(value, 1 - value) * size < FEW)
+    if few.any():
+        place, hits, n = rng.random((len(drawn), int(few.sum()))), (value * size)[few], size[few]
+        low[:, few], high[:, few] = betaincinv(hits, n - hits + 1, place), betaincinv(hits + 1, n - hits, place)
     return Rates(value, value, low, high, size)
 
 
@@ -249,7 +262,7 @@ def measure(
         rates["false_positive_rate"] = rate(lambda sums: sums[:, :, 0, 1], lambda sums: sums[:, :, 0].sum(axis=2))
         rates["accuracy"] = rate(lambda sums: sums[:, :, 0, 0] + sums[:, :, 1, 1], _all)
     if len(seen) > 1:
-        rates["violation"] = _mean_violation(seen, again, rates["selection_rate"].size, int(people.sum()))
+        rates["violation"] = _mean_violation(kinds, seen, again, rates["selection_rate"].size, rng)
     weight = _all(seen[0])[0]
     return Measured(grouping, _all(people)[0], weight / weight.sum(), rates)
 
@@ -350,23 +363,34 @@ def _four_fifths(measured: Measured, confidence: float, smallest: int) -> tuple[
     return ("pass" if low >= FOUR_FIFTHS else "undecided"), ""
 
 
-def _mean_violation(seen: list[FloatArray], again: list[FloatArray], size: FloatArray, people: int) -> Rates:
+def _mean_violation(
+    kinds: Kinds, seen: list[FloatArray], again: list[FloatArray], size: FloatArray, rng: np.random.Generator
+) -> Rates:
     """Mean violations between their bounds, rounded outward for the people at hand.
 
     **Soundness.** Numerator and denominator are sums of non-negative products of at most two numbers with a common
     rounded factor, the weight: ``gamma`` of the number of terms covers each, and their quotient costs one more.
     """
-    slack = 2 * gamma(2 * people + 16)
+    slack = 2 * gamma(2 * int(kinds.count.sum()) + 16)
     lower, upper = (divided(_all(total)[0], _all(seen[0])[0], math.nan) for total in seen[1:])
     low, high = (divided(_all(total), _all(again[0]), math.nan) for total in again[1:])
     missing = np.isnan(low)  # a resample without the group says nothing about it: its mean could be anything
+    others = rng.beta(1.0, np.maximum(size, 1e-9), size=low.shape)
+    low = np.where(_unmoved(low, missing), low * (1 - others), low)
+    high = np.where(_unmoved(high, missing), high + others * np.maximum(kinds.largest - high, 0.0), high)
     return Rates(
-        np.maximum(down(lower * (1 - slack)), 0.0),
+        np.maximum(down(lower * (1 - slack) - UNDERFLOW), 0.0),
         up(upper * (1 + slack) + UNDERFLOW),
         np.where(missing, 0.0, low),
         np.where(missing, math.inf, high),
         size,
     )
+
+
+def _unmoved(drawn: FloatArray, missing: BoolArray) -> BoolArray:
+    """Of which groups all resamples have the same mean, but for rounding."""
+    highest, lowest = (np.where(missing, end, drawn) for end in (-math.inf, math.inf))
+    return np.asarray(highest.max(axis=0) - lowest.min(axis=0) <= 1e-12 * np.abs(highest.max(axis=0)))
 
 
 def _parity_bounds(rates: Rates) -> tuple[float, float]:

@@ -17,17 +17,17 @@ confidence. Otherwise *undecided*. Expired does not mean unfair: it means that t
 below, an eighth for the share (Clopper and Pearson, both sides). So with probability at least ``1 − risk`` every number
 of the evaluation is right, whatever is true. Proved violations may come from several tiers: the upper bound of the mean
 grows with every value, so it stays above the one for the violations themselves. Attained ones may come from any search:
-bets on values that are not above the violations win no more than bets on these. This needs people who are independent
-draws from one population (not the same people again and again, no change within the window) and who were not used to
-fit network, metric or schema. Where two samples are compared ``whole``, ``certified`` needs no such thing: it bounds
-the mean violation of the admitted people of the window themselves.
+the lower bound of the mean grows with every value too, since its bets are fixed in advance. This needs people who are
+independent draws from one population (not the same people again and again, no change within the window) and who were
+not used to fit network, metric or schema. Where two samples are compared ``whole``, ``certified`` needs no such thing:
+it bounds the mean violation of the admitted people of the window themselves.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -35,17 +35,21 @@ from scipy.stats import beta
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.consistency import compare
-from isonomy.confidence import betting, mean_lower
+from isonomy.confidence import betting
 from isonomy.errors import ParameterError, template
 from isonomy.population import BoolArray, Population
 from isonomy.shift import wasserstein
+from isonomy.shift.lower import NOTHING
 from isonomy.similarity.metric import Metric
-from isonomy_verify.arithmetic import mean_up
+from isonomy_verify.arithmetic import down, mean_up, up
 
 State = Literal["valid", "expired", "undecided"]
 
 ROUNDING = 1e-5
 """A transport problem is solved to a share of its largest cost: the curve is read off a little further out."""
+
+LEFT_OUT = 2e-9
+"""More of the people than may be left out of its solution, as shares do not add up to exactly 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,10 +159,8 @@ def evaluate(
             np.where(refused, 0.0, lower), np.where(refused, 0.0, upper),
             lambda at: f"Number {at} of the window: the output for a similar individual", lambda at: {"number": at},
         )  # fmt: skip
-    largest, least = reference.largest, 0.0
-    if lower is not None and math.isfinite(largest):
-        attained = np.where(refused, 0.0, lower)
-        least = max(0.0, mean_lower(attained, np.ones(len(x)), 0.0, largest, risk / 8.0))
+    largest = reference.largest
+    least = 0.0 if lower is None else mean_at_least(np.where(refused, 0.0, lower), largest, risk / 8.0)
     proved = np.where(refused, largest, upper)
     mean = MeanViolation(mean_up(proved), least, mean_at_most(proved, largest, risk / 4.0))
     share = refused_share(refused, risk / 8.0)
@@ -173,11 +175,20 @@ def mean_at_most(upper: FloatArray, largest: float, risk: float) -> float:
     return betting(upper, largest, risk) if math.isfinite(largest) else math.inf
 
 
+def mean_at_least(lower: FloatArray, largest: float, risk: float) -> float:
+    """At most the mean violation of the population, with probability ``1 − risk``: what is missing to the largest
+    violation, everybody's rounded up, is bounded from above."""
+    if not math.isfinite(largest):
+        return 0.0
+    missing = np.clip(up(largest - lower), 0.0, largest)
+    return max(0.0, float(down(largest - betting(missing, largest, risk))))
+
+
 def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
     """The share of the refused with its bounds of Clopper and Pearson, both right with probability ``1 − risk``."""
     n, count = len(refused), int(refused.sum())
     low = float(beta.ppf(risk / 2.0, count, n - count + 1)) if count else 0.0
-    high = float(beta.ppf(1.0 - risk / 2.0, count + 1, n - count)) if count < n else 1.0
+    high = float(beta.isf(risk / 2.0, count + 1, n - count)) if count < n else 1.0
     # Quantiles are computed to far more digits than these.
     return RefusedShare(count, count / n, max(0.0, low * (1 - 1e-9)), min(1.0, high * (1 + 1e-9)))
 
@@ -186,17 +197,21 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
     """The distance of a window from the audited individuals; None without these."""
     if reference.people is None:
         return None
+    confidence = float(np.nextafter(1.0 - risk, 1.0))
     found = wasserstein(
         reference.people, x, order=reference.order, ground=reference.ground, sample=sample, repeats=1,
-        confidence=float(np.nextafter(1.0 - risk, 1.0)), seed=seed,
+        confidence=min(confidence, float(down(1.0))), seed=seed,
     )  # fmt: skip
-    read = reference.curve([found.estimate * (1 + ROUNDING), found.lower])
+    if confidence == 1.0:
+        found = replace(found, lower=0.0, evidence=f"{NOTHING}, since a risk of {risk:.2g} is too small for it")
+    read = reference.curve([found.estimate * (1 + ROUNDING), found.lower, math.inf])
+    most = min(reference.largest, float(read[2]))
     return Observed(
         estimate=found.estimate,
         floor=found.floor,
         lower=found.lower,
         evidence=found.evidence,
-        certified=float(read[0]),
+        certified=min(float(up(read[0] + LEFT_OUT * most)), most),
         certified_at_lower=float(read[1]),
         whole=reference.everybody and found.individuals == (found.n_one, found.n_other),
     )

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isonomy.arithmetic import FloatArray, at_least, parameter
-from isonomy.errors import DataError, ParameterError, template
+from isonomy.errors import DataError, NotANumberError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
 from isonomy.shift.lower import NOTHING, Rows, lower_bound
@@ -108,8 +108,9 @@ def wasserstein(
     In a realizable domain another category costs what the norm of the one-hot coordinates says: 2 (l1), √2 (l2),
     1 (linf).
 
-    **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that no
-    weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
+    **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that
+    the tables are independent of each other (or, with nobody of weight 0, paired row by row: the same people twice),
+    that no weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
     ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are
     estimates and prove nothing.
     """
@@ -123,9 +124,17 @@ def wasserstein(
 
     def apart(pair: Pair) -> float:
         places = [cost.places(rows.x) for rows in pair]
+        first, second = (rows.weights for rows in pair)
         if approximate:
-            return sliced(places[0], places[1], pair[0].weights, pair[1].weights, float(order), seed)
-        return exact(cost.between(places[0], places[1]), pair[0].weights, pair[1].weights, float(order))
+            found = sliced(places[0], places[1], first, second, float(order), seed)
+        else:
+            costs = cost.between(places[0], places[1])
+            found = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
+        if not math.isfinite(found):
+            raise NotANumberError(
+                "The distance is beyond all numbers: give individuals whose coordinates are closer together."
+            )
+        return found
 
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):

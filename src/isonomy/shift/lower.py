@@ -12,9 +12,11 @@ promising one is *chosen*, on the third, which neither has seen, its two means a
 
 **Soundness.** Given the first two parts, the witness is one fixed feasible and bounded pair ``(φ, ψ)``, and the third
 parts are independent draws: with probability at least ``1 − α/2`` each, ``E_P φ ≥ A`` and ``E_Q ψ ≥ B``, hence
-with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. The two tables need not be
-independent of each other. Nothing depends on a transport problem having been solved well. Sampling
-weights are divided by the largest that can occur, which is known beforehand; see :mod:`isonomy.confidence`.
+with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. Nobody of the third parts may be
+related to those whom the witness was fitted on, in the other table either: the tables are independent of each other,
+or their rows are pairs, in which case, being of one length, they are split alike. Nothing depends on a transport
+problem having been solved well. Sampling weights are divided by the largest that can occur, which is known beforehand;
+see :mod:`isonomy.confidence`.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.confidence import mean_lower
 from isonomy.shift.transport import GroundCost, solve
 from isonomy_verify.arithmetic import down, gamma
+
+IntArray = NDArray[np.int64]
 
 FEWEST = 8
 """Individuals in each table below which nothing is tried."""
@@ -51,7 +56,7 @@ class Rows:
     x: FloatArray
     weights: FloatArray
 
-    def __getitem__(self, rows: slice | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Rows:
+    def __getitem__(self, rows: slice | IntArray) -> Rows:
         return Rows(self.x[rows], self.weights[rows])
 
     def __len__(self) -> int:
@@ -69,7 +74,10 @@ def lower_bound(
     """A lower confidence bound of ``W_order``, and by what; 0 when no witness tells the populations apart."""
     if min(len(one), len(other)) < FEWEST:
         return 0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population"
-    fitted, chosen, judged = zip(*(_three_parts(rows, sample, rng) for rows in (one, other)), strict=True)
+    mixed = rng.permutation(len(one))
+    again = mixed if len(other) == len(one) else rng.permutation(len(other))
+    parts = _three_parts(one, mixed, sample), _three_parts(other, again, sample)
+    fitted, chosen, judged = zip(*parts, strict=True)
     witnesses = fit_witnesses(fitted[0], fitted[1], cost, order)
     if not witnesses:
         return 0.0, f"{NOTHING}, since no witness was found"
@@ -130,10 +138,9 @@ def _fit_potentials(one: Rows, other: Rows, cost: GroundCost, order: float) -> l
     return fitted
 
 
-def _three_parts(rows: Rows, sample: int, rng: np.random.Generator) -> tuple[Rows, Rows, Rows]:
+def _three_parts(rows: Rows, mixed: IntArray, sample: int) -> tuple[Rows, Rows, Rows]:
     """To fit (three eighths), to choose (one eighth) and to judge (half), each up to a size."""
     n = len(rows)
-    mixed = rng.permutation(n)
     ends = (3 * n // 8, n // 2)
     return (
         rows[mixed[: min(sample, ends[0])]],
