@@ -23,7 +23,7 @@ MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 """Cells that stand for a missing number where all other cells of the column are numbers."""
 
 _SEPARATORS = (",", ";", "\t", "|")
-_IDENTIFIER = re.compile(r"(^|[_\s.])(id|index|uuid|row)$|^unnamed|^$", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _DISTINCT = 50  # a text column with more values is a name or a note, not a category
 
 
@@ -118,7 +118,10 @@ def _decimal_commas(texts: pd.DataFrame) -> bool:
 
 
 def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
-    """Numbers where all cells that are there are numbers, else texts; and the cells that stood for missing."""
+    """Numbers where all cells that are there are numbers, else texts; and the cells that stood for missing.
+
+    Whole numbers of more digits than a float holds are names, and texts.
+    """
     bare = texts.str.strip()
     present = ~bare.isin(MISSING_WORDS)
     shown = bare
@@ -127,7 +130,7 @@ def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
     for marks in ((), MARKS):
         counted = present & ~bare.isin(marks)
         numbers = pd.to_numeric(shown[counted], errors="coerce")
-        if counted.any() and numbers.notna().all():
+        if counted.any() and numbers.notna().all() and not shown[counted].str.fullmatch(r"[+-]?\d{16,}").any():
             whole = shown[counted].str.fullmatch(r"[+-]?\d{1,15}").all()
             column = pd.Series(pd.NA, index=texts.index, dtype="Int64" if whole else "Float64", name=texts.name)
             column[counted] = numbers.astype("Int64" if whole else "Float64")
