@@ -155,6 +155,10 @@ def test_explain_shows_the_counterpart_of_the_audit(
     assert "differs" in page and "female" in page and "male" in page and "chosen with --row" in page
     _, page, _ = run("explain", plan)
     assert page.startswith("Row 0: ") and "the first one, as no --row was given" in page and "chosen" not in page
+    run("audit", plan, "--limit", "3", "--gamma", "0", "--out", "out")
+    rows = pd.read_parquet("out/individuals.parquet")["row"]
+    status, _, error = run("explain", "out", "--row", str(next(row for row in range(9) if row not in set(rows))))
+    assert status == 2 and f"one of the 3 rows that were audited, such as {rows.min()} or {rows.max()}" in error
 
 
 def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:

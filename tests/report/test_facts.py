@@ -137,7 +137,7 @@ def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
     base = findings("no shift")
     certificate = dataclasses.replace(base.certificate, epsilon=base.claimed[1] * 1.01)
     facts = dataclasses.replace(base, certificate=certificate).facts
-    assert facts.fact("largest_gamma").value == 0
+    assert facts.fact("largest_gamma").value == 0 and str(facts.fact("largest_gamma")) == "0"
     assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
 
 

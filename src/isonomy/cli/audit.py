@@ -108,7 +108,7 @@ def _run(plan: Plan) -> Answer:
         raise StoppedError(_resume(work, plan)) from None
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
     written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
-    check = f"Check it independently: isonomy verify {target / 'certificate.json'}"
+    check = f"Derive every claim again: isonomy verify {target / 'certificate.json'}"
     return Answer(document, chain(to_terminal(findings.facts), (written, check)), _STATUS[findings.facts.verdict])
 
 

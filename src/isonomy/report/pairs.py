@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isonomy.arithmetic import reached
 from isonomy.certificates.local import LocalCertificate
 from isonomy.report import words
 from isonomy.report.findings import output_names, role_of
@@ -51,7 +52,9 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
                     pair[own].itertuples(name=None)))
         for code, own in (("differs", differs), ("equal", ~differs))
     )  # fmt: skip
-    reached = f"a counterpart was found for whom it changes by {least}" if lower > 0 else "no change was found"
+    change = "no change was found"
+    if lower > 0:
+        change = f"a counterpart was found for whom it changes by {reached(str(least))}"
     listing = (
         exact("row", "Row", row),
         exact("prediction", "Prediction", mine, _given(mine, rounded)),
@@ -64,7 +67,7 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
           for side in ("individual", "counterpart")),
     )  # fmt: skip
     outputs = tuple(rounded.observed("gets", told, float(each[output])) for each in gets)
-    headline = f"For somebody similar this can change by at most {most} (proved); {reached}."
+    headline = f"For somebody similar this can change by at most {most} (proved); {change}."
     return Facts(headline, None, (Section("row", listing, tables=tables), Section("gets", outputs)))
 
 
