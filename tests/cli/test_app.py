@@ -75,7 +75,7 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
         "another width": (["audit", *data, *schema, "--model", "wide.onnx"], "the model reads 99 numbers"),
         "no metric": (["audit", *data, *schema, *model, "--metric", "none.toml"], "no metric file"),
         "missing column": (["audit", "--data", "narrow.csv", *schema, *model], "has no column 'town'"),
-        "not a number in a cell": (["audit", "--data", "nan.csv", *schema, *model], "row 3"),
+        "not a number in a cell": (["audit", "--data", "nan.csv", *schema, *model], "nan.csv: Column 'age', row 3"),
         "no other table": (["audit", *data, *schema, *model, "--against", "none.csv"], "no such file"),
         "out is a file": (["audit", *data, *schema, *model, "--out", "narrow.csv"], "which is a file"),
         "out holds others": (["audit", *data, *schema, *model, "--out", "."], "no audit writes"),

@@ -182,7 +182,7 @@ def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monk
     monkeypatch.setattr(package, "write", watched)
     status, page, _ = run("audit", plan, *QUICK, "--redact")
     assert status == 0 and seen and not [name for name in seen[0] if "work" in name]
-    assert "pair found" not in page
+    assert "pair found" not in page and "the evidence of the same audit without --redact" in page
     assert not (Path("audit-people") / "evidence" / "people.x.bin").exists()
 
 

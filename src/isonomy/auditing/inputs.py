@@ -86,7 +86,12 @@ def dialect_of(plan: Plan) -> Dialect:
 def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:
     """All people of a table, as the plan reads tables; by its schema, unless another is given."""
     schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
-    return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+    try:
+        return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+    except DataError as error:
+        if source in str(error):
+            raise
+        raise DataError(f"{source}: {error}") from error
 
 
 def read_people(
