@@ -152,6 +152,7 @@ def test_a_redacted_audit_has_no_facts_of_persons() -> None:
     facts = findings("redacted").facts
     assert not facts["pairs"].drawn and {fact.words for fact in facts["people"].facts} == {"median"}
     assert "pair found" in renderings("two classes")["terminal"] and "95%" in renderings("two classes")["terminal"]
+    assert "without --redact" in renderings("redacted")["html"] and "--redact" not in renderings("two classes")["html"]
     assert "pair found" not in renderings("redacted")["terminal"] and "95%" not in renderings("redacted")["terminal"]
 
 
