@@ -17,6 +17,7 @@ from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, SchemaError, first_line
 from isonomy.population import Dialect, Feature, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS
+from isonomy.population.feature import LARGEST_WHOLE
 from isonomy.population.tables import CSV, PARQUET, open_text
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
@@ -147,6 +148,8 @@ def _unusable(column: pd.Series) -> str:
         return "it holds no value"
     if column.dtype.kind in "mMc":
         return f"it holds {column.dtype} values: turn them into numbers to use them"
+    if column.dtype.kind in "iu" and max(-int(column.min()), int(column.max())) > LARGEST_WHOLE // 4:
+        return "its whole numbers are too large: turn them into texts or smaller numbers to use them"
     distinct = column.nunique()
     if _IDENTIFIER.search(str(column.name)) and distinct == len(column):
         return "it looks like an identifier: every row has another value"
