@@ -302,5 +302,6 @@ def test_a_regression(run: Callable[..., Any], answered: Callable[..., Any], tab
     status, facts = answered("audit", "audit.toml", *QUICK, "--epsilon", "100")
     one, other = model.predict(pd.DataFrame({"age": [40, 40], "sex": ["female", "male"]}))
     assert status == 0 and facts["verdict"] == "certified" and facts["accuracy"] is None
+    assert run("explain", "audit.toml", "--row", "3")[1].startswith("Row 3: wage ")
     step = float(abs(one - other))
     assert facts["lower"] <= step + 1e-9 and step - 1e-9 <= facts["upper"] <= step * (1 + 2e-6) + 2e-6  # as claimed
