@@ -71,6 +71,7 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
         "no data": (["audit", *model, *schema], "'data' must be given"),
         "no model file": (["audit", *data, *schema, "--model", "none.onnx"], "no file"),
         "pickle": (["audit", *data, *schema, "--model", "model.pkl"], "a pickle is a program"),
+        "an option of others": (["audit", *data, *schema, *model, "--activation", "relu"], "must be left out"),
         "damaged model": (["audit", *data, *schema, "--model", "damaged.onnx"], "damaged"),
         "another width": (["audit", *data, *schema, "--model", "wide.onnx"], "the model reads 99 numbers"),
         "no metric": (["audit", *data, *schema, *model, "--metric", "none.toml"], "no metric file"),
