@@ -76,6 +76,7 @@ def explain(
         raise ParameterError(template("row", right, row))
     person = everybody[place]
     found = certify_local(network, person, metric, delta, progress=None)
-    facts, selection = facts_of_row(found, 0, row), person.selection
-    document = {"row": row, "selection": selection.as_dict()} | to_json(facts)
-    return Answer(document, row_to_terminal(facts, f"One of {selection.pool:,} people, {how}"))
+    facts = facts_of_row(found, 0, row)
+    document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
+    among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"
+    return Answer(document, row_to_terminal(facts, f"One of {among}, {how}"))
