@@ -48,7 +48,7 @@ ORDER = [
     "service",
     "cli",
 ]
-MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent != SOURCE or not path.name.startswith("__"))
 ROOT = SOURCE.parents[1]
 STUDIES = sorted((ROOT / "studies").glob("*.py"))
 

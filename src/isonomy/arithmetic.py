@@ -26,6 +26,11 @@ def at_least(value: float, decimals: int = 4) -> str:
     return f"{rounded(value, decimals, ROUND_FLOOR):f}" if math.isfinite(value) else str(value)
 
 
+def reached(least: str) -> str:
+    """What :func:`at_least` wrote of something above 0, where no digit of it is left: ``less than 0.0001``."""
+    return least if least.strip("0.") else f"less than {least[:-1]}1"
+
+
 def rounded(value: float, decimals: int, rounding: str) -> Decimal:
     """A finite float, taken as the shortest decimal that reads back as it: 0.1 is 0.1 in either direction."""
     short = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)

@@ -223,7 +223,7 @@ def strict_json(content: bytes, name: str) -> Any:
 
     bare, depth, most = re.sub(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', b"", content, flags=re.DOTALL), 0, 0
     if not bare.isascii():
-        raise BadInput(f"{name} has letters or digits of its own.")
+        raise BadInput(f"{name} is no JSON: outside texts it has letters or digits of its own.")
     for byte in re.sub(rb"[^][}{]", b"", bare):
         depth += 1 if byte in b"[{" else -1
         most = max(most, depth)

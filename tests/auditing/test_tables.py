@@ -101,6 +101,9 @@ def test_guesses_of_a_messy_table(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {
             "id": np.arange(n),
+            "KundenNr": np.arange(n),
+            "account": 9_007_199_254_740_993 + np.arange(n),
+            "nanoseconds": 160_000_000_000_000 + np.arange(n) // 2,
             "age": [str(20 + i % 40) for i in range(n)],
             "score": ["?" if i == 3 else f"{i / 7:.2f}" for i in range(n)],
             "town": ["" if i == 5 else ("Köln", "Bonn")[i % 2] for i in range(n)],
@@ -115,7 +118,7 @@ def test_guesses_of_a_messy_table(tmp_path: Path) -> None:
     kinds = {feature.name: feature.kind for feature in guess.schema.features}
     assert dialect == Dialect(";") and marks == {"score": ("?",)}
     assert kinds == {"age": "integer", "score": "numeric", "town": "categorical"}
-    assert set(guess.left_out) == {"id", "note"}
+    assert set(guess.left_out) == {"id", "KundenNr", "account", "nanoseconds", "note"}
     assert guess.schema["score"].missing_values == ("?",) and guess.schema["score"].fill is not None
     assert guess.schema["town"].missing == "category" and guess.schema["town"].protected
     again = read_people(str(file), guess.schema, dialect=dialect)

@@ -358,6 +358,7 @@ def test_a_certificate_says_the_sentence_of_the_report() -> None:
     found = quietly(network, some, COUNTERPARTS, 1.0, 0.12345678)
     assert str(found).startswith("No population within 0.12345678 of these 3 individuals has a mean violation above 0.")
     assert "; an explicit population reaches 0." in str(found)
+    assert found.headline("0.0001", "0.0000").endswith("above 0.0001; an explicit population reaches less than 0.0001.")
     assert found.headline("1", None).endswith("above 1; no violation was found, or none was searched for.")
     still = replace(found, shift=found.transport.resized(0.0))
     assert str(still).startswith("The mean violation over these 3 individuals is at most 0.")

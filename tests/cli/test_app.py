@@ -71,11 +71,12 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
         "no data": (["audit", *model, *schema], "'data' must be given"),
         "no model file": (["audit", *data, *schema, "--model", "none.onnx"], "no file"),
         "pickle": (["audit", *data, *schema, "--model", "model.pkl"], "a pickle is a program"),
+        "an option of others": (["audit", *data, *schema, *model, "--activation", "relu"], "must be left out"),
         "damaged model": (["audit", *data, *schema, "--model", "damaged.onnx"], "damaged"),
         "another width": (["audit", *data, *schema, "--model", "wide.onnx"], "the model reads 99 numbers"),
         "no metric": (["audit", *data, *schema, *model, "--metric", "none.toml"], "no metric file"),
         "missing column": (["audit", "--data", "narrow.csv", *schema, *model], "has no column 'town'"),
-        "not a number in a cell": (["audit", "--data", "nan.csv", *schema, *model], "row 3"),
+        "not a number in a cell": (["audit", "--data", "nan.csv", *schema, *model], "nan.csv: Column 'age', row 3"),
         "no other table": (["audit", *data, *schema, *model, "--against", "none.csv"], "no such file"),
         "out is a file": (["audit", *data, *schema, *model, "--out", "narrow.csv"], "which is a file"),
         "out holds others": (["audit", *data, *schema, *model, "--out", "."], "no audit writes"),
@@ -170,6 +171,7 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
     small = ("--data", "moons", "--hidden", "8", "--epochs", "2")
     status, facts = answered("train", *small, "--learning-rate", "1e-9", "--out", "model.onnx")
     assert status == 3 and facts["collapsed"] and "model.onnx " in facts["reason"]
+    assert facts["reason"].endswith(", on the training rows")
     small = (*small, "--learning-rate", "0.1", "--method", "sgd")
     status, facts = answered("train", *small, "--out", "model.onnx")
     assert not facts["collapsed"] and facts["reason"] == "" and facts["scores"]["balanced_accuracy"] > 0.6

@@ -155,6 +155,11 @@ def test_explain_shows_the_counterpart_of_the_audit(
     assert "differs" in page and "female" in page and "male" in page and "chosen with --row" in page
     _, page, _ = run("explain", plan)
     assert page.startswith("Row 0: ") and "the first one, as no --row was given" in page and "chosen" not in page
+    run("audit", plan, "--limit", "3", "--gamma", "0", "--out", "out")
+    assert "One of 3 audited people" in run("explain", "out")[1]
+    rows = pd.read_parquet("out/individuals.parquet")["row"]
+    status, _, error = run("explain", "out", "--row", str(next(row for row in range(9) if row not in set(rows))))
+    assert status == 2 and f"one of the 3 rows that were audited, such as {rows.min()} or {rows.max()}" in error
 
 
 def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
@@ -178,7 +183,7 @@ def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monk
     monkeypatch.setattr(package, "write", watched)
     status, page, _ = run("audit", plan, *QUICK, "--redact")
     assert status == 0 and seen and not [name for name in seen[0] if "work" in name]
-    assert "pair found" not in page
+    assert "pair found" not in page and "the evidence of the same audit without --redact" in page
     assert not (Path("audit-people") / "evidence" / "people.x.bin").exists()
 
 
@@ -298,5 +303,19 @@ def test_a_regression(run: Callable[..., Any], answered: Callable[..., Any], tab
     status, facts = answered("audit", "audit.toml", *QUICK, "--epsilon", "100")
     one, other = model.predict(pd.DataFrame({"age": [40, 40], "sex": ["female", "male"]}))
     assert status == 0 and facts["verdict"] == "certified" and facts["accuracy"] is None
+    assert run("explain", "audit.toml", "--row", "3")[1].startswith("Row 3: wage ")
     step = float(abs(one - other))
     assert facts["lower"] <= step + 1e-9 and step - 1e-9 <= facts["upper"] <= step * (1 + 2e-6) + 2e-6  # as claimed
+
+
+def test_explain_takes_people_drawn_before_they_were_split(run: Callable[..., Any]) -> None:
+    """How many there were to draw from is then not known."""
+    import isonomy
+    from isonomy.records import write
+
+    people = isonomy.load_population("moons")
+    some = people.sample(20).test
+    network = isonomy.Network.from_layers([np.ones((2, some.x.shape[1]))], [np.zeros(2)])
+    metric = isonomy.WeightedLp.fit(people.train)
+    write(Path("out"), isonomy.certify(network, some, metric, 0.05, gamma=0.0, progress=None))
+    assert f"One of {len(some)} audited people" in run("explain", "out")[1]

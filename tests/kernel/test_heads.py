@@ -218,3 +218,68 @@ def test_without_a_threshold_a_regression_decides_nothing() -> None:
 def test_heads_that_are_none_are_refused(kind: Any, outputs: int, threshold: float | None) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+\.$"):
         Head(kind, outputs, threshold)
+
+
+def decided_by(head: Head, t: Array) -> int:
+    """The decision at margins (margins,) by its definition; −1 at a tie."""
+    if head.threshold is not None:
+        score = t[0] if head.kind == "regression" else 1 / (1 + math.exp(-t[0]))
+        return -1 if score == head.threshold else int(score > head.threshold)
+    if head.kind != "softmax" or head.outputs == 2:
+        return int(t.argmax()) if len(t) > 1 else int(np.sign(t[0]) > 0) if t[0] else -1
+    wins = [all(t[i] > 0 if c == pair[1] else t[i] < 0 for i, pair in enumerate(head.pairs) if c in pair)
+            for c in range(head.outputs)]  # fmt: skip
+    return wins.index(True) if any(wins) else -1
+
+
+DECIDING = [(k, n, None) for k, n in HEADS if k != "regression"] + [
+    ("softmax", 2, 0.3), ("sigmoid", 1, 0.8), ("regression", 1, 0.2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "outputs", "threshold"), DECIDING)
+def test_a_settled_decision_stands_whatever_changes_that_much(
+    kind: Kind, outputs: int, threshold: float | None
+) -> None:
+    """Outputs that change by as much as is allowed, all of them against the decision."""
+    rng = np.random.default_rng([54, outputs])
+    head = Head(kind, outputs, threshold)
+    z = rng.normal(size=(300, outputs)) * rng.choice([0.1, 1.0, 4.0], (300, 1))
+    t = margins(head, z)
+    room = np.abs(rng.normal(size=t.shape)) * rng.choice([0.0, 0.01], (300, 1))
+    change = rng.random(300) * rng.choice([0.001, 0.1, 0.5], 300)
+    settled = head.settled(Enclosure(t - room, t + room), change)
+    assert {-1, 0, 1} <= set(settled.tolist())
+    cut = 0.5 if threshold is None else threshold
+    for row in np.flatnonzero(settled >= 0):
+        choice = int(settled[row])
+        for at in (t[row] - room[row], t[row] + room[row]):
+            low, high = (side[0] for side in head.received(Enclosure(at[None], at[None])))
+            assert decided_by(head, at) == choice
+            if len(low) == 1:
+                worst = low[0] - change[row] if choice else high[0] + change[row]
+                assert worst > cut if choice else worst < cut
+            else:
+                others = np.delete(high, choice) + change[row]
+                assert low[choice] - change[row] > others.max()
+
+
+@pytest.mark.parametrize(("kind", "outputs", "threshold"), DECIDING)
+def test_a_decision_stands_where_every_contest_is_excluded(kind: Kind, outputs: int, threshold: float | None) -> None:
+    rng = np.random.default_rng([55, outputs])
+    head = Head(kind, outputs, threshold)
+    t, stood, fell = margins(head, rng.normal(size=(400, outputs))), 0, 0
+    here = np.array([decided_by(head, row) for row in t[:200]])
+    contests = head.contests(here)
+    if kind == "sigmoid" and outputs > 1:
+        assert not len(contests.row)
+        return
+    assert set(contests.row.tolist()) == set(np.flatnonzero(here >= 0).tolist())
+    for row in np.unique(contests.row):
+        there, mine = t[200 + row], contests.row == row
+        sign = contests.sign[mine]
+        excluded = head.excluded(sign, sign * there[contests.margin[mine]])
+        same = decided_by(head, there) == here[row]
+        assert same or not excluded.all()
+        stood, fell = stood + bool(excluded.all()), fell + (not same)
+    assert stood and fell

@@ -229,6 +229,19 @@ def test_codes_that_are_numbers_are_read_as_numbers() -> None:
     agree(Network.from_sklearn(model, people), people, table, own(model, table))
 
 
+@pytest.mark.parametrize("classes", [["False", "True"], ["True", "False"], ["false", "true"]])
+def test_booleans_are_read_as_numbers(classes: list[str]) -> None:
+    table = pd.DataFrame({"owner": np.arange(60) % 3 == 0, "z": np.linspace(0, 1, 60)})
+    model = make_pipeline(
+        split(("z", StandardScaler(), ["z"]), remainder="passthrough"), lm.LogisticRegression(),
+    ).fit(table, table["owner"] ^ (table["z"] > 0.6))  # fmt: skip
+    people = Schema.from_toml(f"[features.owner]\ncategories = {classes}\n[features.z]\nlow = 0\nhigh = 1\n")
+    spelt = table.assign(
+        owner=table["owner"].map({True: "true", False: "false"}) if classes[0] == "false" else table["owner"]
+    )
+    agree(Network.from_sklearn(model, people), people, spelt, own(model, table))
+
+
 def test_decision_values_only_on_request() -> None:
     frame = rows(100)
     model = fitted(PREPROCESSING["standard"], LinearSVC(), frame, outcome(frame))

@@ -119,3 +119,9 @@ def test_columns_that_cannot_be_guessed() -> None:
         Schema.infer(pd.DataFrame({"x": [1.0, np.inf]}))
     with pytest.raises(DataError, match="no column 'sex'; it has 'id', 'x'"):
         Schema.infer(many, protected=["sex"])
+
+
+def test_names_made_of_digits_are_no_numbers() -> None:
+    frame = pd.DataFrame({"account": [1, 9_007_199_254_740_993]}, index=[7, 7])
+    with pytest.raises(SchemaError, match=r"row 7: 9007199254740993 is not a number .*'ignore' the column"):
+        Schema.infer(frame)

@@ -133,11 +133,17 @@ def test_numbers_are_on_their_side_of_epsilon() -> None:
         assert (number(facts.fact("lower")) > accepted) == (facts.verdict == "violated")
 
 
+def test_a_find_below_what_is_claimed_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = audit()
+    monkeypatch.setattr(type(base.certificate), "lower", 7e-9)
+    assert base.claimed[0] == 0 and base.facts.headline.endswith("an explicit population reaches less than 0.00001.")
+
+
 def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
     base = findings("no shift")
     certificate = dataclasses.replace(base.certificate, epsilon=base.claimed[1] * 1.01)
     facts = dataclasses.replace(base, certificate=certificate).facts
-    assert facts.fact("largest_gamma").value == 0
+    assert facts.fact("largest_gamma").value == 0 and str(facts.fact("largest_gamma")) == "0"
     assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
 
 
@@ -146,6 +152,7 @@ def test_a_redacted_audit_has_no_facts_of_persons() -> None:
     facts = findings("redacted").facts
     assert not facts["pairs"].drawn and {fact.words for fact in facts["people"].facts} == {"median"}
     assert "pair found" in renderings("two classes")["terminal"] and "95%" in renderings("two classes")["terminal"]
+    assert "without --redact" in renderings("redacted")["html"] and "--redact" not in renderings("two classes")["html"]
     assert "pair found" not in renderings("redacted")["terminal"] and "95%" not in renderings("redacted")["terminal"]
 
 

@@ -50,6 +50,7 @@ def test_a_close_call_gets_more_decimals() -> None:
 
 
 def test_what_is_not_a_number_is_said() -> None:
+    assert (Numbers(8).lower(0.0), Numbers(8).upper(5e-9)) == ("0.00000000", "0.00000001"), "no powers of ten"
     numbers = Numbers(3)
     assert [numbers.upper(x) for x in (math.inf, math.nan)] == ["∞", "undefined"]
     assert [cell(x) for x in (math.nan, None, 3.0, 2.5, -4, np.int64(7), "text", 123456789)] == [

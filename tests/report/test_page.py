@@ -16,6 +16,8 @@ import pytest
 import isonomy
 from isonomy.fairness import group_fairness
 from isonomy.report import Findings
+from isonomy.report.figures import curve
+from isonomy.report.model import Fact
 from isonomy.similarity import WeightedLp
 
 from .audits import NASTIER, NASTY, audit, crowded, network, render, schema
@@ -290,3 +292,18 @@ def test_people_are_judged_one_by_one() -> None:
         share = 100 * (found.certificate.local.verdict(0.2) == verdict).mean()
         shown = re.search(rf"([\d.]+)% {verdict}", text)
         assert shown is not None and float(shown[1]) == pytest.approx(share, abs=0.051)
+
+
+def test_the_drawn_curve_never_says_more_than_its_places() -> None:
+    """Between two places the proved line is as high as at the right one, the found line as low as at the left one."""
+    places = [
+        (gamma, Fact("lower", "", lower), Fact("upper", "", upper))
+        for gamma, lower, upper in ((0.0, 0.1, 0.2), (0.1, 0.3, 0.5), (0.2, 0.4, 0.6))
+    ]
+    drawn = str(curve(places, [], 0.1, None))
+    for side, early in (("upper", True), ("lower", False)):
+        (path,) = re.findall(rf'd="M([^"]*)" class="line {side}"', drawn)
+        points = [tuple(map(float, point.split(","))) for point in path.split("L")]
+        for (x0, y0), (x1, y1) in pairwise(points):
+            assert x0 == x1 or y0 == y1, "steps, not slopes"
+        assert (points[0][0] == points[1][0]) == early, "the proved line rises first, the found one last"

@@ -17,13 +17,14 @@ from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, SchemaError, first_line
 from isonomy.population import Dialect, Feature, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS
+from isonomy.population.feature import LARGEST_WHOLE
 from isonomy.population.tables import CSV, PARQUET, open_text
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 """Cells that stand for a missing number where all other cells of the column are numbers."""
 
 _SEPARATORS = (",", ";", "\t", "|")
-_IDENTIFIER = re.compile(r"(^|[_\s.])(id|index|uuid|row)$|^unnamed|^$", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _DISTINCT = 50  # a text column with more values is a name or a note, not a category
 
 
@@ -118,7 +119,10 @@ def _decimal_commas(texts: pd.DataFrame) -> bool:
 
 
 def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
-    """Numbers where all cells that are there are numbers, else texts; and the cells that stood for missing."""
+    """Numbers where all cells that are there are numbers, else texts; and the cells that stood for missing.
+
+    Whole numbers of more digits than a float holds are names, and texts.
+    """
     bare = texts.str.strip()
     present = ~bare.isin(MISSING_WORDS)
     shown = bare
@@ -127,7 +131,7 @@ def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
     for marks in ((), MARKS):
         counted = present & ~bare.isin(marks)
         numbers = pd.to_numeric(shown[counted], errors="coerce")
-        if counted.any() and numbers.notna().all():
+        if counted.any() and numbers.notna().all() and not shown[counted].str.fullmatch(r"[+-]?\d{16,}").any():
             whole = shown[counted].str.fullmatch(r"[+-]?\d{1,15}").all()
             column = pd.Series(pd.NA, index=texts.index, dtype="Int64" if whole else "Float64", name=texts.name)
             column[counted] = numbers.astype("Int64" if whole else "Float64")
@@ -144,6 +148,8 @@ def _unusable(column: pd.Series) -> str:
         return "it holds no value"
     if column.dtype.kind in "mMc":
         return f"it holds {column.dtype} values: turn them into numbers to use them"
+    if column.dtype.kind in "iu" and max(-int(column.min()), int(column.max())) > LARGEST_WHOLE // 4:
+        return "its whole numbers are too large: turn them into texts or smaller numbers to use them"
     distinct = column.nunique()
     if _IDENTIFIER.search(str(column.name)) and distinct == len(column):
         return "it looks like an identifier: every row has another value"

@@ -18,7 +18,7 @@ from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, ParameterError, template
 from isonomy.files import file_hash
 from isonomy.networks import Network
-from isonomy.networks.load import open_network
+from isonomy.networks.load import FORMATS, open_network
 from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
@@ -86,7 +86,12 @@ def dialect_of(plan: Plan) -> Dialect:
 def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:
     """All people of a table, as the plan reads tables; by its schema, unless another is given."""
     schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
-    return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+    try:
+        return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+    except DataError as error:
+        if source in str(error):
+            raise
+        raise DataError(f"{source}: {error}") from error
 
 
 def read_people(
@@ -110,6 +115,10 @@ def read_people(
 def read_network(plan: Plan, schema: Schema) -> Network:
     """The network of a plan, on the coordinates of a schema."""
     options: dict[str, Any] = {name: getattr(plan, name) for name in ("head", "output", "activation", "reads")}
+    ending = Path(str(plan.model)).suffix.lower()
+    for name in ("output", "activation"):
+        if options[name] is not None and ending in FORMATS and name not in FORMATS[ending][2]:
+            raise ParameterError(template(name, f"left out: of a {ending} file it changes nothing", options[name]))
     return open_network(str(plan.model), schema, **options)
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, these, weighted
+from isonomy.arithmetic import at_least, at_most, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, described
 from isonomy.certificates.dual import Cells, Dual, Mixture
@@ -222,10 +222,11 @@ def headline(populations: str, who: str, upper: str, lower: str | None, unit: st
     most = f"{upper} ({unit})" if unit else upper
     if populations:
         text = f"No population {populations} has a mean violation above {most}"
-        reached = "an explicit population reaches"
+        who_reaches = "an explicit population reaches"
     else:
-        text, reached = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
-    return f"{text}; {reached} {lower}." if lower else f"{text}; no violation was found, or none was searched for."
+        text, who_reaches = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
+    found = f"{who_reaches} {reached(lower)}" if lower else "no violation was found, or none was searched for"
+    return f"{text}; {found}."
 
 
 def judge(lower: float, upper: float, epsilon: float) -> Verdict:

@@ -129,7 +129,9 @@ def checked_asked(model: Any, metric: Any) -> None:
         "model", model, (Network, Model),  # a protocol takes its time
         "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
     )  # fmt: skip
-    instance("metric", metric, Metric, "a metric, such as isonomy.Mahalanobis(matrix) or isonomy.WeightedLp(weights)")
+    instance(
+        "metric", metric, Metric, "a metric, such as isonomy.Counterparts.of(schema) or isonomy.WeightedLp(weights)"
+    )
 
 
 def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:

@@ -46,8 +46,9 @@ def explain(
     from isonomy.report.terminal import row_to_terminal
     from isonomy.report.text import to_json
 
-    if file is not None and (file.is_dir() or file.suffix == ".json"):
-        record = read(file)
+    audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
+    if audited is not None:
+        record = read(audited)
         if record.people is None:
             raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
         everybody, network, metric, delta = record.people, record.network, record.metric, record.delta
@@ -68,10 +69,14 @@ def explain(
     row = int(everybody.rows.min()) if row is None else row
     place = np.flatnonzero(everybody.rows == row)[:1]
     if not len(place):
-        right = f"a row of the table, {everybody.rows.min()} to {everybody.rows.max()}"
-        raise ParameterError(template("row", f"{right}, that fits the schema", row))
+        first, last = everybody.rows.min(), everybody.rows.max()
+        right = f"a row of the table, {first} to {last}, that fits the schema"
+        if audited is not None and last - first >= len(everybody):
+            right = f"one of the {len(everybody):,} rows that were audited, such as {first} or {last}"
+        raise ParameterError(template("row", right, row))
     person = everybody[place]
     found = certify_local(network, person, metric, delta, progress=None)
-    facts, selection = facts_of_row(found, 0, row), person.selection
-    document = {"row": row, "selection": selection.as_dict()} | to_json(facts)
-    return Answer(document, row_to_terminal(facts, f"One of {selection.pool:,} people, {how}"))
+    facts = facts_of_row(found, 0, row)
+    document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
+    among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"
+    return Answer(document, row_to_terminal(facts, f"One of {among}, {how}"))

@@ -287,6 +287,8 @@ def _collapse(model: Any, people: Population) -> str:
     """How a trained network has collapsed, on the training rows or the test rows; empty where it decides."""
     from isonomy.training.collapse import class_names, collapse
 
-    names, sides = class_names(people.schema.label), (people.train, people.test)
-    reasons = (collapse(model.network_, some.x, some.y, some.weights, names) for some in sides if some.y is not None)
-    return next(filter(None, reasons), "")
+    names = class_names(people.schema.label)
+    for side, some in (("training", people.train), ("test", people.test)):
+        if some.y is not None and (why := collapse(model.network_, some.x, some.y, some.weights, names)):
+            return f"{why}, on the {side} rows"
+    return ""

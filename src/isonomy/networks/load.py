@@ -82,12 +82,12 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
     suffix = file.suffix.lower()
     if suffix in _REFUSED:
         raise FileError(f"'{file}' is not read: {_REFUSED[suffix]}")
-    if suffix not in _FORMATS:
-        kinds = ", ".join(sorted(_FORMATS))
+    if suffix not in FORMATS:
+        kinds = ", ".join(sorted(FORMATS))
         raise FileError(f"'{file}' is not a kind of network file that can be read; these are: {kinds}.")
     if not file.is_file():
         raise FileError(f"There is no file '{file}'.")
-    kind, reader, used = _FORMATS[suffix]
+    kind, reader, used = FORMATS[suffix]
     if "torch" in kind:
         needed("torch", "torch", f"Reading '{file}'")
     try:
@@ -108,7 +108,7 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
 # ending -> what it is, its reader (module and function), and what the reader wants to know
 _KERAS = ("a Keras network", "keras_reader.read_keras", ("schema", "head", "output", "reads"))
 _STATE = ("a torch state dict", "state_reader.read_state", ("activation", "head"))
-_FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ".onnx": ("an ONNX network", "onnx_reader.read_onnx", ("schema", "head", "output", "reads")),
     **dict.fromkeys((".h5", ".hdf5", ".keras"), _KERAS),
     ".nnet": ("a .nnet network", "nnet_reader.read_nnet", ("head",)),

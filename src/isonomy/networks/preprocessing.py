@@ -32,6 +32,7 @@ from isonomy.population.schema import Schema
 Cell = str | None  # the text of a cell; None is a missing one
 _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
 _MOST_CELLS = 2**16  # of one individual
+_TRUTH = {"false": ZERO, "true": Fraction(1)}
 _T = TypeVar("_T")
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
@@ -163,16 +164,18 @@ def coordinate_columns(schema: Schema) -> dict[str, Column]:
 
 
 def as_number(column: Column) -> Number:
-    """A column read as a number: categories only where their names are numbers."""
+    """A column read as a number: categories only where their names are numbers, or false (0) and true (1)."""
     if isinstance(column, Number):
         return column
     values: list[Fraction | None] = []
     for spellings in column.spellings:
         try:
-            found = None if None in spellings else exact(spellings[0], "")
+            name = spellings[0]
+            found = None if name is None or None in spellings else exact(_TRUTH.get(name.lower(), name), "")
         except NetworkError:
             raise NetworkError(
-                f"column '{column.name}' holds categories such as {spellings[0]!r}, but the model reads a number."
+                f"column '{column.name}' holds categories such as {name!r}, but the model reads a number: encode it in "
+                'the pipeline, or with encode = "values" in [model.inputs] for a model without one.'
             ) from None
         values.append(found)
     return column.numbers(values)

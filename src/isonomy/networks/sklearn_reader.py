@@ -396,7 +396,10 @@ def read_skops(path: Path, **options: Any) -> Read:
     _check_size(path)
     strange = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
     if strange:
-        raise FileError(f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, which are not trusted types.")
+        raise FileError(
+            f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, and only what networks, linear models "
+            "and their preprocessing are made of is trusted; trees cannot be read."
+        )
     return read_sklearn(files.load(path, trusted=list(_TRUSTED)), **options)
 
 

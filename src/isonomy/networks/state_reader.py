@@ -65,8 +65,7 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, AttributeError) as error:
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise FileError(f"'{path}' holds more than parameters, or is damaged ({reason}); {_ADVICE}.") from error
+        raise FileError(f"'{path}' holds more than parameters, or is damaged; {_ADVICE}.") from error
     while isinstance(content, dict) and any(isinstance(content.get(key), dict) for key in _NESTED):
         kept = [key for key, each in content.items() if _is_state(each)]  # as training checkpoints keep it
         if len(kept) > 1:

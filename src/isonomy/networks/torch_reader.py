@@ -179,10 +179,9 @@ class _Program:
             self.builder.at, label = layer[0], layer[1].rpartition(".")[2]
         where, move = f"node '{self.builder.at}' ({label})", name in _LAYOUTS
         if not target.startswith("torch.ops.aten.") or not (name in _RULES or move):
-            listed = ", ".join(sorted({*_RULES, *_LAYOUTS}))
             raise UnsupportedOperationError(
                 f"{where} is not supported; supported are: Linear, BatchNorm1d, Dropout, Flatten, Softmax at the end, "
-                f"activations, and of the operations of ATen {listed}."
+                "activations such as ReLU, and sums, fixed multiples, selections and reshapes of their results."
             )
         with reading(where):
             if in_place:

@@ -77,9 +77,11 @@ def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
     largest = (LARGEST_WHOLE if integer else LARGEST_NUMBER) / 4  # leaves room for widening
     wild = ~(np.abs(values) <= largest)
     if wild.any():
-        row = column.dropna().index[int(np.argmax(wild))]
+        at = int(np.argmax(wild))
+        row, value = next(iter(column.dropna().iloc[at : at + 1].items()))
         raise SchemaError(
-            f"Column {name!r}, row {row}: {values[wild][0]!r} is not a number of size at most {largest:g}."
+            f"Column {name!r}, row {row}: {value} is not a number of size at most {largest:g}: turn names made of "
+            "digits into texts, or 'ignore' the column."
         )
     low, high = widen(float(values.min()), float(values.max()), integer)
     fill = None

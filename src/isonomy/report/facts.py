@@ -61,7 +61,7 @@ class Sheet:
         self.upper = self.round.proved("upper", "Mean violation within γ, proved", upper)
         self.lower = self.round.found("lower", "Mean violation within γ, found", lower)
         unit = words.unit(audit) if audit.regression else ""
-        reached = str(self.lower) if lower > 0 else None
+        reached = str(self.lower) if lower > 0 else "0.00000" if found.lower > 0 else None  # claims have six decimals
         self.headline = found.headline(str(self.upper), reached, unit)
         largest = None if found.epsilon is None else found.largest_gamma(found.epsilon)
         printed = "any" if largest == math.inf else "" if largest is None else down(largest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -40,7 +41,11 @@ def tag(name: str, content: object = "", **attributes: object) -> Markup:
 
 
 def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon: float | None) -> Markup:
-    """Upper and lower over γ, the certificate's own γ and ε, and a lane below for every observed shift."""
+    """Upper and lower over γ, the certificate's own γ and ε, and a lane below for every observed shift.
+
+    **Soundness.** Both are steps: what is proved at a place holds for every smaller shift, what was found at one for
+    every larger. A straight line between two places would lie below the truth, which is concave in γ at order 1.
+    """
     end, top = places[-1][0], nice(max(upper.value for _, _, upper in places))
     height = HEIGHT + LANE * len(lanes)
     across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - BOTTOM, TOP)
@@ -49,7 +54,8 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
         "lower": [(across(shift), upwards(lower.value)) for shift, lower, _ in places],
     }
     parts = [_axes(end, top, across, upwards, "shift of the population, γ", "average unfairness")]
-    parts.append(tag("path", d=_path([*sides["upper"], *reversed(sides["lower"])]) + "Z", class_="open"))
+    lines = {side: _steps(points, early=side == "upper") for side, points in sides.items()}
+    parts.append(tag("path", d=_path([*lines["upper"], *reversed(lines["lower"])]) + "Z", class_="open"))
     if epsilon is not None and 0.02 * top < epsilon <= top:
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=upwards(epsilon), y2=upwards(epsilon), class_="epsilon"))
         parts.append(tag("text", f"ε = {parameter(epsilon)}", x=LEFT + 6, y=upwards(epsilon) - 6, class_="note halo"))
@@ -58,7 +64,7 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
     parts.append(tag("text", own, x=across(gamma), y=TOP - 8, class_="note", text_anchor="middle"))
     for side, label, offset in (("upper", "proved: at most", -16), ("lower", "found: at least", 32)):
         points = sides[side]
-        parts.append(tag("path", d=_path(points), class_=f"line {side}"))
+        parts.append(tag("path", d=_path(lines[side]), class_=f"line {side}"))
         for (shift, lower, upper), (x, y) in zip(places, points, strict=True):
             words = tag("title", f"γ = {parameter(shift)}: {label} {upper if side == 'upper' else lower}")
             parts.append(tag("circle", words, cx=x, cy=y, r=5 if shift == gamma else 3, class_=f"dot {side}"))
@@ -68,8 +74,8 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
         parts.append(_lane(lane, across, end, HEIGHT + LANE * row))
     (_, lower, upper), (_, last_lower, last_upper) = places[0], places[-1]
     told = (
-        f"Two rising lines. Without a shift at most {upper} is proved and {lower} was found; at a shift of "
-        f"{parameter(end)} these are {last_upper} and {last_lower}. The truth lies between the lines. The table below "
+        f"Two rising steps. Without a shift at most {upper} is proved and {lower} was found; at a shift of "
+        f"{parameter(end)} these are {last_upper} and {last_lower}. The truth lies between them. The table below "
         "has all values."
     )
     return _standing("curve", height, "Average unfairness over the size of the shift", told, parts)
@@ -186,6 +192,13 @@ def _inline(parts: Iterable[str], height: float) -> Markup:
 
 def _scale(end: float, low: float, high: float) -> Callable[[float], float]:
     return lambda value: low + (high - low) * min(value, end) / end
+
+
+def _steps(points: Sequence[tuple[float, float]], early: bool) -> list[tuple[float, float]]:
+    """Points joined by steps, each of which rises at its beginning (``early``) or at its end."""
+    between = ((x, y) if early else (y, x) for x, y in pairwise(points))
+    corners = [(at[0], level[1]) for at, level in between]
+    return [points[0], *(each for pair in zip(corners, points[1:], strict=True) for each in pair)]
 
 
 def _path(points: Iterable[tuple[float, float]]) -> str:

@@ -166,4 +166,5 @@ def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], tot
 
 def down(value: float) -> str:
     """A number of any size, rounded down to about four digits."""
-    return Numbers(decimals_of(value)).lower(value)
+    printed = Numbers(decimals_of(value)).lower(value)
+    return printed if printed.strip("0.") else "0"

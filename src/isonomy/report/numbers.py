@@ -114,4 +114,4 @@ def _written(value: float, decimals: int, rounding: str) -> str:
         return "undefined"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return f"{rounded(value, decimals, rounding):,}".replace("-", "−")
+    return f"{rounded(value, decimals, rounding):,f}".replace("-", "−")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isonomy.arithmetic import FloatArray, reached
 from isonomy.certificates.local import LocalCertificate
 from isonomy.report import words
 from isonomy.report.findings import output_names, role_of
@@ -51,20 +52,22 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
                     pair[own].itertuples(name=None)))
         for code, own in (("differs", differs), ("equal", ~differs))
     )  # fmt: skip
-    reached = f"a counterpart was found for whom it changes by {least}" if lower > 0 else "no change was found"
+    change = "no change was found"
+    if lower > 0:
+        change = f"a counterpart was found for whom it changes by {reached(str(least))}"
     listing = (
         exact("row", "Row", row),
-        exact("prediction", "Prediction", mine, _given(mine, rounded)),
+        exact("prediction", "Prediction", mine, _given(names, gets[0], rounded)),
         most,
         least,
         exact("decision", "Decision", decision, words.DECISIONS[decision]),
-        exact("counterpart_prediction", "The worst counterpart found", theirs, _given(theirs, rounded)),
+        exact("counterpart_prediction", "The worst counterpart found", theirs, _given(names, gets[1], rounded)),
         exact("differs", "Differs in", [str(name) for name in pair.index[differs]], ""),
         *(exact(side, side, {str(name): _item(value) for name, value in pair[side].items()}, "")
           for side in ("individual", "counterpart")),
     )  # fmt: skip
     outputs = tuple(rounded.observed("gets", told, float(each[output])) for each in gets)
-    headline = f"For somebody similar this can change by at most {most} (proved); {reached}."
+    headline = f"For somebody similar this can change by at most {most} (proved); {change}."
     return Facts(headline, None, (Section("row", listing, tables=tables), Section("gets", outputs)))
 
 
@@ -119,8 +122,8 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
 
 
-def _given(outputs: Mapping[str, float], rounded: Rounded) -> str:
-    return ", ".join(f"{name} {rounded.numbers.plain(value)}" for name, value in outputs.items())
+def _given(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
+    return ", ".join(f"{name} {rounded.numbers.plain(value)}" for name, value in zip(names, outputs, strict=True))
 
 
 def _item(value: Any) -> Any:

@@ -55,9 +55,13 @@ class Frontier:
         if len(certified):
             return int(np.asarray(certified["accuracy"].idxmax()))
         lost = int((self.table["collapsed"] & (self.table["upper"] <= epsilon)).sum())
-        least = f"the smallest upper bound is {alive['upper'].min():.4g}" if len(alive) else "all have collapsed"
+        if not len(alive):
+            raise ParameterError(
+                "No model is named, all have collapsed and are no better than a constant: train with smaller 'alphas', "
+                "or for more epochs."
+            )
         raise ParameterError(
-            f"No model is certified at epsilon = {epsilon:g}, {least}"
+            f"No model is certified at epsilon = {epsilon:g}, the smallest upper bound is {alive['upper'].min():.4g}"
             + (f"; {lost} that would be {'is' if lost == 1 else 'are'} no better than a constant: " if lost else ": ")
             + f"train with {'smaller' if lost else 'larger'} 'alphas'."
         )
