@@ -6,6 +6,7 @@ similar to them is raised by gradient steps of both together. Nothing is believe
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import cached_property
 
@@ -49,9 +50,6 @@ otherwise: parts of wide networks cost more."""
 
 EXAMPLES = 32
 """Individuals by whom the precision of the search is chosen."""
-
-BOTH = 7
-"""Steps after which the search for pairs follows either rises or falls."""
 
 BRANCHES = 3
 """Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
@@ -163,8 +161,8 @@ def _surroundings(
             between = between[np.unique(between.owner, return_index=True)[1]]
             some, start = near[between.owner], anchors[between.owner]
             change = between.centre - base[between.owner]
-            for target in range(field.targets):
-                value, moves = _ascend(field, some, start, between, change, target, effort, rng)
+            for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
+                value, moves = _ascend(field, some, start, between, change, target, sign, effort, rng)
                 for z in as_individuals(ball, some.centre, start, moves):
                     better = (value > best[some.owner]) & (ball.metric.distance_upper(x[some.owner], z) <= ball.delta)
                     rising = np.flatnonzero(better)
@@ -188,45 +186,38 @@ def _ascend(
     between: Regions,
     change: FloatArray,
     target: int,
+    sign: float,
     effort: AttackBudget,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
     """Raise the difference between somebody near and somebody similar, both moving; the best seen, and its moves.
 
-    Rises and falls are tried for some steps, and then only what is larger. ``change`` are the other person's
-    categories, less those of the first.
+    ``change`` are the other person's categories, less those of the first.
     """
-    rest, inside = find_anchors(between.sets, len(between))
+    nearby, apart = near.sets, between.sets
+    rest, inside = find_anchors(apart, len(between))
+    centre, d = near.centre, rest
+    aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
     # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
-    away = rng.normal(size=(2, *anchors.shape)) * (np.minimum(near.sets.extent, FAR) * 0.1)
-    both, n = np.tile(np.arange(len(near)), 2), len(near)
-    near, anchors, between, change, rest = near[both], anchors[both], between[both], change[both], rest[both]
-    sign = np.repeat([1.0, -1.0], n)
-    v, d = led_back(near.sets, anchors, anchors + away.reshape(anchors.shape)), rest
+    v = led_back(nearby, anchors, anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1))
     best, top = v, np.full(len(v), -np.inf)
     for step in range(effort.steps + 1):
-        if step == BOTH:
-            kept = np.where(top[:n] >= top[n:], np.arange(n), np.arange(n) + n)
-            near, anchors, between, change, rest = near[kept], anchors[kept], between[kept], change[kept], rest[kept]
-            sign, v, d, best, top = sign[kept], v[kept], d[kept], best[kept], top[kept]
-        z = near.centre + v
-        received, gradient = _value(field, np.concatenate([z, z + change + d]), np.tile(sign, 2), target)
-        (one, other), (by_one, by_other) = np.split(received, 2), np.split(gradient, 2)
+        z = centre + v
+        (one, by_one), (other, by_other) = (_value(field, place, aim, signs, target) for place in (z, z + change + d))
         rise = sign * (other - one)
         better = rise > top
         best, top = np.where(better[:, None], v, best), np.where(better, rise, top)
         size = 1.0 - step / (effort.steps + 1)
-        v = led_back(near.sets, anchors, v + _step(near.sets, by_other - by_one) * (0.5 * size))
-        d = led_back(between.sets, rest, d + _step(between.sets, by_other) * size)
-    if len(top) > n:
-        kept = np.where(top[:n] >= top[n:], np.arange(n), np.arange(n) + n)
-        best, top = best[kept], top[kept]
+        v = led_back(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
+        d = led_back(apart, rest, d + _step(apart, by_other) * size)
     return np.where(inside, top, -np.inf), best
 
 
-def _value(field: Field, place: FloatArray, signs: FloatArray, target: int) -> tuple[FloatArray, FloatArray]:
+def _value(
+    field: Field, place: FloatArray, aim: IntArray, signs: FloatArray, target: int
+) -> tuple[FloatArray, FloatArray]:
     """What somebody receives, and its gradient times the sign."""
-    scores, gradient = field.climbed(place, np.full(len(place), target), signs)
+    scores, gradient = field.climbed(place, aim, signs)
     received = field.received(scores[:, target])
     if field.head.kind == "regression":
         return received, gradient

@@ -45,6 +45,9 @@ AHEAD = 4.0
 
 BISECTIONS = 30
 
+MOST = 100.0
+"""The largest order for which it is asked whether a way is worth it."""
+
 STARTS = 2
 """Searches around each individual, from different places; what each of them finds is a point."""
 
@@ -133,10 +136,10 @@ def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
 
 
 def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, budget: AttackBudget) -> Points:
-    """Attainable points of everybody: those that are known, and people within the radii of the shift around whoever
-    might be worth the way."""
+    """Attainable points of everybody: those that are known, and people within the radii of the shift that might be
+    worth the way to somebody."""
     tier, question = moving.tier, moving.question
-    x, points = question.x, known
+    x, points, everybody = question.x, known, np.arange(len(question.x))
     # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
@@ -152,19 +155,20 @@ def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, b
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
     for turn, radius in itertools.product(range(STARTS), search_radii(shift, moving.diameter)):
-        rows = _hopeful(points, profile, question.weights, shift, radius)
-        jobs = [(rows[start : start + ROWS], radius, turn) for start in range(0, len(rows), ROWS)]
+        if not _hopeful(points, profile, question.weights, shift, radius):
+            continue
+        jobs = [(everybody[start : start + ROWS], radius, turn) for start in range(0, len(x), ROWS)]
         several = [points, *(some for some in in_parallel(around, jobs) if some is not None)]
         parts = ([getattr(some, part.name) for some in several] for part in fields(Points))
         points = Points(*map(np.concatenate, parts)).best()
     return points
 
 
-def _hopeful(points: Points, profile: Profiles, weights: FloatArray, shift: Transport, radius: float) -> IntArray:
-    """Who might be worth a way of the radius, going by what is proved of everybody within it: whose best point, with
-    what ways cost the best population of ``AHEAD`` times the shift, is not as good already."""
-    if math.isinf(shift.order):
-        return np.arange(len(profile))
+def _hopeful(points: Points, profile: Profiles, weights: FloatArray, shift: Transport, radius: float) -> bool:
+    """Might anybody be worth a way of the radius, going by what is proved of everybody within it: is somebody's best
+    point, with what ways cost the best population of ``AHEAD`` times the shift, not as good already?"""
+    if shift.order > MOST:  # prices of ways are then beyond any number
+        return True
     within = np.where(profile.radius >= radius, profile.value, profile.largest)
     promise = np.minimum.reduceat(np.minimum(within, profile.largest), profile.start[:-1])
     with np.errstate(over="ignore"):
@@ -176,7 +180,7 @@ def _hopeful(points: Points, profile: Profiles, weights: FloatArray, shift: Tran
         chosen = last_of_each(points.owner, points.value - middle * cost)
         low, price = (low, middle) if weights @ cost[chosen] <= budget * total else (middle, price)
     best = np.maximum.reduceat(points.value - low * cost, np.flatnonzero(np.diff(points.owner, prepend=-1)))
-    return np.flatnonzero(promise - low * way > best)
+    return bool((promise - low * way > best).any())
 
 
 def search_radii(shift: Transport, diameter: float) -> list[float]:
