@@ -20,7 +20,7 @@ from isonomy.certificates.dual import Cells, Dual, best_mixture
 from isonomy.certificates.profiles import CellBlocks, Profiles
 from isonomy.certificates.transport import Transport
 from isonomy.errors import ParameterError
-from isonomy_verify.arithmetic import mean_up, power_down, power_up
+from isonomy_verify.arithmetic import exact_sum, mean_up, power_down, power_up, products_up
 from isonomy_verify.dual import bound as evaluate
 from isonomy_verify.dual import heights, price
 from studies import solvers
@@ -575,3 +575,18 @@ def test_a_bound_that_was_told_stays(seed: int, order: float) -> None:
     curve = other.curve([0.3, 0.1, 0.0, 0.7])
     dual.curve(np.linspace(0, 1, 9)), dual.largest_gamma(0.4), dual.grid_error(0.1)
     assert dual.bound(0.1) == first == curve[1] and dual.curve([0.3, 0.1, 0.0, 0.7]) == curve
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_atoms_of_a_mixture_cost_no_more_than_the_budget(seed: int) -> None:
+    """Also for somebody who rounds the cost of every atom up, as the checker does."""
+    rng = np.random.default_rng([seed, 48])
+    for _ in range(300):
+        n, order, gamma = int(rng.integers(1, 5)), float(rng.choice([1, 2])), float(rng.random() / 2)
+        cost, value = np.sort(rng.random((2, n, 3)), axis=2)
+        cost[:, 0], weights = 0.0, rng.random(n) + 0.1
+        owner, costs = np.repeat(np.arange(n), 3), cost.ravel()
+        mixture = best_mixture(Transport(gamma, order), owner, costs, value.ravel(), weights)
+        masses = mixture.masses(weights, 3 * n)
+        spent = exact_sum(products_up(masses, power_up(costs, order)))
+        assert Fraction(spent, exact_sum(weights)) <= Fraction(float(power_down(gamma, order)))

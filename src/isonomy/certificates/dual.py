@@ -298,7 +298,9 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
         dear = some
     else:  # nobody travels
         cheap = plan(math.inf)
-    share = (budget - cheap[2]) / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
+    # A little less than the budget: whoever adds up the atoms rounds the cost of each.
+    room = max(Fraction(0), budget * (1 - Fraction(1, 2**48)) - cheap[2])
+    share = room / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
     return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(share * dear[1] + (1 - share) * cheap[1])))
 
 
