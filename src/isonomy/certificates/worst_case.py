@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -24,11 +25,10 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget
-from isonomy.attacks.judge import last_of_each
 from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import FURTHEST, Profiles
+from isonomy.certificates.profiles import FURTHEST
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
@@ -39,14 +39,6 @@ IntArray = NDArray[np.int64]
 
 ROWS = 512
 """Pairs searched at once."""
-
-AHEAD = 4.0
-"""Shifts up to so many times as large are asked about, too: their populations go further."""
-
-BISECTIONS = 30
-
-MOST = 100.0
-"""The largest order for which it is asked whether a way is worth it."""
 
 STARTS = 2
 """Searches around each individual, from different places; what each of them finds is a point."""
@@ -135,16 +127,16 @@ def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
     return Points(np.arange(len(x)), np.array(x), counterpart, np.zeros(len(x)), lower)
 
 
-def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, budget: AttackBudget) -> Points:
-    """Attainable points of everybody: those that are known, and people within the radii of the shift that might be
-    worth the way to somebody."""
+def search(moving: Moving, known: Points, radii: Sequence[float], budget: AttackBudget) -> Points:
+    """Attainable points of everybody: those that are known, and people within the ``radii``."""
     tier, question = moving.tier, moving.question
-    x, points, everybody = question.x, known, np.arange(len(question.x))
+    x, everybody = question.x, np.arange(len(question.x))
     # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
-    def around(job: tuple[IntArray, float, int]) -> Points | None:
-        rows, radius, turn = job
+    def around(job: tuple[float, int, int]) -> Points | None:
+        radius, start, turn = job
+        rows = everybody[start : start + ROWS]
         person = tier.nearby(rows, moving.reach.resized(radius), replace(budget, seed=budget.seed + turn))
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
         if not len(moved):
@@ -154,43 +146,18 @@ def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, b
         cost = moving.ground.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
-    for turn, radius in itertools.product(range(STARTS), search_radii(shift, moving.diameter)):
-        if not _hopeful(points, profile, question.weights, shift, radius):
-            continue
-        jobs = [(everybody[start : start + ROWS], radius, turn) for start in range(0, len(x), ROWS)]
-        several = [points, *(some for some in in_parallel(around, jobs) if some is not None)]
-        parts = ([getattr(some, part.name) for some in several] for part in fields(Points))
-        points = Points(*map(np.concatenate, parts)).best()
-    return points
-
-
-def _hopeful(points: Points, profile: Profiles, weights: FloatArray, shift: Transport, radius: float) -> bool:
-    """Might anybody be worth a way of the radius, going by what is proved of everybody within it: is somebody's best
-    point, with what ways cost the best population of ``AHEAD`` times the shift, not as good already?"""
-    if shift.order > MOST:  # prices of ways are then beyond any number
-        return True
-    within = np.where(profile.radius >= radius, profile.value, profile.largest)
-    promise = np.minimum.reduceat(np.minimum(within, profile.largest), profile.start[:-1])
-    with np.errstate(over="ignore"):
-        cost, way = (np.minimum((a / shift.gamma) ** shift.order, 1e300) for a in (points.cost, np.float64(radius)))
-    total, budget = weights.sum() or 1.0, AHEAD**shift.order
-    low, price = 0.0, profile.largest / budget
-    for _ in range(BISECTIONS):
-        middle = (low + price) / 2
-        chosen = last_of_each(points.owner, points.value - middle * cost)
-        low, price = (low, middle) if weights @ cost[chosen] <= budget * total else (middle, price)
-    best = np.maximum.reduceat(points.value - low * cost, np.flatnonzero(np.diff(points.owner, prepend=-1)))
-    return bool((promise - low * way > best).any())
+    jobs = list(itertools.product(radii, range(0, len(x), ROWS), range(STARTS)))
+    several = [known, *(some for some in in_parallel(around, jobs) if some is not None)]
+    return Points(*(np.concatenate([getattr(some, part.name) for some in several]) for part in fields(Points))).best()
 
 
 def search_radii(shift: Transport, diameter: float) -> list[float]:
-    """About γ and further, the likeliest first: somebody may be worth a long way while the others stay where they
-    are."""
+    """About γ and further: somebody may be worth a long way while the others stay where they are."""
     furthest = min(diameter, FURTHEST)
     if shift.gamma == 0 or furthest == 0:
         return []
     if math.isinf(shift.order):
         return [min(shift.gamma, furthest)]
     if shift.gamma > furthest:
-        return [furthest * 2.0**k for k in (-2, -1, -3, 0)]
-    return [radius for k in (1, 0, 2, -1, 3, 4, 6, 8) if (radius := shift.gamma * 2.0**k) <= furthest]
+        return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := shift.gamma * 2.0**k) <= furthest]
