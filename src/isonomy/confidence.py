@@ -7,9 +7,8 @@ From above, of values ``h`` in ``[0, G]``:
   the capital ``average over θ of Π_i (1 + θ (m − h_i) / (1 − m))`` reaches ``1/α``. By Markov's inequality the true
   mean is refuted with probability at most α. Far smaller where the variance is small, up to a quarter larger than
   Hoeffding where it is large (n = 10,000).
-- **bernstein**: the empirical Bernstein bound of Maurer & Pontil (2009).
 
-*hoeffding* and *betting* grow with every value, so that values may be rounded up; *bernstein* does not.
+Both grow with every value, so that values may be rounded up.
 
 From below (:func:`mean_lower`), of ``x_i`` in ``[0, 1]`` with weights ``w_i`` in ``[0, 1]``, sampling weights divided
 by the largest that can *occur*. The mean of the population that the weights stand for is ``μ = E[w x] / E[w]``. The
@@ -57,19 +56,6 @@ def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatAr
     return min(largest, float(up(mean_up(values, weights) + deviation)))
 
 
-def bernstein(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """``mean + sqrt(2 V log(2/alpha) / n) + 7 G log(2/alpha) / 3(n - 1)``, V the sample variance (Maurer & Pontil)."""
-    n = len(values)
-    if n < 2 or (weights is not None and np.ptp(weights) > 0):
-        return largest
-    mean = mean_up(values)
-    log = _log_inverse(alpha / 2)
-    # Squares around any centre sum to at least those around the mean.
-    variance = math.fsum(np.square(values - mean).tolist()) / (n - 1) * SLOW
-    deviation = math.sqrt(2 * variance * log / n) + 7 * largest * log / (3 * (n - 1))
-    return min(largest, float(up(mean + deviation * SLOW)))
-
-
 def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
     """The smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
 
@@ -105,7 +91,7 @@ def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArra
 
 
 METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], float]] = MappingProxyType(
-    {"betting": betting, "hoeffding": hoeffding, "bernstein": bernstein}
+    {"betting": betting, "hoeffding": hoeffding}
 )
 """Upper confidence bounds of a mean: values in ``[0, largest]``, ``largest``, alpha, weights in ``(0, 1]``."""
 

@@ -356,16 +356,6 @@ def test_an_explicit_assignment_above_the_ascent_is_not_above_the_bound() -> Non
     assert upper >= explicit
 
 
-def test_take_keeps_the_cells_of_those_taken() -> None:
-    rng = np.random.default_rng(5)
-    cells = random_cells(rng, n=6)
-    cells = Cells(cells.owner, cells.near, cells.far, cells.value, cells.open_, np.ones(6))
-    parts = [Dual.of(cells.take(np.array(part)), 1) for part in ([4, 0, 2], [1, 3, 5])]
-    whole = evaluate(cells, 1, 0.3, 0.7)
-    halves = [evaluate(part.blocks[0], 1, 0.3, 0.7) for part in parts]
-    assert whole == pytest.approx(np.mean(halves))
-
-
 def test_profiles_are_made_monotone_and_capped() -> None:
     cells = Cells.from_profiles([[0.0, 0.1, 0.2], [0.0, 0.5, 0.6]], [[0.3, 0.2, 0.4], [0.5, 7.0, 7.0]], 1.0)
     assert cells.value.tolist() == [0.2, 0.2, 0.4, 1.0, 0.5, 1.0, 1.0, 1.0]

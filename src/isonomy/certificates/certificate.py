@@ -56,7 +56,6 @@ class Certificate:
     question: Question = field(repr=False)
     people: Population | None = field(repr=False)  # None where individuals came as plain numbers
     schedule: Schedule = field(repr=False)
-    seed: int = 0
     clusters: Clusters | None = None
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the people, and their SHA-256
     computed: int = field(default=0, repr=False)  # chunks that this run computed; others were kept
@@ -176,10 +175,8 @@ class Certificate:
         if self.refusal:
             raise DataError(self.refusal)
         assert self.confidence is not None
-        return population_upper(
-            self.cells, self.order, self.gamma, self.profiles.largest, self.confidence,
-            adapted_across=True, seed=self.seed, clusters=self.clusters,
-        )  # fmt: skip
+        largest = self.profiles.largest
+        return population_upper(self.cells, self.order, self.gamma, largest, self.confidence, clusters=self.clusters)
 
     @property
     def population_upper(self) -> float:

@@ -142,7 +142,7 @@ def certify(
     job = replace(job, schedule=_schedule(job, source, keys, folder))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
     columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
-    return _certificate(job, source, columns, computed, epsilon, confidence, seed, (cluster, max_cluster))
+    return _certificate(job, source, columns, computed, epsilon, confidence, (cluster, max_cluster))
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +256,6 @@ def _certificate(
     computed: int,
     epsilon: float | None,
     confidence: float | None,
-    seed: int,
     cluster: tuple[str | npt.ArrayLike | None, int | None],
 ) -> Certificate:
     x, weights, schema = columns["x"], columns["weights"], source.schema
@@ -290,7 +289,7 @@ def _certificate(
         assert job.schedule is not None
         return Certificate(
             job.shift, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles, points,
-            _refusal(people, job.metric, job.shift, confidence, clusters), question, people, job.schedule, seed,
+            _refusal(people, job.metric, job.shift, confidence, clusters), question, people, job.schedule,
             clusters, source.files, computed, job.output_range if job.model.head == "regression" else None,
         )  # fmt: skip
 

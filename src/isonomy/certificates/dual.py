@@ -92,14 +92,6 @@ class Cells(kernel.Cells):
         cells = profiles.cells(rows, weights=weights)
         return cls(*(getattr(cells, part.name) for part in fields(cells)))
 
-    def take(self, individuals: IntArray) -> Cells:
-        """The cells of some individuals, numbered anew in the order given (no repetitions)."""
-        number = np.full(len(self.weights), -1, dtype=np.intp)
-        number[individuals] = np.arange(len(individuals))
-        kept = number[self.owner] >= 0
-        near, far, value, open_ = self.near[kept], self.far[kept], self.value[kept], self.open_[kept]
-        return Cells(number[self.owner[kept]], near, far, value, open_, self.weights[individuals])
-
     def at_far_ends(self) -> Cells:
         """The same cells with everybody at the far end; at cost 0 the violation is at least 0.
 

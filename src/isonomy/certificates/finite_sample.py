@@ -6,10 +6,9 @@ For a multiplier that does not depend on the individuals, ``h(x) = sup over z of
 :mod:`isonomy.confidence`, of which *hoeffding* is the paper's lemma.
 
 **Soundness.** Taking the smallest of several bounds needs all of them to hold: alpha is shared among methods and
-multipliers (union bound). Cells give ``h_i' >= h(x_i)``. Where radii adapt to each individual only, the ``h_i'`` are
-themselves independent draws. Where they adapt across the sample they are not, but *hoeffding* and *betting* grow with
-every ``h_i'``, so they stay above their value for the true ``h(x_i)``; *bernstein* does not, and is refused. Then a
-multiplier chosen on some individuals would depend on the others too: only a fixed grid of multipliers is left.
+multipliers (union bound). Cells give ``h_i' >= h(x_i)``. Radii adapt across the sample, so that the ``h_i'`` are no
+independent draws, but *hoeffding* and *betting* grow with every ``h_i'``, so they stay above their value for the true
+``h(x_i)``. A multiplier chosen on some individuals would depend on the others too: there is a fixed grid of them.
 
 **Clusters.** Where people come in clusters (households) that are independent draws, of sizes ``n_c`` up to a known
 ``K``, the mean over people is ``mu = E[sum of h over the cluster] / E[n_c]``, a ratio of two expectations. With the
@@ -28,14 +27,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.dual import Cells
 from isonomy.certificates.transport import check_radius
 from isonomy.confidence import METHODS, SLOW
 from isonomy.errors import DataError, ParameterError, template
@@ -88,39 +87,26 @@ def population_upper(
     largest: float,
     confidence: float,
     *,
-    adapted_across: bool,
-    seed: int,
     shares: Mapping[str, float] = SHARES,
-    choosing: float = 0.2,
     clusters: Clusters | None = None,
 ) -> PopulationBound:
     """An upper confidence bound of the worst expected violation within gamma of the population behind the sample.
 
-    ``largest`` is the largest violation possible. The multiplier is chosen on a random part of the individuals (the
-    fraction ``choosing``) and the mean taken over the others; with ``adapted_across`` (radii, or anything else in the
-    cells of one individual, depend on other individuals) a fixed grid of multipliers is used on everybody. Gamma 0 and
-    order infinity need no multiplier. ``clusters`` are drawn, chosen on and bet on as wholes. Sampling weights are
-    refused: a weighted mean is not a mean of independent draws with a common range, so only constant weights are
-    handled.
+    ``largest`` is the largest violation possible. Gamma 0 and order infinity need no multiplier, else a fixed grid of
+    them is tried. ``clusters`` are bet on as wholes. Sampling weights are refused: a weighted mean is not a mean of
+    independent draws with a common range, so only constant weights are handled.
     """
     check_radius(order, gamma)
     if not 0 < confidence < 1:
         raise ParameterError(template("confidence", "between 0 and 1, both excluded", confidence))
     alpha = float(np.nextafter(1.0 - confidence, 0.0))
-    _check(cells, largest, choosing, shares, adapted_across, clusters)
-    drawn = np.arange(len(cells.weights)) if clusters is None else clusters.member
+    _check(cells, largest, shares, clusters)
     if plain(order, gamma) or gamma == math.inf:
         multipliers: list[float | None] = [0.0 if gamma == math.inf and order < math.inf else None]
-    elif adapted_across:
+    else:
         # A multiplier above largest / gamma^p charges more than the largest violation for the shift alone.
         steepest = min(largest / max(float(power_down(gamma, order)), 1e-300), 1e300)
         multipliers = [steepest * 2.0 ** (-k / 2) for k in range(MULTIPLIERS)]
-    else:
-        shuffled = np.random.default_rng(seed).permutation(drawn.max() + 1)
-        chosen = np.isin(drawn, shuffled[: max(1, round(choosing * len(shuffled)))])
-        multipliers = [Dual.of(cells.take(np.flatnonzero(chosen)), order).bound(gamma).multiplier]
-        cells = cells.take(np.flatnonzero(~chosen))
-        clusters = None if clusters is None else replace(clusters, member=drawn[~chosen])
     n = len(cells.weights)
     candidates = []
     for multiplier in multipliers:
@@ -142,28 +128,14 @@ def population_upper(
     return best
 
 
-def _check(
-    cells: Cells,
-    largest: float,
-    choosing: float,
-    shares: Mapping[str, float],
-    adapted_across: bool,
-    clusters: Clusters | None,
-) -> None:
+def _check(cells: Cells, largest: float, shares: Mapping[str, float], clusters: Clusters | None) -> None:
     if not 0 < largest < math.inf:
         raise ParameterError(template("largest", "a positive number", largest))
-    if not 0 < choosing < 1:
-        raise ParameterError(template("choosing", "between 0 and 1, both excluded", choosing))
     if not shares or not set(shares) <= set(METHODS) or not all(share > 0 for share in shares.values()):
         raise ParameterError(template("shares", f"positive shares of some of {', '.join(METHODS)}", dict(shares)))
-    if adapted_across and "bernstein" in shares:
-        raise ParameterError("'bernstein' needs cells of each individual that do not depend on other individuals.")
     if (cells.weights != cells.weights[0]).any():
         raise DataError("A bound for the population needs individuals without sampling weights: make them all equal.")
     if len(cells.weights) < 2:
         raise DataError("A bound for the population needs at least two individuals.")
-    if clusters is not None:
-        if not clusters.member.any():
-            raise DataError("A bound for the population needs at least two clusters.")
-        if "bernstein" in shares:
-            raise ParameterError("'bernstein' knows no clusters: take shares of betting and hoeffding.")
+    if clusters is not None and not clusters.member.any():
+        raise DataError("A bound for the population needs at least two clusters.")
