@@ -112,10 +112,11 @@ class Prepared:
         for layer, landing in zip(network.layers, self.landings, strict=True):
             shape = None if layer.activation is None else layer.activation.shape
             steepest = 1.0 if shape is None else max(1.0, shape.steepest)
-            factor = 1.0 if shape is None else 4.04 * steepest
+            apart = 2.0 if layer.reads_input_only else 0.0  # other ranges hold the exact values
+            factor = 1.0 if shape is None else (2.0 + apart) * 1.01 * steepest
             coarse = layer.unit32 if run_unit else 0.0
             self.noise.append((layer.unit + coarse) * 1.01)
-            self.rounding.append((factor * layer.unit + 3 * steepest * coarse) * 1.01)
+            self.rounding.append((factor * layer.unit + (1.0 + apart) * steepest * coarse) * 1.01)
             loose = (
                 np.zeros(layer.width)
                 if landing is None
