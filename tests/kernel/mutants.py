@@ -11,6 +11,9 @@ questions of :mod:`tests.kernel.numbers` that run through that place again, and 
 - *same* where no bit of any answer changes: another way to say the same, a hint, or a place that no question needs;
 - *unreached* where no question runs through it.
 
+With ``--tests tests/kernel tests/similarity --again same`` those that ended so are asked once more, by the fast tests
+in these folders that run through them: one that a test sees is *caught*, too.
+
 Results are kept in a file of JSON lines, so that a run of hours can be stopped and taken up again; a module that has
 changed since is asked again. Places where nothing needs to be right (searches, slopes, other hints) are left out, and
 so are messages of errors and what reads the files of a certificate, which the forgers of ``tests/verify`` attack.
@@ -42,6 +45,9 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+import pytest
+from _pytest.runner import runtestprotocol
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "src" / "isonomy_verify"
@@ -61,6 +67,9 @@ PAIRS = {"maximum": "minimum", "fmax": "fmin", "max": "min", "low": "high", "fir
 SWAPS = PAIRS | {b: a for a, b in PAIRS.items()}
 LOOK = 2.0
 """Seconds of cases that a mutant is shown at first, the cheap half of those that reach it."""
+
+LOOK_TESTS = 15.0
+"""The same, of tests."""
 
 TIMEOUT = 120
 """Seconds until a mutant counts as one that does not end."""
@@ -176,8 +185,8 @@ def in_a_process(work: Callable[[], Any]) -> Any:
     return pickle.loads(written) if written else None
 
 
-def traced(number: int) -> tuple[dict[str, list[float]], Lines, float]:
-    """The answers to a case, the lines of the kernel that they ran through, and the seconds that they take."""
+def traced(work: Callable[[], Any]) -> tuple[Any, Lines, float]:
+    """What some work gives, the lines of the kernel that it runs through, and the seconds that it takes."""
     lines: Lines = defaultdict(set)
 
     def inside(frame: FrameType, event: str, _: object) -> Any:
@@ -188,12 +197,12 @@ def traced(number: int) -> tuple[dict[str, list[float]], Lines, float]:
         return inside if frame.f_code.co_filename.startswith(str(PACKAGE)) else None
 
     began = time.process_time()
-    kept = questions().answers(number)
+    kept = work()
     seconds = time.process_time() - began
     sys.settrace(entered)
-    again = questions().answers(number)
+    again = work()
     sys.settrace(None)
-    assert kept == again, f"case {number} has other answers the second time"
+    assert kept == again, "other answers the second time"
     return kept, dict(lines), seconds
 
 
@@ -241,14 +250,18 @@ def _all(code: CodeType) -> Iterator[CodeType]:
             yield from _all(part)
 
 
-def some(reached: dict[int, Any]) -> dict[int, Any]:
-    """Cases of ``LOOK`` seconds in all, evenly from the cheap half."""
+Cases = dict[Any, tuple[Any, Lines, float]]
+"""By number or by test: the answers, the lines that they ran through, the seconds; the quickest first."""
+
+
+def some(reached: Cases, look: float) -> Cases:
+    """Cases of ``look`` seconds in all, evenly from the cheap half."""
     cheap = list(reached.items())[: len(reached) // 2 + 1]
-    step = -(-sum(seconds for _, (_, _, seconds) in cheap) // LOOK)
+    step = -(-sum(seconds for _, (_, _, seconds) in cheap) // look)
     return dict(cheap[:: max(1, int(step))])
 
 
-def asked(mutant: Mutant, cases: dict[int, Any], known: dict[tuple[str, str], list[FunctionType]]) -> str:
+def answered(mutant: Mutant, cases: Cases, known: dict[tuple[str, str], list[FunctionType]]) -> str:
     """``caught by`` a case, ``rounding`` or ``same``: what the cases say, the cheapest first."""
     put(mutant, known)
     same, bits = questions().same, False
@@ -263,68 +276,118 @@ def asked(mutant: Mutant, cases: dict[int, Any], known: dict[tuple[str, str], li
     return "rounding" if bits else "same"
 
 
-def main() -> int:
-    """The table."""
+def passes(item: pytest.Item) -> bool:
+    """Does a test pass, or is it skipped?"""
+    return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
+
+
+def tested(mutant: Mutant, cases: Cases, known: dict[tuple[str, str], list[FunctionType]]) -> str | None:
+    """``caught by`` a test, or nothing new."""
+    put(mutant, known)
+    return next((f"caught by {item.nodeid}" for item in cases if not passes(item)), "")
+
+
+class Tests:
+    """A plugin with which pytest collects tests, and what is done with them instead of running each once."""
+
+    def __init__(self, work: Callable[[list[pytest.Item]], None]) -> None:
+        self.work = work
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.work(session.items)
+        return True
+
+
+class Campaign:
+    """Mutants, and what is known of them."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.given, self.results = given, dict[str, str]()
+        texts = {module: (PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in MODULES}
+        self.chosen = [m for name, text in texts.items() if given.only in ("", name) for m in mutants(name, text)]
+        self.chosen.sort(key=lambda mutant: roundings(mutant.before))  # first what is more than roundings
+        print(f"{len(self.chosen)} mutants")
+        if given.sample:
+            self.chosen = random.Random(given.seed).sample(self.chosen, min(given.sample, len(self.chosen)))
+        given.results.parent.mkdir(parents=True, exist_ok=True)
+        if given.results.exists():
+            lines = map(json.loads, given.results.read_text(encoding="utf-8").splitlines())
+            self.results = {kept["key"]: kept["result"] for kept in lines}
+
+    def run(
+        self, works: dict[Any, Callable[[], Any]], ask: Callable[[Mutant, Cases, Any], str | None], look: float
+    ) -> None:
+        """Ask each mutant that is open the cases that run through it."""
+        known = functions()
+        every = {case: in_a_process(partial(traced, work)) for case, work in works.items()}
+        broken = [case for case, one in every.items() if one is None]
+        print(f"{len(every)} cases, of which {len(broken)} do not end twice alike without any defect: {broken[:5]}")
+        ended = {case: one for case, one in every.items() if one is not None}
+        cases: Cases = dict(sorted(ended.items(), key=lambda item: item[1][2]))
+        print(f"They take {sum(seconds for _, _, seconds in cases.values()):.0f} s.", flush=True)
+        for mutant in self.chosen:
+            before = self.results.get(mutant.key)
+            if before is not None and before not in self.given.again.split(","):
+                continue
+            lines = set(range(mutant.line, mutant.last + 1))
+            outside = _innermost(compile(mutant.source, mutant.module, "exec"), mutant.line) is None
+            reached = {n: one for n, one in cases.items() if outside or lines & one[1].get(mutant.module, set())}
+            result = before or "unreached"
+            if reached:
+                reached = reached if self.given.whole else some(reached, look)
+                answer = in_a_process(partial(ask, mutant, reached, known))
+                result = "caught: does not end" if answer is None else answer or result
+            record = {"key": mutant.key, "result": result, **asdict(mutant)}
+            del record["source"]
+            with self.given.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            self.results[mutant.key] = result
+            print(self._line(mutant), flush=True)
+
+    def _line(self, mutant: Mutant) -> str:
+        result, where = self.results[mutant.key], f"{mutant.module}.py:{mutant.line}"
+        return f"{_kind(result):10} {where:20} {mutant.kind:18} {mutant.before}  ->  {mutant.after}  [{result}]"
+
+    def table(self) -> None:
+        """Print each mutant of which something is known, and how many ended how."""
+        counts = defaultdict[str, Counter[str]](Counter)
+        for mutant in self.chosen:
+            if mutant.key in self.results:
+                counts[mutant.module][_kind(self.results[mutant.key])] += 1
+                print(self._line(mutant))
+        counts["all"] = sum(counts.values(), Counter())
+        kinds = ("caught", "rounding", "same", "unreached")
+        print(f"| module | {' | '.join(kinds)} |\n|---|{'---|' * len(kinds)}")
+        for module, count in counts.items():
+            print(f"| {module} | {' | '.join(str(count[kind]) for kind in kinds)} |")
+
+
+def _kind(result: str) -> str:
+    return result.split(" ")[0].rstrip(":")
+
+
+def main() -> None:
+    """Ask, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=0, help="so many by chance; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="one module")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "mutants.jsonl", help="kept results")
-    parser.add_argument("--whole", action="store_true", help=f"ask all cases that run through a place, not {LOOK} s")
-    parser.add_argument("--again", default="", help="ask those again that ended so: rounding, same")
+    parser.add_argument("--whole", action="store_true", help="ask all cases that run through a place, not some")
+    parser.add_argument("--again", default="", help="ask those again that ended so, as in: rounding,same,unreached")
+    parser.add_argument("--tests", nargs="*", default=[], help="by the fast tests of these folders")
     parser.add_argument("--table", action="store_true", help="print what is known and run nothing")
     given = parser.parse_args()
-    given.results.parent.mkdir(parents=True, exist_ok=True)
-    chosen = [
-        mutant
-        for module in MODULES
-        if given.only in ("", module)
-        for mutant in mutants(module, (PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
-    ]
-    chosen.sort(key=lambda mutant: roundings(mutant.before))  # first what is more than roundings
-    print(f"{len(chosen)} mutants")
-    if given.sample:
-        chosen = random.Random(given.seed).sample(chosen, min(given.sample, len(chosen)))
-    results: dict[str, str] = {}
-    if given.results.exists():
-        for line in given.results.read_text(encoding="utf-8").splitlines():
-            kept = json.loads(line)
-            results[kept["key"]] = kept["result"]
-    cases, known = {}, functions()
-    if not given.table:
-        cases = {number: in_a_process(partial(traced, number)) for number in questions().CASES}
-        assert None not in cases.values(), "a case does not end without any defect"
-        cases = dict(sorted(cases.items(), key=lambda item: item[1][2]))
-        print(f"{len(cases)} cases in {sum(seconds for _, _, seconds in cases.values()):.0f} s", flush=True)
-    counts = defaultdict[str, Counter[str]](Counter)
-    for mutant in chosen:
-        if mutant.key not in results or results[mutant.key] == given.again:
-            if given.table:
-                continue
-            lines = set(range(mutant.line, mutant.last + 1))
-            outside = _innermost(compile(mutant.source, mutant.module, "exec"), mutant.line) is None
-            reached = {n: one for n, one in cases.items() if outside or lines & one[1].get(mutant.module, set())}
-            result = "unreached"
-            if reached:
-                reached = reached if given.whole else some(reached)
-                result = in_a_process(partial(asked, mutant, reached, known)) or "caught: does not end"
-            record = {"key": mutant.key, "result": result, **asdict(mutant)}
-            del record["source"]
-            with given.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-            results[mutant.key] = result
-        result = results[mutant.key]
-        kind = result.split(" ")[0].rstrip(":")
-        counts[mutant.module][kind] += 1
-        where = f"{mutant.module}.py:{mutant.line}"
-        print(f"{kind:10} {where:20} {mutant.kind:18} {mutant.before}  ->  {mutant.after}  [{result}]", flush=True)
-    counts["all"] = sum(counts.values(), Counter())
-    kinds = ("caught", "rounding", "same", "unreached")
-    print(f"| module | {' | '.join(kinds)} |\n|---|{'---|' * len(kinds)}")
-    for module, count in counts.items():
-        print(f"| {module} | {' | '.join(str(count[kind]) for kind in kinds)} |")
-    return 0
+    campaign = Campaign(given)
+    if given.tests:
+        os.environ["CI"] = "true"  # the same examples each time
+        options = ["-qs", "-m", "not slow and not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        work = Tests(lambda items: campaign.run({item: partial(passes, item) for item in items}, tested, LOOK_TESTS))
+        pytest.main([*given.tests, *options], plugins=[work])
+    elif not given.table:
+        campaign.run({n: partial(questions().answers, n) for n in questions().CASES}, answered, LOOK)
+    campaign.table()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
