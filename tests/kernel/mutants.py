@@ -68,7 +68,7 @@ SWAPS = PAIRS | {b: a for a, b in PAIRS.items()}
 LOOK = 2.0
 """Seconds of cases that a mutant is shown at first, the cheap half of those that reach it."""
 
-LOOK_TESTS = 15.0
+LOOK_TESTS = 6.0
 """The same, of tests."""
 
 TIMEOUT = 120
