@@ -20,7 +20,8 @@ a pass over a layer is off by at most ``γ |c| size |D'| ≤ γ |c|·ρ η``, ``
 without that of the bias. Sides at the ends are computed without cancellation: for ``D ≥ 0``, ``relu(a + D) − relu(a)``
 is ``a + D`` clipped to ``[0, D]``, which is rounded only where ``|a| ≤ D``; for ``D < 0`` it is ``max(−relu(a), D)``,
 exactly. Where float32 runs are covered, each is within its own noise of an exact one, and that noise is charged twice:
-the far run is no larger than the near one plus the difference, ``η_far ≤ η_near + η``.
+the far run is no larger than the near one plus the difference, ``η_far ≤ η_near + η``, and the near one no larger
+than at ``x`` plus what the ball around it adds.
 """
 
 from __future__ import annotations
@@ -110,7 +111,11 @@ class Differences(Sweep):
         eta = layer.eta([self.top[block.source] for block in layer.blocks], self.prepared.buffers, bias=False)
         if self.prepared.run_unit:
             self.burst |= layer.bursts([self.sizes(b.source) + self.near.sizes(b.source) for b in layer.blocks])
-            eta = (2 * eta + 2 * self.near.eta[k]) * (1 + 8 * U)
+            near = self.near.eta[k]
+            if self.near.shared and self.near.landings[k] is not None:  # near.eta is that of x without the ball
+                moved = [self.near.sizes(b.source) - self.near.top[b.source] for b in layer.blocks]
+                near = near + layer.eta(moved, bias=False)
+            eta = (2 * eta + 2 * near) * (1 + 8 * U)
         return eta
 
     # -- ranges ------------------------------------------------------------------------------------------------------

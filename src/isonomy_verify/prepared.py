@@ -9,6 +9,7 @@ bound all neurons of a layer at once.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,11 @@ from isonomy_verify.regions import Ball, Landing, Region, Sum
 
 NARROW = 64
 """Networks of narrower layers have no majorants: a backward pass for each open neuron is tighter and costs little."""
+
+
+READERS = 32
+"""Layers that may read one source before the sums over them, in backward passes, need more than a layer's own unit,
+which counts at least twice as many roundings more than the layer has."""
 
 
 VIEWS = 4096
@@ -109,23 +115,25 @@ class Prepared:
         self.rounding: list[float] = []
         self.loose: list[Array] = []
         self.charge: list[Array] = []
+        readers = Counter(block.source for layer in network.layers for block in layer.blocks)
         for layer, landing in zip(network.layers, self.landings, strict=True):
             shape = None if layer.activation is None else layer.activation.shape
             steepest = 1.0 if shape is None else max(1.0, shape.steepest)
             apart = 2.0 if layer.reads_input_only else 0.0  # other ranges hold the exact values
             factor = 1.0 if shape is None else (2.0 + apart) * 1.01 * steepest
+            # What layers carry back to a source that many of them read is rounded with each that joins.
+            many = max((readers[block.source] for block in layer.blocks), default=0) - READERS
+            unit = layer.unit + max(0, many) * (U * 1.01)
             coarse = layer.unit32 if run_unit else 0.0
-            self.noise.append((layer.unit + coarse) * 1.01)
-            self.rounding.append((factor * layer.unit + (1.0 + apart) * steepest * coarse) * 1.01)
+            self.noise.append((unit + coarse) * 1.01)
+            self.rounding.append((factor * unit + (1.0 + apart) * steepest * coarse) * 1.01)
             loose = (
-                np.zeros(layer.width)
-                if landing is None
-                else (landing.loss + (layer.unit + coarse) * landing.reach) * 1.01
+                np.zeros(layer.width) if landing is None else (landing.loss + (unit + coarse) * landing.reach) * 1.01
             )
             if run_unit:
                 loose = loose + runs * layer.lost32
             self.loose.append(loose + TINY)
-            zero = 0.0 if shape is None else 2 * layer.unit * shape.at_zero
+            zero = 0.0 if shape is None else 2 * unit * shape.at_zero
             self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY]))
         self.charge_norms = [(float(norm_up(rho)), float(norm_up(rest))) for rho, rest in self.charge]
         self.open = [_Open.of(self, layer) for layer in network.layers]

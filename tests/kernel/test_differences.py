@@ -75,6 +75,37 @@ def test_pairs_in_balls_that_all_share(monkeypatch: pytest.MonkeyPatch, seed: in
 
 
 @pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("tight", [True, False])
+@pytest.mark.parametrize("skip", [True, False])
+def test_float32_runs_of_pairs_far_from_the_centre(
+    monkeypatch: pytest.MonkeyPatch, together: bool, tight: bool, skip: bool
+) -> None:
+    """Two coordinates that only move together cancel: rounding is all that is left, and all of it comes from moves."""
+    rng, root = np.random.default_rng(25), np.array([[1.0, 1.0], [1e9, -1e9]]) / 2
+    less = Node("affine", (0,), weight=np.array([[1.0, -1.0]]), bias=np.zeros(1))
+    nodes = [Node("input", width=2), less, Node("activation", (1,), activation=Activation("relu"))]
+    if skip:  # the last layer reads the input itself
+        nodes += [less, Node("add", (2, 3))]
+    near, between = Ball(root, 2.0, 1.0), Ball(root, 2.0, 1e-6)
+    both(monkeypatch, together)
+    (gap,) = compare(Pairs(normal_form(nodes), True, near, between), np.zeros((1, 2)), near, between, tight=tight)
+
+    def single(y: Array) -> float:
+        z = y[0].astype(np.float32) - y[1].astype(np.float32)
+        return float(np.maximum(z, np.float32(0)) + (z if skip else np.float32(0)))
+
+    largest = 0.0
+    for _ in range(100):
+        middle = float(np.float32(rng.uniform(0.5, 0.9))) + 2.0**-25  # between two numbers of float32
+        v = middle + np.array([1e-10, -1e-10])
+        d = np.full(2, rng.uniform(-5e-7, 5e-7))
+        moved = single(v + d) - single(v)
+        assert gap.between.low[0, 0] <= moved <= gap.between.high[0, 0]
+        largest = max(largest, abs(moved))
+    assert largest > 1e-8
+
+
+@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("seed", range(24))
 def test_pairs_in_sets_of_their_own(monkeypatch: pytest.MonkeyPatch, seed: int, together: bool) -> None:
     """Balls with offsets in boxes, limits, and changes of category: nobody is compared with themselves."""
