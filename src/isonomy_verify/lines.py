@@ -44,14 +44,16 @@ def parallel(activation: Activation, low: Array, high: Array, unit32: float) -> 
     curve = Curve(activation, low, high, unit32)
     slope = curve.chord()
     below, above = curve.extremes(slope)
-    most = _most(activation, low, high)
+    most = _most(curve, unit32)
     return Lines(slope, np.minimum(above, most), np.maximum(below, -most))
 
 
-def _most(activation: Activation, low: Array, high: Array) -> Array:
-    """At least ``|f(t) − s t|`` for every allowed slope: more than any intercept needs."""
-    shape = activation.shape
-    return np.asarray(2 * shape.steepest * np.maximum(np.abs(low), np.abs(high)) * (1 + 8 * U) + shape.at_zero)
+def _most(curve: Curve, unit32: float) -> Array:
+    """At least ``|f(t) − s t|`` for every allowed slope: more than any intercept needs; a float32 run of ``f`` may be
+    off by its own error besides."""
+    shape, size = curve.shape, np.maximum(np.abs(curve.low), np.abs(curve.high))
+    error = np.max(curve.error, 0) if unit32 else 0.0
+    return np.asarray(2 * shape.steepest * size * (1 + 8 * U) + shape.at_zero + error)
 
 
 def touching(
@@ -61,7 +63,8 @@ def touching(
     below = np.zeros_like(lines.above) if lines.below is None else lines.below
     if at is None:
         return Sides(lines.slope, lines.above, lines.slope, below)
-    curve, most = Curve(activation, low, high, unit32), _most(activation, low, high)
+    curve = Curve(activation, low, high, unit32)
+    most = _most(curve, unit32)
     at = np.clip(at.astype(np.float64), low, high)
     slope, above, low_slope, lowest = lines.slope, lines.above, lines.slope, below
     with np.errstate(all="ignore"):

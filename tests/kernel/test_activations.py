@@ -14,6 +14,7 @@ from flint import arb, arb_series, ctx
 
 from isonomy_verify.activations import CELLS, SHAPES, Activation, Curve, slope_range
 from isonomy_verify.arithmetic import ELEMENTARY, U32, Array
+from isonomy_verify.lines import parallel, touching
 
 from .truth import ACTIVATIONS, apply
 
@@ -86,6 +87,24 @@ def test_a_coarse_run_is_within_the_lines(activation: Activation) -> None:
         return  # computed in double whatever the argument
     value = np.asarray(shape.value(low.astype(np.float32)), dtype=np.float64)
     assert (bottom <= value).all() and (value <= top).all()
+
+
+@EACH
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-9, 1e-3])
+def test_lines_near_zero_hold_a_coarse_run(activation: Activation, size: float) -> None:
+    """Intercepts are no larger than anything needs, but not smaller than the error that a run of ``f`` may make."""
+    low, high = np.full((1, WIDTH), -size), np.full((1, WIDTH), size)
+    curve = Curve(activation, low, high, U32)
+    around = parallel(activation, low, high, U32)
+    sides = touching(activation, around, low, high, high, U32)
+    below = np.zeros_like(around.above) if around.below is None else around.below
+    lowest = np.zeros_like(sides.above) if sides.low is None else sides.low
+    room = curve.error * 0.99  # of what is assumed of a run, all but rounding in float64
+    for t, value, error in zip(curve.points, curve.values, np.broadcast_to(room, curve.values.shape), strict=True):
+        for slope, above in ((around.slope, around.above), (sides.slope, sides.above)):
+            assert (value + error <= slope * t + above + 1e-300).all()
+        for slope, under in ((around.slope, below), (sides.low_slope, lowest)):
+            assert (value - error >= slope * t + under - 1e-300).all()
 
 
 @EACH
