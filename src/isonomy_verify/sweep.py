@@ -323,7 +323,9 @@ class Sweep:
         # Of a ReLU nothing but the upper end is used for sizes.
         both = layer.activation is None or layer.activation.kind != "relu" or not self.bare
         if clip or both:
-            most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
+            # Of a million numbers in float32 the sum may be off by more than a hundredth.
+            grow = max(1.01, (1 + self.prepared.noise[k]) * (1 + 1e-6))
+            most = np.multiply(self.eta[k][:, None], layer.rho * grow, out=self._room("noise", layer.width))
             most += self.prepared.loose[k] * 1.01
             if landing is not None:
                 low += landing.low

@@ -441,3 +441,20 @@ def test_noise_that_is_all_that_cancelling_leaves_may_overflow(tier: Tier, share
         found = enclose(prepared, x, tier, None if shared else BallBox(-sides, sides))
         for low, high in (*found, enclose_at(prepared, x)):
             assert np.isinf(high[0, 0]) == np.isinf(low[0, 0]) == float32
+
+
+def test_a_sum_of_a_million_numbers_in_float32() -> None:
+    """Numbers near 1, each just above half of a last place of the sum so far: every sum is rounded up, and the last one
+    is 2 % too large."""
+    terms = [np.ones(1)]
+    for exponent in range(20):
+        last = 2.0 ** (exponent - 23)
+        half = np.nextafter(np.float32(1 + last / 2), np.float32(2))
+        terms.append(np.full(math.ceil(2.0**exponent / (1 + last)), float(half)))
+    x = np.concatenate(terms)[None]
+    found = float(np.add.accumulate(x[0].astype(np.float32))[-1])
+    assert found > 1.02 * math.fsum(x[0])
+    width, still = x.shape[1], np.zeros(x.shape)
+    network = normal_form([Node("input", width=width), Node("affine", (0,), weight=np.ones_like(x), bias=np.zeros(1))])
+    low, high = enclose(Prepared(network, None, True), x, "interval", BallBox(still, still)).over
+    assert low[0, 0] <= found <= high[0, 0]
