@@ -122,7 +122,7 @@ class Similarity:
         x = np.ascontiguousarray(x, dtype=np.float64)
         everywhere = np.ones(len(regions), dtype=bool)
         if self.domain.kind == "unbounded":
-            return self._unbounded(x, None), everywhere
+            return self._unbounded(x[regions.owner], None), everywhere
         if self.domain.kind == "relaxed":
             return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
         if (regions.sets.extent[:, ~self.domain.numeric] > 0).any():

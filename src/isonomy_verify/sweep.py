@@ -107,6 +107,17 @@ class Sweep:
         """How large a source can be, all in all: ``top``, and for the input what a set that all share adds to it."""
         return self.top[source] if source or not self.shared else self.top[0] + self._extent(self.region)
 
+    def _largest(self, source: int) -> Array:
+        """The largest number (n, 1) of a source in a float32 run, with the noise that ranges leave out: where large
+        numbers cancel it is all that is left, and may overflow behind the next weights."""
+        largest = self.sizes(source).max(1, initial=0.0, keepdims=True)
+        layer = self.network.layers[source - 1]
+        if not source or layer.activation is None or not (layer.reads_input_only and self.bare):
+            return np.asarray(largest)
+        noise = float(layer.rho.max()) * (self.prepared.noise[source - 1] * 1.01)
+        off = self.eta[source - 1][:, None] * noise + float(self.prepared.loose[source - 1].max()) * 1.01
+        return np.asarray(largest + layer.activation.shape.steepest * off)
+
     def _start(self, k: int) -> Array:
         """The bias, and what the layer reads of ``x`` itself: (n, width), or (1, width) where it reads nothing of
         it."""
@@ -167,7 +178,7 @@ class Sweep:
             eta = eta + self.eta[source] * grow
         self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
         if self.prepared.run_unit:
-            self.burst |= layer.bursts([self.sizes(block.source) for block in layer.blocks])
+            self.burst |= layer.bursts([self._largest(block.source) for block in layer.blocks])
         self.under = self.under + layer.underflow * (1 + self.eta[k])
 
     def _left_open(self, k: int, name: str) -> Array:
@@ -312,7 +323,9 @@ class Sweep:
         # Of a ReLU nothing but the upper end is used for sizes.
         both = layer.activation is None or layer.activation.kind != "relu" or not self.bare
         if clip or both:
-            most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
+            # Of a million numbers in float32 the sum may be off by more than a hundredth.
+            grow = max(1.01, (1 + self.prepared.noise[k]) * (1 + 1e-6))
+            most = np.multiply(self.eta[k][:, None], layer.rho * grow, out=self._room("noise", layer.width))
             most += self.prepared.loose[k] * 1.01
             if landing is not None:
                 low += landing.low

@@ -13,11 +13,16 @@ from isonomy_verify import differences, joint
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.differences import Differences, Gap, Pairs, _relu_rise, compare
+from isonomy_verify.domain import Domain
+from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
 from isonomy_verify.lines import Sides
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.preparations import Preparations
 from isonomy_verify.prepared import Prepared
+from isonomy_verify.reach import Reach
 from isonomy_verify.regions import Ball, BallBox, Sum
+from isonomy_verify.similar import Similarity
 from isonomy_verify.sweep import Sweep
 from isonomy_verify.tiers import Enclosure, enclose
 
@@ -456,3 +461,24 @@ def test_products_of_columns_are_kept_or_formed_anew(monkeypatch: pytest.MonkeyP
     assert np.allclose(found.between.high, usual.high, rtol=1e-4) and np.allclose(
         found.between.low, usual.low, rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("tight", [True, False])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_smaller_radii_are_those_of_the_same_person(size: int, tight: bool) -> None:
+    """Whose reach is a share of their own number; more people than are bounded at a time."""
+    none, one, no = np.zeros(1), np.ones(1), np.zeros(1, dtype=bool)
+    domain = Domain("unbounded", none - math.inf, none + math.inf, (), no, none, one, no, ("number",))
+    near = Form(np.zeros((0, 1)), 2.0, no, none, one / 10, none, one)
+    alike = Form(np.zeros((0, 1)), 2.0, no, one, none, none, one)
+    nodes = [
+        Node("input", width=1),
+        Node("affine", (0,), weight=np.ones((1, 1)), bias=np.array([-105.0])),
+        Node("activation", (1,), activation=Activation("relu")),
+        Node("affine", (2,), weight=np.ones((1, 1)), bias=none),
+    ]
+    head, x = Head("regression", 1, None, False), np.array([[1.0], [100.0], [2.0]])
+    reach = Reach(Preparations(normal_form(nodes, head.rows)), head, Similarity(alike, 1.0, domain), near)
+    found = reach.bound(x, [1.0, 2.0], tight, size)
+    assert (found[1] >= 1).all()  # 100 moves to 108, where 109 is treated by 1 differently
+    assert (found[[0, 2]] < 1e-9).all()
