@@ -30,16 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import TINY, U32, Above, Array, gamma, norm_up
+from isonomy_verify.arithmetic import LARGEST32, LEAST32, TINY, U32, Above, Array, gamma, norm_up
 
 LARGEST = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
-
-LARGEST32 = 2.0**126
-"""Half the largest power of 2 in float32: what is larger may overflow."""
-
-LEAST32 = 2.0**-126
-"""The smallest normal number of float32: a product, a sum or a weight that is smaller may become 0."""
 
 
 class Node(NamedTuple):
@@ -121,10 +115,11 @@ class Layer:
         ]
         self.reads_input_only = [block.source for block in self.blocks] == [0] and activation is not None
 
-    def bursts(self, tops: Sequence[Array]) -> NDArray[np.bool_]:
-        """Where (n,) a float32 run may overflow, for sizes of the layer's sources."""
+    def bursts(self, tops: Sequence[Array], beyond: Array | float = 0.0) -> NDArray[np.bool_]:
+        """Where (n,) a float32 run may overflow, for sizes of the layer's sources, and how far it may be ``beyond``
+        them."""
         most = np.max([top.max(1, initial=0.0) for top in tops], 0) if len(tops) else np.zeros(1)
-        return np.asarray(~(self.peak * (1 + most) < LARGEST32))
+        return np.asarray(~(self.peak * (1 + most + beyond) < LARGEST32))
 
     def eta(
         self, tops: Sequence[Array], room: Callable[[str, int, int], Array] | None = None, bias: bool = True
@@ -339,7 +334,8 @@ class _Expression(NamedTuple):
         bias_size = _grown(self.bias_size + self.bias_error / unit, 4)
         run = self.run + len(self.pieces)
         lost = self.lost + len(self.pieces)
-        return Layer(blocks, self.bias, bias_size, activation, roundings, run, lost, self.peak)
+        peak = self.peak if activation is None else self.peak * activation.swell
+        return Layer(blocks, self.bias, bias_size, activation, roundings, run, lost, peak)
 
 
 def _grown(a: Array, roundings: int) -> Array:

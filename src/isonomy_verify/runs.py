@@ -57,7 +57,9 @@ def enclose_run(prepared: Prepared, run: Run, etas: Sequence[Array] | None = Non
         noise = eta * (layer.run_unit + (layer.unit32 if prepared.run_unit else 0.0))
         lost: Array | float = 0.0
         if prepared.run_unit:
-            noise = np.where(layer.bursts([np.abs(run.h[block.source]) for block in layer.blocks]), np.inf, noise)
+            # A float32 run reads what it has itself, which may be as far from this run as errors are large.
+            sizes = [np.abs(run.h[block.source]) + errors[block.source][:, None] for block in layer.blocks]
+            noise = np.where(layer.bursts(sizes), np.inf, noise)
             lost = layer.lost32
         if layer.activation is None:
             room = (error[:, None] + noise[:, None] * layer.rho + lost) * (1 + 1e-9) + np.asarray(under)[:, None]

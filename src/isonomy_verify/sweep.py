@@ -167,8 +167,18 @@ class Sweep:
             eta = eta + self.eta[source] * grow
         self.eta[k] = (eta + open_.rest) * (1 + 8 * U)
         if self.prepared.run_unit:
-            self.burst |= layer.bursts([self.sizes(block.source) for block in layer.blocks])
+            self.burst |= layer.bursts([self.sizes(block.source) for block in layer.blocks], self.beyond(k))
         self.under = self.under + layer.underflow * (1 + self.eta[k])
+
+    def beyond(self, k: int) -> Array | float:
+        """How far (n,) a source of a layer may be beyond its sizes, where ranges leave noise out."""
+        most: Array | float = 0.0
+        for source in self.prepared.open[k].sources:
+            layer = self.network.layers[source]
+            noise = self.eta[source] * (float(layer.rho.max(initial=0.0)) * self.prepared.noise[source])
+            noise = noise + float(self.prepared.loose[source].max(initial=0.0))
+            most = np.maximum(most, noise * (layer.activation.shape.steepest * 1.01 if layer.activation else 1.01))
+        return most
 
     def _left_open(self, k: int, name: str) -> Array:
         """What rounding leaves open in a layer that was weighed."""
@@ -312,7 +322,8 @@ class Sweep:
         # Of a ReLU nothing but the upper end is used for sizes.
         both = layer.activation is None or layer.activation.kind != "relu" or not self.bare
         if clip or both:
-            most = np.multiply(self.eta[k][:, None], layer.rho * 1.01, out=self._room("noise", layer.width))
+            grow = max(1.01, 1 + self.prepared.noise[k])  # float32 runs of a million products are further off than 1%
+            most = np.multiply(self.eta[k][:, None], layer.rho * grow, out=self._room("noise", layer.width))
             most += self.prepared.loose[k] * 1.01
             if landing is not None:
                 low += landing.low
