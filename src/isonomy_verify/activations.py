@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import ELEMENTARY, TINY, Array, U
+from isonomy_verify.arithmetic import ELEMENTARY, LARGEST32, LEAST32, TINY, Array, U
 
 CELLS = 16
 
@@ -182,6 +182,16 @@ class Activation:
     def shape(self) -> Shape:
         """Everything that is known of it."""
         return SHAPES[self.kind](*self.parameters)
+
+    @property
+    def swell(self) -> float:
+        """How much larger than ``1 + |t|`` numbers on the way to ``f(t)`` are in a float32 run; infinite where float32
+        has no number for a parameter. Limits may be infinite there, and the result counts where it is read."""
+        if self.kind == "hardswish":
+            return 6.0  # t times a number up to 6, and then a sixth of it
+        sizes = [abs(p) for p in self.parameters] if self.kind != "clip" else []
+        lost = self.kind == "softplus" and min(sizes) < LEAST32  # which it divides by
+        return math.inf if lost or max(sizes, default=0.0) >= LARGEST32 else 1.0
 
     def check_width(self, width: int) -> None:
         """Parameters of single elements must be as many as these."""

@@ -30,6 +30,12 @@ U = 2.0**-53
 U32 = 2.0**-24
 """Unit roundoff of float32, in which many models run."""
 
+LARGEST32 = 2.0**126
+"""Half the largest power of 2 in float32: what is larger may overflow."""
+
+LEAST32 = 2.0**-126
+"""The smallest normal number of float32: a product, a sum or a weight that is smaller may become 0."""
+
 TINY = 2.0**-1000
 SMALL = 2.0**-500
 

@@ -30,16 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import TINY, U32, Above, Array, gamma, norm_up
+from isonomy_verify.arithmetic import LARGEST32, LEAST32, TINY, U32, Above, Array, gamma, norm_up
 
 LARGEST = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
-
-LARGEST32 = 2.0**126
-"""Half the largest power of 2 in float32: what is larger may overflow."""
-
-LEAST32 = 2.0**-126
-"""The smallest normal number of float32: a product, a sum or a weight that is smaller may become 0."""
 
 
 class Node(NamedTuple):
@@ -339,7 +333,8 @@ class _Expression(NamedTuple):
         bias_size = _grown(self.bias_size + self.bias_error / unit, 4)
         run = self.run + len(self.pieces)
         lost = self.lost + len(self.pieces)
-        return Layer(blocks, self.bias, bias_size, activation, roundings, run, lost, self.peak)
+        peak = self.peak if activation is None else self.peak * activation.swell
+        return Layer(blocks, self.bias, bias_size, activation, roundings, run, lost, peak)
 
 
 def _grown(a: Array, roundings: int) -> Array:

@@ -29,7 +29,7 @@ class Preparations:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._single: OrderedDict[tuple[int, float, bool], tuple[Array | None, Prepared]] = OrderedDict()
+        self._single: OrderedDict[tuple[int, float, float, bool], tuple[Array | None, Prepared]] = OrderedDict()
         self._pairs: OrderedDict[tuple[float, ...], _Balls] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -37,8 +37,8 @@ class Preparations:
         """Ready for ``sets`` if they are a ball that everybody shares, else for any sets."""
         sets = sets if sets is not None and sets.is_ball else None
         # The ball is known by its root, which is kept so that its id stays its own.
-        root, radius = (None, 0.0) if sets is None else (sets.root, float(sets.radius[0]))
-        key = id(root), radius, float32_run
+        root, order, radius = (None, 0.0, 0.0) if sets is None else (sets.root, sets.order, float(sets.radius[0]))
+        key = id(root), order, radius, float32_run
         with self._lock:
             known = self._single.pop(key, None)
             if known is None:
@@ -70,7 +70,7 @@ class Preparations:
                 roots: tuple[Array | None, Array | None] = (None, None)
                 if len(sets) == 2:
                     one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
-                    other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[3:] == key[3:]), None)
+                    other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[4:] == key[4:]), None)
                     other = ball_of(sets[1]) if other is None else other
                 pairs = Pairs(self.network, float32_run, one, other, None if like is None else like[0])
                 known = pairs, one, other, roots
@@ -121,6 +121,6 @@ class Preparations:
         return compare(pairs, centre, one, other, None, balls, tight)
 
 
-def _key(sets: ConvexSets) -> tuple[float, float]:
-    """A ball is known by its root, which is kept so that its id stays its own, and by its radius."""
-    return float(id(sets.root)), float(sets.radius[0])
+def _key(sets: ConvexSets) -> tuple[float, float, float]:
+    """A ball is known by its root, which is kept so that its id stays its own, by its order and its radius."""
+    return float(id(sets.root)), float(sets.order), float(sets.radius[0])

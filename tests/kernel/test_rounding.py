@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import Array
+from isonomy_verify.arithmetic import Array, Float32
 from isonomy_verify.network import Network, Node, normal_form
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.tiers import Tier, enclose, enclose_at
+from isonomy_verify.tiers import Enclosure, Tier, enclose, enclose_at
 
 from .graphs import chain
 from .truth import escapes
@@ -143,3 +143,91 @@ def point(prepared: Prepared, x: Array, tier: Way) -> tuple[Array, Array]:
     if tier == "at":
         return enclose_at(prepared, x)
     return enclose(prepared, x, tier, BallBox(np.zeros(x.shape), np.zeros(x.shape))).over
+
+
+def single(nodes: list[Node], x: Array) -> Float32:
+    """A float32 run of a chain at one point, products summed in order."""
+    h, zero = x.astype(np.float32), np.float32(0)
+    with np.errstate(all="ignore"):
+        for node in nodes[1:]:
+            if node.weight is not None and node.bias is not None:
+                products = node.weight.astype(np.float32) * h
+                h = np.cumsum(products, axis=1, dtype=np.float32)[:, -1] + node.bias.astype(np.float32)
+                continue
+            assert node.activation is not None
+            kind, (first, *rest) = node.activation.kind, np.array(node.activation.parameters or (0,), dtype=np.float32)
+            if kind == "hardswish":
+                h = h * np.clip(h + np.float32(3), zero, np.float32(6)) / np.float32(6)
+            elif kind == "softplus":
+                h = np.where(first * h > 20, h, np.log1p(np.exp(first * h)) / first)
+            elif kind == "elu":
+                h = np.where(h >= 0, h, first * np.expm1(h))
+            elif kind == "clip":
+                h = np.clip(h, first, rest[0])
+            else:  # ReLU, or a slope below 0
+                h = np.where(h >= 0, h, first * h)
+    return h
+
+
+def plain(weight: list[list[float]], bias: float = 0.0) -> Node:
+    """A map of what the node before gives, to be numbered by :func:`following`."""
+    return Node("affine", weight=np.array(weight), bias=np.full(len(weight), bias))
+
+
+def following(width: int, *after: Node | Activation) -> list[Node]:
+    """A chain."""
+    nodes = [Node("input", width=width)]
+    for each in after:
+        node = Node("activation", activation=each) if isinstance(each, Activation) else each
+        nodes.append(node._replace(inputs=(len(nodes) - 1,)))
+    return nodes
+
+
+@pytest.mark.parametrize("tier", ["interval", "quick", "tight", "at"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_rounding_alone_makes_too_large_for_float32(tier: Way, shared: bool) -> None:
+    """Exactly a layer gives 0 and in float64 nearly that; in float32 it gives 1e23, so that the next one has
+    infinity less infinity."""
+    middle = plain([[1e30, -1e30]] * 2, -1e20)
+    nodes = following(2, middle, Activation("relu"), plain([[1e20, -1e20]]), Activation("clip", (0.25, 0.75)))
+    x = np.array([[1 + 2.0**-24 + 2.0**-40, 1 + 2.0**-24 - 2.0**-40]])
+    assert np.isnan(single(nodes, x[0])).all()
+    prepared = Prepared(normal_form(nodes), Ball(np.eye(2), 2.0, 1e-14) if shared else None, run_unit=True)
+    enclosures = [Enclosure(*point(prepared, x, tier))]
+    if tier != "at" and shared:
+        enclosures += enclose(prepared, x, tier)
+    for low, high in enclosures:
+        assert np.isinf(low).all() and np.isinf(high).all()
+
+
+TOO_LARGE = [
+    (Activation("hardswish"), 7e37), (Activation("leaky_relu", (1e39,)), -1e-5), (Activation("elu", (1e39,)), -1e-5),
+    (Activation("prelu", (-1e39,)), -1e-5), (Activation("softplus", (1e39,)), 0.0),
+    (Activation("softplus", (1e-60,)), 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("activation", "at"), TOO_LARGE)
+def test_activations_that_overflow_inside(activation: Activation, at: float) -> None:
+    """Of small results, and with parameters that float32 has no number for."""
+    nodes = following(1, plain([[1.0]]), activation, plain([[1e-30]]))
+    assert not np.isfinite(single(nodes, np.array([at]))).all()
+    network = normal_form(nodes)
+    for tier in get_args(Way):
+        for run_unit in (True, False):
+            low, high = point(Prepared(network, run_unit=run_unit), np.array([[at]]), tier)
+            assert np.isfinite([low, high]).all() != run_unit
+
+
+@pytest.mark.parametrize("tier", ["interval", "quick", "tight", "at"])
+def test_a_sum_of_millions_in_float32_is_larger_than_its_terms(tier: Way) -> None:
+    """Each addition rounds up by 6%: an operation that adds so many equal numbers, one after the other."""
+    many, each = 2**21, 1 + 2.0**-4 + 2.0**-20
+    size = np.array([[many * each]])
+    nodes = [
+        Node("input", width=1), Node("affine", (0,), weight=size, bias=np.zeros(1), size=size, roundings=many),
+    ]  # fmt: skip
+    total = float(np.cumsum(np.full(many, each, np.float32), dtype=np.float32)[-1])
+    assert total > 1.02 * many * each
+    low, high = point(Prepared(normal_form(nodes), run_unit=True), np.ones((1, 1)), tier)
+    assert low[0, 0] <= total <= high[0, 0] and not escapes(nodes, low[0], high[0], np.ones(1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -14,9 +15,11 @@ from isonomy_verify import prepared as preparation
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.preparations import Preparations
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.runs import Run, enclose_run
+from isonomy_verify.sets import ConvexSets
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose, enclose_at
 
 from .graphs import activation, chain, draw
@@ -458,3 +461,13 @@ def test_a_sum_of_a_million_numbers_in_float32() -> None:
     network = normal_form([Node("input", width=width), Node("affine", (0,), weight=np.ones_like(x), bias=np.zeros(1))])
     low, high = enclose(Prepared(network, None, True), x, "interval", BallBox(still, still)).over
     assert low[0, 0] <= found <= high[0, 0]
+
+
+def test_a_preparation_is_for_balls_of_one_order() -> None:
+    """Balls with the same root and radius, one after the other."""
+    nodes = [Node("input", width=2), Node("affine", (0,), weight=np.ones((1, 2)), bias=np.zeros(1))]
+    ready, x, ball = Preparations(normal_form(nodes)), np.zeros((1, 2)), ConvexSets.of_ball(np.ones(2), 1.0, 1.0)
+    for order, largest in ((1.0, 1.0), (2.0, math.sqrt(2)), (math.inf, 2.0)):
+        sets = replace(ball, order=order)
+        assert ready.enclose(x, sets, "tight").over.high[0, 0] == pytest.approx(largest)
+        assert ready.compare(x, sets, sets)[0].between.high[0, 0] == pytest.approx(largest)
