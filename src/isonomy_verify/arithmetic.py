@@ -30,6 +30,7 @@ U = 2.0**-53
 U32 = 2.0**-24
 """Unit roundoff of float32, in which many models run."""
 
+LARGEST = sys.float_info.max
 TINY = 2.0**-1000
 SMALL = 2.0**-500
 

@@ -83,7 +83,7 @@ class Reach:
             furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
             (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
         else:
-            centre = (domain.low + domain.high)[None] / 2
+            centre = (domain.low / 2 + domain.high / 2)[None]
             for start, stop in domain.simplices:
                 centre[:, start:stop] = 1 / (stop - start)
             sets = ConvexSets.of_box(down(domain.low - centre), up(domain.high - centre), centre, domain.simplices)

@@ -272,3 +272,16 @@ def test_a_tight_pass_is_never_looser_than_a_forward_one(kind: str) -> None:
         reach = Reach(preparations(network), head_of(network), question.similarity, ground)
         for radius in (0.05, 0.3, 1.0):
             assert (reach.bound(x, [radius]) <= reach.bound(x, [radius], tight=False) * (1 + 1e-9)).all()
+
+
+def test_whole_numbers_a_step_apart_far_from_the_centre() -> None:
+    """A third is 0.375 where coordinates have four bits behind the point."""
+    one, no = np.ones(1), np.zeros(1, dtype=bool)
+    domain = Domain("realizable", 0 * one, 3.4e14 * one, (), ~no, 0 * one, 3 * one, no, ("count",))
+    z, y = next(
+        (np.array([[k / 3]]), np.array([[(k + 1) / 3]])) for k in 1e15 - np.arange(9.0) if (k + 1) / 3 - k / 3 > 1 / 3
+    )
+    metric = Counterparts([0.4])
+    assert domain.contains([z[0], y[0]]).all() and metric.distance_upper(z, y) <= 1
+    reach = moving(line(8.0), np.zeros((1, 1)), metric, 1.0, "l1", domain)
+    assert reach.bound(np.arange(1), [3.4e14])[0, 0] >= 8 * (y - z).item() == 3.0
