@@ -124,7 +124,8 @@ class Branches:
     @property
     def priced(self) -> bool:
         """Is anything known of prices? Not where weights times ranges overflow: then no branch can be told apart."""
-        return bool(np.isfinite([self.stretch, self.price_error, self.radius_error]).all())
+        errors = np.array([self.stretch, self.price_error, self.radius_error])
+        return all(bool(np.isfinite(part).all()) for part in (errors, self.along, self.price, self.triangle))
 
     @property
     def exponent(self) -> int:
@@ -223,7 +224,7 @@ def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, ca
             part, own = start[:, rows], vectors[:, rows]
             price = np.square(part).sum(1)[:, None] + 2 * part @ own.T + np.square(own).sum(1)
         total = spent[:, None] + np.maximum(price, 0.0)
-        parent, state = np.nonzero(allowed[k][row] & (total <= limit))
+        parent, state = np.nonzero(allowed[k][row] & ~(total > limit))
         row, sums, spent, choice = row[parent], start[parent] + vectors[state], total[parent, state], choice[parent]
         choice[:, k] = state
         overflow |= np.bincount(row, minlength=len(x)) > cap

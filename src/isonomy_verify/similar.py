@@ -361,7 +361,7 @@ def filled(regions: Regions, domain: Domain) -> Regions:
     if domain.kind != "realizable" or not domain.fills:
         return regions
     low, high = domain.filled_box(regions.centre, regions.sets.low, regions.sets.high)
-    alive = np.asarray((low <= high).all(1))
+    alive = ~np.asarray((low > high).any(1))
     return replace(regions, sets=replace(regions.sets, low=low, high=high))[alive]
 
 

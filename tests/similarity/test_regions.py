@@ -543,6 +543,8 @@ def test_large_moves_that_cancel_are_paid_for() -> None:
         (Mahalanobis.from_root(np.diag([1e160, 1e160, 1.0])), [0, 1, 0]),
         (Mahalanobis.from_root([[1e160, -1e160, 1e160]]), [0, 1, 1]),
         (Mahalanobis.from_root([[6e307, -6e307, 3e307]]), [0, 1, 1]),
+        (Mahalanobis.from_root([[1e308, 1e308, 1e300]] * 4), [0, 1, 1]),
+        (Mahalanobis.from_root([[1.5e308, 1.4e308, 1.0], [1.5e308, 1.4e308, 0.0], [1.5e308, 1.5e308, 0.0]]), [0, 1, 1]),
         (WeightedLp([1.5e308, 1e308, 1.0]), [0, 1, 0.5]),
         (WeightedLp([1e308, 1e308, 1.0], 1), [1, 0, 1]),
         (WeightedLp([8e307, 8e307, 1.0], 1), [0, 1, 0.25]),
