@@ -36,6 +36,9 @@ LARGEST32 = 2.0**126
 LEAST32 = 2.0**-126
 """The smallest normal number of float32: a product, a sum or a weight that is smaller may become 0."""
 
+LARGEST = sys.float_info.max
+"""The largest finite float64."""
+
 TINY = 2.0**-1000
 SMALL = 2.0**-500
 

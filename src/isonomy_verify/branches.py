@@ -12,7 +12,8 @@ block). It is within reach when some move ``u`` of the numbers makes ``‖R (f +
 
 **Soundness.** The tree is cut with a margin well above the backward error of the factorisation; the final test and
 what remains of the radius (:meth:`Branches.leftover`) bound every rounding error, including that the computed
-rotation is not exactly orthogonal.
+rotation is not exactly orthogonal. Prices are squared in units of their largest entry, so that no square of a large
+root overflows and none of a small δ is lost; where errors are beyond all numbers nothing is ``priced``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isonomy_verify.arithmetic import TINY, Array, U, gamma, norm_up, product_up
+from isonomy_verify.arithmetic import LARGEST, TINY, Array, U, gamma, norm_up, product_up
 from isonomy_verify.domain import Domain, Mask
 from isonomy_verify.regions import Index
 
@@ -52,6 +53,7 @@ class Branches:
     furthest: Array  # (numbers,): the widest possible move
 
     @classmethod
+    @np.errstate(all="ignore")
     def of(cls, root: Array, order: float, delta: float, domain: Domain) -> Branches:
         """Split a seminorm for a domain whose ranges are finite.
 
@@ -119,6 +121,18 @@ class Branches:
             radius_error=float(change + norm_up(drift, 2) * (1 + gamma(width))) * (1 + 8 * U),
         )
 
+    @property
+    def priced(self) -> bool:
+        """Is anything known of prices? Not where weights times ranges overflow: then no branch can be told apart."""
+        errors = np.array([self.stretch, self.price_error, self.radius_error])
+        return all(bool(np.isfinite(part).all()) for part in (errors, self.along, self.price, self.triangle))
+
+    @property
+    def exponent(self) -> int:
+        """That of the power of two above every price, by which squares are scaled."""
+        return int(np.frexp(np.abs(self.price).max(initial=0.0))[1])
+
+    @np.errstate(all="ignore")
     def leftover(self, change: Array) -> tuple[Array, Array]:
         """Radius (−1 when out of reach) and offset of the numbers' ball after a change of categories (rows, m).
 
@@ -129,16 +143,19 @@ class Branches:
         if not len(self.price) and not len(self.root):
             return np.full(len(change), self.delta), offset
         if self.order == 1:
-            paid = np.abs(change) @ self.price[0] * (1 - gamma(change.shape[1] + 4))
+            paid = np.minimum(np.abs(change) @ self.price[0], LARGEST) * (1 - gamma(change.shape[1] + 4))
             left = (self.delta - paid) * (1 + 2 * U) + 4 * U * self.delta
             return np.where(left >= 0, left, -1.0), offset
-        paid = np.linalg.norm(change @ self.price.T, axis=1) * (1 - gamma(self.price.size + 8)) - self.price_error
+        size = np.linalg.norm(change @ np.ldexp(self.price, -self.exponent).T, axis=1)
+        paid = np.minimum(np.ldexp(size, self.exponent), LARGEST) * (1 - gamma(self.price.size + 8)) - self.price_error
         paid = np.maximum(paid, 0.0)
         budget = self.stretch * self.delta * (1 + 2 * U)
-        square = (budget - paid) * (budget + paid) * (1 + 8 * U)
-        radius = np.sqrt(np.maximum(square, 0.0)) * (1 + 4 * U) + self.radius_error + TINY
+        # The root of the product as a product of roots: the square of a small δ underflows, that of a large one is ∞.
+        radius = np.sqrt(np.maximum(budget - paid, 0.0)) * np.sqrt(budget + paid)
+        radius = radius * (1 + 16 * U) + self.radius_error + TINY
         return np.where(paid <= budget, radius, -1.0), offset
 
+    @np.errstate(all="ignore")
     def reach(self, radius: Array, offset: Array) -> tuple[Array, Array] | None:
         """Intervals that hold every number's move, from the ball alone; ``None`` when there is no ball.
 
@@ -155,7 +172,8 @@ class Branches:
         slack = np.abs(offset) @ np.abs(inverse.T) * (2 * gamma(len(root) + 4))
         half = np.maximum(radius, 0.0)[:, None] * norms + slack + product_up(error, self.furthest)
         half = half * (1 + 8 * U) + np.abs(middle) * (4 * U) + TINY
-        return middle - half, middle + half
+        low, high = middle - half, middle + half
+        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +186,7 @@ class BranchList:
     overflow: Index  # individuals with too many branches to list
 
 
+@np.errstate(all="ignore")
 def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, cap: int) -> BranchList:
     """Every change of categories that box and price allow, for all individuals (n, m) at once.
 
@@ -187,13 +206,16 @@ def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, ca
     heights = np.cumsum([0, *sizes])
     sums, spent = np.zeros((len(x), len(branches.triangle))), np.zeros(len(x))
     limit = branches.stretch * branches.delta * (1 + 1e-9) + branches.price_error
+    triangle = branches.triangle
     if branches.order == 2:
-        limit = limit * limit + 1e-11 * float(np.square(branches.price).sum())
+        unit = -branches.exponent
+        triangle, limit = np.ldexp(triangle, unit), np.ldexp(limit, unit)
+        limit = limit * limit + 1e-11 * float(np.square(np.ldexp(branches.price, unit)).sum())
     overflow = np.zeros(len(x), dtype=bool)
     for k in reversed(range(len(branches.blocks))):
         if k not in listed:
             continue
-        vectors = _vectors(branches.triangle, branches.blocks[k])
+        vectors = _vectors(triangle, branches.blocks[k])
         rows = slice(heights[k], heights[k + 1])
         start = sums - vectors[states[k][row]]
         if branches.order == 1:
@@ -202,7 +224,7 @@ def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, ca
             part, own = start[:, rows], vectors[:, rows]
             price = np.square(part).sum(1)[:, None] + 2 * part @ own.T + np.square(own).sum(1)
         total = spent[:, None] + np.maximum(price, 0.0)
-        parent, state = np.nonzero(allowed[k][row] & (total <= limit))
+        parent, state = np.nonzero(allowed[k][row] & ~(total > limit))
         row, sums, spent, choice = row[parent], start[parent] + vectors[state], total[parent, state], choice[parent]
         choice[:, k] = state
         overflow |= np.bincount(row, minlength=len(x)) > cap
@@ -221,8 +243,13 @@ def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, ca
 
 
 def pseudo_inverse(matrix: Array) -> Array:
-    """Moore and Penrose's inverse, as float64; also of a matrix without rows."""
-    return np.asarray(np.linalg.pinv(matrix), dtype=np.float64) if matrix.size else np.zeros(matrix.T.shape)
+    """Moore and Penrose's inverse, as float64; also of a matrix without rows. Inverses are hints: 0 for what overflows
+    would be worth nothing, but is a number."""
+    if not matrix.size:
+        return np.zeros(matrix.T.shape)
+    with np.errstate(all="ignore"):
+        inverse = np.asarray(np.linalg.pinv(matrix), dtype=np.float64)
+    return np.where(np.isfinite(inverse), inverse, 0.0)
 
 
 def _states(block: Block, x: Array, low: Array, high: Array) -> tuple[Index, Mask]:
@@ -253,7 +280,8 @@ def _sum_prices(price: Array, block: Block) -> Array:
     if not len(price):
         return np.zeros((max(2, stop - start),) * 2)
     each = np.array([0.0, price[0, start]]) if stop - start == 1 else price[0, start:stop]
-    return (each[:, None] + each[None, :]) * (1.0 - np.eye(len(each)))
+    with np.errstate(over="ignore"):  # ∞ is above every δ
+        return np.where(np.eye(len(each), dtype=bool), 0.0, each[:, None] + each[None, :])
 
 
 def _affordable(branches: Branches, allowed: list[Mask], cap: int) -> set[int]:

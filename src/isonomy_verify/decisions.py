@@ -97,16 +97,17 @@ def _settled(bounds: LocalBounds, x: Array, parts: int) -> Mask:
     head, domain = bounds.head, bounds.similarity.domain
     contests = head.contests(head.decision(enclose_at(bounds.alone, x)))
     stands, spent = np.zeros(len(x), dtype=bool), np.zeros(len(x), dtype=np.int64)
-    stands[contests.row] = True
+    stands[contests.row], seen = True, np.zeros(len(x), dtype=bool)
     for regions in bounds.similarity.regions(x):
         for piece in filled(regions, domain).pieces(bounds.size):
+            seen[piece.owner] = True
             piece = piece[np.flatnonzero(stands[piece.owner])]
             if not len(piece):
                 continue
             goals = contested(head, contests, len(x), piece, bounds.enclosed(piece, bounds.tier).over)
             for start in range(0, len(goals.row), BATCH):
                 _search(bounds, piece, goals.of(slice(start, start + BATCH)), stands, spent, parts)
-    return stands
+    return np.asarray(stands & seen)  # everybody is similar to themselves: no region is no proof
 
 
 def _search(bounds: LocalBounds, piece: Regions, goals: Goals, stands: Mask, spent: Index, parts: int) -> None:

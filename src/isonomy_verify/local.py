@@ -70,7 +70,7 @@ class LocalBounds:
 
     def chunk(self, x: Array) -> Known:
         """What is known of some individuals (n, m), who lie in the domain."""
-        upper, kept = np.zeros(len(x)), np.ones(len(x), dtype=bool)
+        upper, kept, seen = np.zeros(len(x)), np.ones(len(x), dtype=bool), np.zeros(len(x), dtype=bool)
         branching = self.similarity.domain.kind == "realizable"
         at_x = enclose_at(self.alone, x) if branching else None
         ats: list[Enclosure] = []
@@ -82,7 +82,10 @@ class LocalBounds:
                 )
                 np.maximum.at(upper, piece.owner, judged.bound)
                 kept[piece.owner[~judged.keeps]] = False
+                seen[piece.owner] = True
                 ats.append(judged.at)
+        # Everybody is similar to themselves: where there is no region, nothing is known.
+        upper[~seen], kept[~seen] = np.inf, False
         if at_x is not None or self.float32_run:
             return Known(upper, kept, None if self.float32_run else at_x)
         at = Enclosure(*(np.concatenate(sides) for sides in zip(*ats, strict=True)))

@@ -55,18 +55,23 @@ class Reach:
 
         **Soundness.** The parts that a smaller radius leaves of a region cover everybody within it
         (:meth:`Similarity.parts`); a region of which nothing is left has nobody. The largest of all regions counts.
+        Everybody is in reach of, and similar to, themselves: where there is no region, nothing is known.
         """
-        worst = np.zeros((len(x), len(radii)))
+        worst, seen = np.zeros((len(x), len(radii))), np.zeros(len(x), dtype=bool)
         balls = [self.within(radius) for radius in radii]
         for regions in balls[-1].regions(x):
             for near in regions.pieces(size):
                 smaller = [ball.parts(x, near) for ball in balls[:-1]]
+                seen[near.owner], alone = True, np.ones(len(near), dtype=bool)
                 for between in self._between(near):
+                    alone[between.owner] = False
                     for some in between.pieces(size):
                         value = self._gaps(near, some, [sets for sets, _ in smaller], tight)
                         for j, (_, alive) in enumerate(smaller):
                             value[~alive[some.owner], j] = 0.0
                         np.maximum.at(worst, near.owner[some.owner], value)
+                worst[near.owner[alone]] = np.inf
+        worst[~seen] = np.inf
         return worst
 
     def everywhere(self, x: Array) -> tuple[float, float]:
@@ -83,7 +88,7 @@ class Reach:
             furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
             (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
         else:
-            centre = (domain.low + domain.high)[None] / 2
+            centre = (domain.low / 2 + domain.high / 2)[None]
             for start, stop in domain.simplices:
                 centre[:, start:stop] = 1 / (stop - start)
             sets = ConvexSets.of_box(down(domain.low - centre), up(domain.high - centre), centre, domain.simplices)

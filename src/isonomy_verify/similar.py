@@ -80,7 +80,8 @@ class Similarity:
                 self._matrices = _roots.setdefault(form, {}).setdefault(domain.immutable.tobytes(), {})
         self._branches: Branches | None = None
         if domain.kind != "unbounded":
-            unlimited = ~(np.isfinite(domain.low) & np.isfinite(domain.high))
+            with np.errstate(over="ignore"):  # nor is one whose width overflows
+                unlimited = ~np.isfinite(domain.high - domain.low)
             if unlimited.any():
                 name = domain.names[int(np.flatnonzero(unlimited)[0])]
                 raise MetricError(f"The coordinate '{name}' has no finite range: a {domain.kind} domain needs one.")
@@ -125,17 +126,19 @@ class Similarity:
             return self._unbounded(x[regions.owner], None), everywhere
         if self.domain.kind == "relaxed":
             return self._relaxed(x[regions.owner], regions.owner, self._one_hot_blocks(), None).sets, everywhere
-        if (regions.sets.extent[:, ~self.domain.numeric] > 0).any():
+        branches = self._known_branches()
+        if not branches.priced or (regions.sets.extent[:, ~self.domain.numeric] > 0).any():
             # Categories that were not listed, flags included: the whole region stands for its part.
             return regions.sets, everywhere
         low, high = self._ranges(x, None)
-        return self._sets(x, low, high, self._known_branches(), regions.owner, regions.centre, ())
+        return self._sets(x, low, high, branches, regions.owner, regions.centre, (), still=True)
 
     def _known_branches(self) -> Branches:
         if self._branches is None:
             self._branches = Branches.of(self.form.root, self.form.order, self._within_domain(), self.domain)
         return self._branches
 
+    @np.errstate(all="ignore")
     def _within_domain(self) -> float:
         """δ, or the largest distance of two individuals at all if that is less: squares of it must not overflow."""
         if not len(self.form.root):
@@ -206,21 +209,24 @@ class Similarity:
         return Regions(owner, x, self._around(root, inverse, low, high, blocks, x))
 
     def _realizable(self, x: Array, owner: Index, branches: Branches, wander: Wander | None) -> list[Regions]:
+        if not branches.priced:
+            return [self._relaxed(x, owner, self._one_hot_blocks() if wander is None else (), wander)]
         low, high = self._ranges(x, wander)
         found = enumerate_branches(branches, x, low, high, self.max_branches)
         regions = []
         if len(found.row):
             relaxed = found.relaxed if wander is None else ()
-            sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed)
+            still = wander is None
+            sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed, still)
             sets = replace(sets, blocks=relaxed)
             pieces = Regions(owner[found.row], found.centre, sets)
             regions.append(pieces if alive.all() else pieces[alive])
         if len(found.overflow):
-            crowd, still = found.overflow, None
+            crowd, some = found.overflow, None
             if wander is not None:
-                still = tuple(side if len(side) == 1 else side[crowd] for side in wander)
+                some = tuple(side if len(side) == 1 else side[crowd] for side in wander)
             blocks = self._one_hot_blocks() if wander is None else ()
-            regions.append(self._relaxed(x[crowd], owner[crowd], blocks, still))  # type: ignore[arg-type]
+            regions.append(self._relaxed(x[crowd], owner[crowd], blocks, some))  # type: ignore[arg-type]
         return [piece for piece in regions if len(piece)]
 
     def _sets(
@@ -232,20 +238,28 @@ class Similarity:
         row: Index,
         centre: Array,
         relaxed: tuple[tuple[int, int], ...],
+        still: bool,
     ) -> tuple[ConvexSets, Mask]:
-        """One set per branch: numbers move in what the change of categories leaves of the ball, if it leaves any."""
+        """One set per branch: numbers move in what the change of categories leaves of the ball, if it leaves any.
+
+        ``still``: moves are those of the centre itself, and not of whoever wanders around it. A set is only left out
+        where a number says that it is empty, never for want of one.
+        """
         low, high = low[row], high[row]
-        still = ~branches.numeric
+        fixed = ~branches.numeric
         for start, stop in relaxed:
-            still[start:stop] = False
-        low[:, still] = high[:, still] = 0.0
+            fixed[start:stop] = False
+        low[:, fixed] = high[:, fixed] = 0.0
         radius, offset = branches.leftover(centre - x[row])
         reach = branches.reach(radius, offset)
         if reach is not None:
             low[:, branches.numeric] = np.maximum(low[:, branches.numeric], reach[0])
             high[:, branches.numeric] = np.minimum(high[:, branches.numeric], reach[1])
-        self._narrow_to_lattice(centre, low, high)
-        alive = (low <= high).all(axis=1) & (radius >= 0)
+        if still:
+            self._narrow_to_lattice(centre, low, high)
+        else:
+            self._narrow_to_steps(low, high)
+        alive = ~((low > high).any(axis=1) | (radius < 0))
         sets = ConvexSets(
             root=branches.root,
             order=self.form.order,
@@ -312,6 +326,25 @@ class Similarity:
         low[:, which] = _outward((first - origin) / unit - here, down)
         high[:, which] = _outward((last - origin) / unit - here, up)
 
+    def _narrow_to_steps(self, low: Array, high: Array) -> None:
+        """The same for differences of two whole numbers, wherever in their range these are.
+
+        **Soundness.** ``fl(fl(k − origin) / unit)`` is within three roundings of ``(k − origin) / unit``, so a
+        difference of two is within six of their size of ``n / unit``, ``n`` whole, and for ``n = 0`` it is 0. The size
+        is that of the range: far from the centre coordinates have fewer digits than a step near it.
+        """
+        which = self.domain.integer
+        if not which.any():
+            return
+        unit = self.domain.unit[which]
+        size = np.maximum(np.abs(self.domain.low[which]), np.abs(self.domain.high[which]))
+        margin, room = LATTICE_MARGIN * np.maximum(1.0, size * unit), 8 * U * size + TINY
+        first, last = np.ceil(low[:, which] * unit - margin), np.floor(high[:, which] * unit + margin)
+        least = np.where(first == 0.0, 0.0, down(down(first / unit) - room))
+        most = np.where(last == 0.0, 0.0, up(up(last / unit) + room))
+        low[:, which] = np.maximum(low[:, which], least)
+        high[:, which] = np.minimum(high[:, which], most)
+
     def _one_hot_blocks(self) -> tuple[tuple[int, int], ...]:
         """The blocks that move in a simplex: not flags, not immutable."""
         return tuple(block for block in self.domain.simplices if not self.domain.immutable[slice(*block)].all())
@@ -328,7 +361,7 @@ def filled(regions: Regions, domain: Domain) -> Regions:
     if domain.kind != "realizable" or not domain.fills:
         return regions
     low, high = domain.filled_box(regions.centre, regions.sets.low, regions.sets.high)
-    alive = np.asarray((low <= high).all(1))
+    alive = ~np.asarray((low > high).any(1))
     return replace(regions, sets=replace(regions.sets, low=low, high=high))[alive]
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from isonomy import AttackBudget, Mahalanobis, Network, WeightedLp, certify_local
-from isonomy.certificates.local import LocalCertificate
+from isonomy.certificates.local import LocalCertificate, Tier
 from isonomy.errors import ParameterError
 from isonomy.parallel import set_workers
 from isonomy.population import Domain
+from isonomy_verify.similar import Similarity
 
 from .judge import WIDTH, is_similar, is_somebody, metrics, people, perceptron
 
@@ -143,3 +144,18 @@ def test_thresholds_and_float32_runs(threshold: float, arithmetic: str) -> None:
 def test_yes_or_no() -> None:
     with pytest.raises(ParameterError, match="'decide' must be True or False"):
         ask(np.zeros((1, 6)), decide="no")
+
+
+@pytest.mark.parametrize("tier", ["interval", "exact"])
+def test_no_region_is_no_proof(monkeypatch: pytest.MonkeyPatch, tier: Tier) -> None:
+    """Searches over the regions of somebody who has none settle nothing."""
+    x, judged = np.array([[2.0, 1.0, 0.0]]), Network.from_layers([[[1.0, 0.2, 0.3]]], [[0.0]], head="sigmoid")
+
+    def asked() -> LocalCertificate:
+        metric = WeightedLp(np.ones(3))
+        return certify_local(judged, x, metric, 0.5, domain=lattice(), tier=tier, attack=False, decide=True)
+
+    assert asked().decision[0] == "certified"
+    monkeypatch.setattr(Similarity, "regions", lambda self, x, wander=None: [])
+    lost = asked()
+    assert lost.decision[0] != "certified" and lost.upper[0] >= 1

@@ -444,3 +444,33 @@ def test_the_pair_that_exceeds_a_smaller_bound_is_seen(tier: str) -> None:
     object.__setattr__(found, "upper", 0.999 * found.lower)
     with pytest.raises(AssertionError):
         sound(network, x, found, metric, [])
+
+
+@pytest.mark.parametrize(
+    ("metric", "delta", "y"),
+    [
+        (Mahalanobis.from_root(np.diag([1e160, 1e160, 1.0])), 1e161, [0.0, 1.0, 1.0]),
+        (WeightedLp([1e308, 1e308, 1.0], 1), 1.0, [1.0, 0.0, 0.875]),
+        (WeightedLp([1.0, 1.0, 1e-310], 1), 1.0, [1.0, 0.0, 1.0]),
+        (Mahalanobis.from_root(np.diag([1e-170, 1e-170, 1e-170])), 1.1e-170, [1.0, 0.0, 1.0]),
+    ],
+)
+@pytest.mark.parametrize("tier", TIERS)
+def test_metrics_whose_squares_are_no_numbers(metric: Metric, delta: float, y: list[float], tier: str) -> None:
+    """Where nobody was found similar, bounds were 0."""
+    domain = Domain(
+        "realizable",
+        np.zeros(3),
+        np.ones(3),
+        ((0, 2),),
+        np.zeros(3),
+        np.zeros(3),
+        np.ones(3),
+        np.zeros(3),
+        tuple("abc"),
+    )
+    network = Network.from_layers([[[1.0, 2.0, 3.0]]], [[0.0]], head="regression")
+    x, other = np.array([[1.0, 0.0, 0.0]]), np.array([y])
+    assert metric.distance_upper(x, other) <= delta
+    found = certified(network, x, metric, delta, tier, domain=domain)
+    assert found.upper[0] >= abs(network(other) - network(x)).item()

@@ -19,7 +19,10 @@ from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground, ground_metric
+from isonomy_verify.local import LocalBounds
 from isonomy_verify.reach import Reach
+from isonomy_verify.sets import Regions
+from isonomy_verify.similar import Similarity, Wander
 
 from .judge import SCHEMA, WIDTH, metrics, people
 from .neighbours import mlp, neighbours, possible, slope, worst_pair
@@ -272,3 +275,40 @@ def test_a_tight_pass_is_never_looser_than_a_forward_one(kind: str) -> None:
         reach = Reach(preparations(network), head_of(network), question.similarity, ground)
         for radius in (0.05, 0.3, 1.0):
             assert (reach.bound(x, [radius]) <= reach.bound(x, [radius], tight=False) * (1 + 1e-9)).all()
+
+
+def test_whole_numbers_a_step_apart_far_from_the_centre() -> None:
+    """A third is 0.375 where coordinates have four bits behind the point."""
+    one, no = np.ones(1), np.zeros(1, dtype=bool)
+    domain = Domain("realizable", 0 * one, 3.4e14 * one, (), ~no, 0 * one, 3 * one, no, ("count",))
+    z, y = next(
+        (np.array([[k / 3]]), np.array([[(k + 1) / 3]])) for k in 1e15 - np.arange(9.0) if (k + 1) / 3 - k / 3 > 1 / 3
+    )
+    metric = Counterparts([0.4])
+    assert domain.contains([z[0], y[0]]).all() and metric.distance_upper(z, y) <= 1
+    reach = moving(line(8.0), np.zeros((1, 1)), metric, 1.0, "l1", domain)
+    assert reach.bound(np.arange(1), [3.4e14])[0, 0] >= 8 * (y - z).item() == 3.0
+
+
+def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody is similar to themselves: no region is no proof that nobody is treated differently."""
+    domain = possible("realizable", [-3, 0, 0], [3, 1, 1], [(1, 3)])
+    x, network = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]), line(1.0, 2.0, 3.0)
+    question = Question.of(network, x, WeightedLp(np.ones(3)), 0.5, domain)
+    ground = ground_metric("l2", 3).form
+    whole = Similarity.regions
+
+    def lost(self: Similarity, x: np.ndarray, wander: Wander | None = None) -> list[Regions]:
+        return [piece[piece.owner != 1] for piece in whole(self, x, wander)]
+
+    reach = Reach(preparations(network), head_of(network), question.similarity, ground)
+    local = LocalBounds(preparations(network), head_of(network), question.similarity)
+    assert np.isfinite(reach.bound(x, [0.1, 0.2])).all() and np.isfinite(local.chunk(x).upper).all()
+    monkeypatch.setattr(Similarity, "regions", lost)
+    assert np.isinf(reach.bound(x, [0.1, 0.2])).tolist() == [[False, False], [True, True]]
+    known = local.chunk(x)
+    assert np.isinf(known.upper).tolist() == [False, True] and not known.kept[1]
+    monkeypatch.setattr(
+        Similarity, "regions", lambda self, x, wander=None: whole(self, x, wander) if wander is None else []
+    )
+    assert np.isinf(reach.bound(x, [0.1])).all()

@@ -15,7 +15,7 @@ from isonomy import AttackBudget, Counterparts, Mahalanobis, SensitiveSubspace, 
 from isonomy.attacks import attack
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
-from isonomy.population import Feature, Population, Schema
+from isonomy.population import Domain, Feature, Population, Schema
 from isonomy.search.pairs import Pairs, Parts
 from isonomy.similarity.regions import Similarity
 
@@ -119,3 +119,29 @@ def test_shares_of_a_cut_add_up() -> None:
         moved = (children.x_low != part.x_low).any() or (children.x_high != part.x_high).any()
         assert children.share.sum() == pytest.approx(part.share[0] * (1 if moved else len(children)))
         part, _ = pairs.narrowed(children[:1])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_pairs_so_close_that_squares_underflow(order: int) -> None:
+    """Of 11 squares only the last did not vanish: a direction was twice too long, and a similar pair too far."""
+    width, no = 11, np.zeros(11, dtype=bool)
+    domain = Domain(
+        "relaxed", np.zeros(width), np.ones(width), (), no, np.zeros(width), np.ones(width), no, tuple("abcdefghijk")
+    )
+    network = Network.from_layers([np.ones((1, width))], [np.zeros(1)], head="regression")
+    x, y = np.zeros((1, width)), np.ones((1, width))
+    metric, delta = Mahalanobis.from_root(np.diag([1.5e-162] * 10 + [1.6e-162])), 6e-162
+    if order == 1:
+        metric, delta, y[:] = WeightedLp(np.full(width, 5e-324), 1), 4e-323, 0.6
+        assert width * 0.6 < 8 == delta / 5e-324
+    else:
+        assert math.hypot(*[1.5] * 10, 1.6) < 6
+    pairs = Pairs(Similarity(metric, delta, domain), network, preparations(network).network.reads)
+    _, alive = pairs.narrowed(Parts(x, x, y, y, np.ones(1)))
+    assert alive.all()
+    if order == 2:  # whoever is too far is still told
+        assert (
+            not Pairs(Similarity(metric, 5e-162, domain), network, pairs.influence)
+            .narrowed(Parts(x, x, y, y, np.ones(1)))[1]
+            .any()
+        )

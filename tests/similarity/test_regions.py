@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -534,3 +535,61 @@ def test_large_moves_that_cancel_are_paid_for() -> None:
         x, y = np.array([*rng.normal(size=2), 1, 0]), np.array([far, -far, 0, 1])
         delta = smallest_delta(metric, x, y)
         assert covered(Similarity(metric, delta, domain).regions(x[None]), 0, y)
+
+
+@pytest.mark.parametrize(
+    ("metric", "y"),
+    [
+        (Mahalanobis.from_root(np.diag([1e160, 1e160, 1.0])), [0, 1, 0]),
+        (Mahalanobis.from_root([[1e160, -1e160, 1e160]]), [0, 1, 1]),
+        (Mahalanobis.from_root([[6e307, -6e307, 3e307]]), [0, 1, 1]),
+        (Mahalanobis.from_root([[1e308, 1e308, 1e300]] * 4), [0, 1, 1]),
+        (Mahalanobis.from_root([[1.5e308, 1.4e308, 1.0], [1.5e308, 1.4e308, 0.0], [1.5e308, 1.5e308, 0.0]]), [0, 1, 1]),
+        (WeightedLp([1.5e308, 1e308, 1.0]), [0, 1, 0.5]),
+        (WeightedLp([1e308, 1e308, 1.0], 1), [1, 0, 1]),
+        (WeightedLp([8e307, 8e307, 1.0], 1), [0, 1, 0.25]),
+        (WeightedLp([1.0, 1.0, 1e-310], 1), [1, 0, 1]),
+        (WeightedLp([1.0, 1.0, 1e-310], 1), [0, 1, 1]),
+        (WeightedLp([5e-324, 5e-324, 5e-324], 1), [0, 1, 1]),
+        (WeightedLp([5e-324, 5e-324, 1.5e-323]), [0, 1, 0.75]),
+        (Mahalanobis.from_root(np.diag([1e-170, 1e-170, 1e-170])), [0, 1, 1]),
+        (Mahalanobis.from_root(np.diag([0.0, 0.0, 1e-200])), [0, 1, 1]),
+        (Mahalanobis.from_root([[1e-162, -2e-162, 1e-162]]), [0, 1, 1]),
+        (Mahalanobis.from_root([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), [0, 1, 1e-170]),
+    ],
+)
+@pytest.mark.parametrize("more", [1.0, 1.25, 10.0])
+def test_roots_whose_squares_overflow_or_underflow(metric: Metric, y: list[float], more: float) -> None:
+    """Nobody is left out since a price is not a number, or a radius the root of nothing."""
+    domain = Domain(
+        "realizable",
+        np.zeros(3),
+        np.ones(3),
+        ((0, 2),),
+        np.zeros(3),
+        np.zeros(3),
+        np.ones(3),
+        np.zeros(3),
+        tuple("abc"),
+    )
+    x = np.array([1.0, 0.0, 0.0])
+    delta = min(more * smallest_delta(metric, x, np.array(y)), 1.7e308)
+    pieces = Similarity(metric, delta, domain).regions(x[None])
+    assert covered(pieces, 0, np.array(y)) and covered(pieces, 0, x)
+
+
+def test_a_range_whose_width_overflows_is_none() -> None:
+    """Prices of branches were not a number there, and so nobody was similar to anybody."""
+    high = np.array([1.0, 1.0, 1.7e308])
+    domain = Domain(
+        "realizable", [0, 0, -1.7e308], high, ((0, 2),), np.zeros(3), np.zeros(3), np.ones(3), np.zeros(3), tuple("abc")
+    )
+    for kind in ("relaxed", "realizable"):
+        with pytest.raises(MetricError, match="'c' has no finite range"):
+            Similarity(WeightedLp(np.ones(3)), 2.0, domain.with_kind(kind))  # type: ignore[arg-type]
+    metric = Mahalanobis.from_root(np.diag([1.0, 1.0, 1e30])[[0, 1, 2, 2]])  # weights times ranges overflow
+    half = Similarity(metric, 2.0, replace(domain, low=np.array([0, 0, -8e307]), high=high / [1, 1, 2]))
+    x, y = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.9e-30])
+    assert exactly_similar(metric, x, y, 2.0) and covered(half.regions(x[None]), 0, y)
+    parts, alive = half.resized(1.99).parts(x[None], half.regions(x[None])[0])
+    assert alive.all() and (parts.low <= 0).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -222,3 +223,21 @@ def test_resized_is_as_if_made_so() -> None:
             assert (one.owner == other.owner).all() and bool((one.centre == other.centre).all())
             for part in ("radius", "offset", "low", "high"):
                 assert getattr(one.sets, part) == pytest.approx(getattr(other.sets, part))
+
+
+def test_a_step_of_whole_numbers_far_from_the_centre() -> None:
+    """Three hundred trillion away coordinates have four bits behind the point: a third is 0.3125 or 0.375."""
+    one, no = np.ones(1), np.zeros(1, dtype=bool)
+    domain = Domain("realizable", 0 * one, 3.4e14 * one, (), ~no, 0 * one, 3 * one, no, ("count",))
+    steps = (1e15 - np.arange(9.0)) / 3
+    assert domain.contains(steps[:, None]).all() and (np.diff(steps) == -0.375).any()
+    for metric in (Counterparts([0.4]), WeightedLp([2.5], 1), WeightedLp([6.25])):
+        (pieces,) = Similarity(metric, 1.0, domain).regions(np.zeros((1, 1)), (0 * one[None], domain.high[None]))
+        pairs = [(z, y) for z in steps for y in steps if metric.distance_upper([z], [y]) <= 1]
+        assert len(pairs) > len(steps)
+        for z, y in pairs:
+            assert pieces.sets.low[0, 0] <= y - z <= pieces.sets.high[0, 0]
+        # Near the origin a step is as good as exact, and nothing else is in between.
+        narrow = replace(domain, high=3 * one)
+        (pieces,) = Similarity(metric, 1.0, narrow).regions(np.zeros((1, 1)), (0 * one[None], narrow.high[None]))
+        assert pieces.sets.high[0, 0] == pytest.approx(1 / 3, abs=1e-14) and pieces.sets.high[0, 0] > 1 / 3

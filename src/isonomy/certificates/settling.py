@@ -57,8 +57,10 @@ class Settling(ABC):
 
     def run(self, budget: Budget) -> None:
         """Bound all regions by tiers, then by parts what is still open; what is found goes to ``finds``."""
+        seen = np.zeros(len(self.rows), dtype=bool)
         for regions in self.question.similarity.regions(self.judge.x):
             regions = filled(regions, self.question.domain)
+            seen[regions.owner] = True
             goals = self._left_open(regions)
             prepared = self._prepared(regions)
             numbers = 4 * sum(layer.width for layer in prepared.network.layers) + 2 * prepared.network.width
@@ -74,6 +76,7 @@ class Settling(ABC):
                 trees = Trees(leaves, mine, self.judge, self.influence)
                 target = partial(self.target, some, mine.owner)
                 self.take(some, mine.owner, trees.search(target, budget))
+        self.give_up(np.flatnonzero(~seen))
         for part in _KEPT:
             getattr(self.finds, part)[self.rows] = getattr(self.judge, part)
 
@@ -105,6 +108,10 @@ class Settling(ABC):
     @abstractmethod
     def target(self, goals: Goals, owner: Index) -> FloatArray:
         """Bounds that would do, given what was found so far; infinity where nothing more is asked."""
+
+    @abstractmethod
+    def give_up(self, rows: NDArray[np.intp]) -> None:
+        """Nothing is known of these rows: everybody is similar to themselves, so no region is no proof."""
 
     @abstractmethod
     def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
@@ -144,6 +151,10 @@ class Gaps(Settling):
         """The largest violation of all counts."""
         np.maximum.at(self.upper, owner, self._value(goals, owner, bound))
 
+    def give_up(self, rows: NDArray[np.intp]) -> None:
+        """Any violation is possible."""
+        self.upper[rows] = np.inf
+
     def _value(self, goals: Goals, owner: Index, bound: FloatArray) -> FloatArray:
         return self.head.change(self.received.of(owner), goals.output, goals.sign, bound)
 
@@ -165,6 +176,10 @@ class Decisions(Settling):
         """What excludes a contest; nothing more is asked of those who were seen to lose one."""
         lost = self.judge.flips | ~self.stands
         return np.where(lost[owner], np.inf, self.head.needed(goals.sign))
+
+    def give_up(self, rows: NDArray[np.intp]) -> None:
+        """Any decision is possible."""
+        self.stands[rows] = False
 
     def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
         """Every contest must be excluded."""

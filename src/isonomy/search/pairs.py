@@ -25,7 +25,7 @@ from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity.regions import Similarity
-from isonomy_verify.arithmetic import down, up
+from isonomy_verify.arithmetic import TINY, down, norm_up, up
 from isonomy_verify.branches import pseudo_inverse
 from isonomy_verify.differences import compare
 from isonomy_verify.regions import SIMPLEX_TOLERANCE, BallBox
@@ -165,15 +165,12 @@ class Pairs:
         for _ in range(30 if self.order == 2 else 0):  # towards the shortest difference
             move = np.clip(move - step * (move @ root.T) @ root, low, high)
         image = move @ root.T
-        if self.order == 1:
-            normal = np.sign(image)
-        else:
-            length = np.linalg.norm(image, axis=1, keepdims=True)
-            normal = image / np.where(length > 0, length, 1.0) * (1 - MARGIN)
+        # Never below the true length: squares of short images underflow, some of them and not others.
+        normal = np.sign(image) if self.order == 1 else image / norm_up(image)[:, None] * (1 - MARGIN)
         price, most = normal @ root, np.abs(normal) @ np.abs(root)
         least = np.minimum(price * low, price * high).sum(1)
         slack = MARGIN * (most * np.maximum(np.abs(low), np.abs(high))).sum(1)
-        far: NDArray[np.bool_] = least - slack > self.similarity.delta * (1 + MARGIN)
+        far: NDArray[np.bool_] = least - slack > self.similarity.delta * (1 + MARGIN) + TINY
         return far
 
     # -- bounding ----------------------------------------------------------------------------------------------
