@@ -335,3 +335,31 @@ def test_shares_may_miss_one_by_the_domains_tolerance() -> None:
     assert domain.contains(less).all() and domain.contains(more).all()
     found = certify_everywhere(network, WeightedLp(three, 2), 10.0, domain, max_nodes=1, time_limit=None, progress=None)
     assert float(np.abs(network(more) - network(less)).max()) <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "unit", "weight", "truth"),
+    [
+        (0.0, 1.0, 1.0, 1e200, 1e-3),  # the square of the weight overflows
+        (-1e8, 1e8, 1e300, 1.0, 1.0),  # whole numbers whose range is beyond all numbers
+        (1.7e308, 1.75e308, 1.0, 1.0, 0.0),  # twice the middle is
+    ],
+)
+def test_numbers_whose_sums_and_squares_overflow_have_a_bound(
+    low: float, high: float, unit: float, weight: float, truth: float
+) -> None:
+    domain = Domain(
+        kind="realizable",
+        low=np.array([0.0, low]),
+        high=np.array([1.0, high]),
+        blocks=(),
+        integer=np.array([False, unit > 1]),
+        origin=np.zeros(2),
+        unit=np.array([1.0, unit]),
+        immutable=np.zeros(2, dtype=bool),
+        names=("one", "two"),
+    )
+    model = Network.from_layers([np.array([[1.0, 1.0 if unit > 1 else 0.0]])], [np.zeros(1)], "relu", "regression")
+    delta = 1e-3 if weight > 1 else 1.0
+    found = certify_everywhere(model, WeightedLp([1.0, weight], 1), delta, domain, max_nodes=8, time_limit=None)
+    assert found.upper >= max(truth, found.lower)

@@ -7,9 +7,9 @@ bounds how differently the two can be treated. Parts are cut where ``width · in
 numbers are cut between lattice points.
 
 **Soundness.** Boxes hold every pair of their part: they are narrowed only by what the metric, the domain, whole numbers
-and missing values rule out, with a margin above rounding, and the parts of a cut cover the whole. ``E`` is the
-unclipped similar set; where its box depends on ``x``, the larger of those at the two ends of each range counts
-(tolerances grow or fall with each coordinate alone).
+and missing values rule out, with a margin above rounding, and the parts of a cut cover the whole. A part is only
+called empty where a number says so, never for want of one. ``E`` is the unclipped similar set; where its box depends
+on ``x``, the larger of those at the two ends of each range counts (tolerances grow or fall with each coordinate alone).
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class Pairs:
 
     # -- narrowing ---------------------------------------------------------------------------------------------
 
+    @np.errstate(all="ignore")
     def narrowed(self, parts: Parts) -> tuple[Parts, NDArray[np.bool_]]:
         """Smaller boxes that hold the same pairs, and which parts may hold any."""
         x, y = [parts.x_low.copy(), parts.x_high.copy()], [parts.y_low.copy(), parts.y_high.copy()]
@@ -100,10 +101,10 @@ class Pairs:
             for box in (x, y):
                 self._fill(box)
                 self._to_lattice(box)
-                alive &= (box[0] <= box[1]).all(axis=1) & self._adds_up(box)
+                alive &= ~(box[0] > box[1]).any(axis=1) & self._adds_up(box)
         found = Parts(x[0], np.maximum(*x), y[0], np.maximum(*y), parts.share)
         low, high = self.differences(found)
-        alive &= (low <= high).all(axis=1)
+        alive &= ~(low > high).any(axis=1)
         return found, alive & ~self._too_far(low, np.maximum(low, high))
 
     def differences(self, parts: Parts) -> tuple[FloatArray, FloatArray]:
@@ -141,8 +142,9 @@ class Pairs:
             origin, unit = self.domain.origin[which], self.domain.unit[which]
             first, last = (side[:, which] * unit + origin for side in box)
             margin = LATTICE_MARGIN * np.maximum(1.0, np.abs(first) + np.abs(last) + np.abs(origin))
-            box[0][:, which] = (np.ceil(first - margin) - origin) / unit
-            box[1][:, which] = (np.floor(last + margin) - origin) / unit
+            # Where margins are wider than steps, or overflow, the box stays as it is.
+            box[0][:, which] = np.fmax(box[0][:, which], (np.ceil(first - margin) - origin) / unit)
+            box[1][:, which] = np.fmin(box[1][:, which], (np.floor(last + margin) - origin) / unit)
         for start, stop in self.blocks:
             box[0][:, start:stop] = np.where(box[0][:, start:stop] > MARGIN, 1.0, 0.0)
             box[1][:, start:stop] = np.where(box[1][:, start:stop] < 1 - MARGIN, 0.0, 1.0)
@@ -151,7 +153,7 @@ class Pairs:
         """Can the shares of every one-hot block still add up to 1?"""
         fits = np.ones(len(box[0]), dtype=bool)
         for start, stop in self.domain.simplices:
-            fits &= (box[0][:, start:stop].sum(1) <= 1 + 1e-8) & (box[1][:, start:stop].sum(1) >= 1 - 1e-8)
+            fits &= ~((box[0][:, start:stop].sum(1) > 1 + 1e-8) | (box[1][:, start:stop].sum(1) < 1 - 1e-8))
         return fits
 
     def _too_far(self, low: FloatArray, high: FloatArray) -> NDArray[np.bool_]:
@@ -160,7 +162,7 @@ class Pairs:
             return np.zeros(len(low), dtype=bool)
         ruled = self.root.any(axis=0)
         low, high, root = low[:, ruled], high[:, ruled], self.root[:, ruled]
-        step = 1.0 / max(float(np.linalg.norm(root, 2)) ** 2, 1e-300)
+        step = 1.0 / np.maximum(np.square(np.linalg.norm(root, 2)), 1e-300)
         move = np.clip(0.0, low, high)
         for _ in range(30 if self.order == 2 else 0):  # towards the shortest difference
             move = np.clip(move - step * (move @ root.T) @ root, low, high)
@@ -175,9 +177,10 @@ class Pairs:
 
     # -- bounding ----------------------------------------------------------------------------------------------
 
+    @np.errstate(all="ignore")
     def bound(self, parts: Parts) -> FloatArray:
         """The largest change between two similar people of each part, from above."""
-        middle = (parts.x_low + parts.x_high) / 2
+        middle = parts.x_low / 2 + parts.x_high / 2
         blocks = []
         for block in self.domain.simplices:  # shares that add up to 1, in the same proportion of every range
             where = slice(*block)
@@ -232,12 +235,12 @@ class Pairs:
             sides = [_with(low, high, where, choice, choice) for choice in choices[fits]]
             shares = np.full(len(sides), 1 / len(sides))
         else:
-            end = begin = (low[0, i] + high[0, i]) / 2
+            end = begin = low[0, i] / 2 + high[0, i] / 2
             shares = np.array([0.5, 0.5])
             if self.whole[i]:
                 origin, unit = self.domain.origin[i], self.domain.unit[i]
                 first, last = np.rint(low[0, i] * unit + origin), np.rint(high[0, i] * unit + origin)
-                below = np.floor((first + last) / 2)
+                below = np.floor(first / 2 + last / 2)
                 end, begin = (below - origin) / unit, (below + 1 - origin) / unit
                 shares = np.array([below - first + 1, last - below]) / (last - first + 1)
             sides = [_with(low, high, slice(i, i + 1), low[0, i], end)]
@@ -250,7 +253,7 @@ class Pairs:
 
     def people(self, parts: Parts, rng: np.random.Generator) -> FloatArray:
         """Somebody from the box of ``x`` of each part, as far as one is easily found."""
-        x = (parts.x_low + parts.x_high) / 2
+        x = parts.x_low / 2 + parts.x_high / 2
         if self.domain.kind == "realizable":
             for start, stop in self.domain.blocks:
                 x[:, start:stop] = _pick(parts.x_low[:, start:stop], parts.x_high[:, start:stop], rng)
