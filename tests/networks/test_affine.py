@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isonomy.errors import NetworkError
-from isonomy.networks.affine import Affine
+from isonomy.networks.affine import Affine, exact
 from isonomy_verify.arithmetic import U32, gamma
 
 from .exact import apply, matrix, vector
@@ -44,3 +45,11 @@ def test_arrays_of_the_caller_are_not_shared() -> None:
     layer = Affine.of(weight)
     weight[0, 0] = 7.0
     assert layer.weight[0, 0] == 1.0
+
+
+def test_numbers_are_taken_as_they_are_stored() -> None:
+    assert exact(2**53 + 1, "") == exact(np.int64(2**53 + 1), "") == 2**53 + 1
+    assert exact("0.5", "") == exact(np.float32(0.5), "") == Fraction(1, 2)
+    for strange in ("1_0", "ten", math.inf, None):
+        with pytest.raises(NetworkError, match="it must be a finite number"):
+            exact(strange, "it")

@@ -214,8 +214,10 @@ def exact(value: Any, what: str) -> Fraction:
     """A finite number as it is stored."""
     if isinstance(value, Fraction):
         return value
-    try:
-        number = float(value)
+    if isinstance(value, int | np.integer):
+        return Fraction(int(value))
+    try:  # Python would also take 1_0 for a number
+        number = math.nan if isinstance(value, str) and "_" in value else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
