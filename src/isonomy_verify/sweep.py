@@ -81,9 +81,8 @@ class Sweep:
         self.burst = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
         self.start = [self._start(k) for k in range(len(layers))] if start is None else start
         self._run: Run | None = None  # at x, once it was made
-        self._linear: tuple[Array, Array, list[Any]] | None = (
-            None  # middles, open halves, directions of the last dense layer
-        )
+        # Middles, open halves and directions of the last dense layer.
+        self._linear: tuple[Array, Array, list[Any]] | None = None
 
     @property
     def columns(self) -> int:
@@ -135,9 +134,8 @@ class Sweep:
             z = self.start[k]
             for block, weight in zip(layer.blocks, layer.transposed, strict=True):
                 if block.source:
-                    product = np.matmul(
-                        run.h[block.source], weight, out=self._room(f"run{k} {block.source}", layer.width)
-                    )
+                    room = self._room(f"run{k} {block.source}", layer.width)
+                    product = np.matmul(run.h[block.source], weight, out=room)
                     product += z
                     z = product
             run.z.append(z)
@@ -309,10 +307,8 @@ class Sweep:
 
     def _product_up(self, a: Array | Float32, b: Above, out: Array) -> Array:
         """At least ``a B``, both non-negative."""
-        buffers = self.prepared.buffers
-        return b.product(
-            a, out, (buffers.single("factor32", *a.shape), buffers.single("product32", len(a), out.shape[1]))
-        )
+        single = self.prepared.buffers.single
+        return b.product(a, out, (single("factor32", *a.shape), single("product32", len(a), out.shape[1])))
 
     def _store(self, k: int, middle: Array, half: Array, clip: bool = True) -> None:
         """Keep a layer's range, no wider than the sizes that rounding is weighed with (``clip``: where it might be),
@@ -461,17 +457,14 @@ class Sweep:
     def _spread(self, k: int, g: Array | None, column: Index | None, carried: dict[int, Array]) -> None:
         """Carry coefficients ``g`` of a layer (or of single neurons of it) to the sources that it reads."""
         for block in self.network.layers[k].blocks:
-            if block.source:
-                c = (
-                    block.weight[column]
-                    if g is None
-                    else np.matmul(
-                        g,
-                        block.weight,
-                        out=self.prepared.buffers(f"carried{k} {block.source}", len(g), block.weight.shape[1]),
-                    )
-                )
-                carried[block.source] = carried[block.source] + c if block.source in carried else c
+            if not block.source:
+                continue
+            if g is None:
+                c = block.weight[column]
+            else:
+                room = self.prepared.buffers(f"carried{k} {block.source}", len(g), block.weight.shape[1])
+                c = np.matmul(g, block.weight, out=room)
+            carried[block.source] = carried[block.source] + c if block.source in carried else c
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 

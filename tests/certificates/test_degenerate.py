@@ -23,6 +23,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Domain, Population
 
 from .judge import SCHEMA, WIDTH, is_similar, metrics, people, perceptron
+from .neighbours import possible
 
 ROUNDING = 1e-11
 """What is left of a bound where nothing can change."""
@@ -458,17 +459,7 @@ def test_the_pair_that_exceeds_a_smaller_bound_is_seen(tier: str) -> None:
 @pytest.mark.parametrize("tier", TIERS)
 def test_metrics_whose_squares_are_no_numbers(metric: Metric, delta: float, y: list[float], tier: str) -> None:
     """Where nobody was found similar, bounds were 0."""
-    domain = Domain(
-        "realizable",
-        np.zeros(3),
-        np.ones(3),
-        ((0, 2),),
-        np.zeros(3),
-        np.zeros(3),
-        np.ones(3),
-        np.zeros(3),
-        tuple("abc"),
-    )
+    domain = possible("realizable", [0, 0, 0], [1, 1, 1], [(0, 2)])
     network = Network.from_layers([[[1.0, 2.0, 3.0]]], [[0.0]], head="regression")
     x, other = np.array([[1.0, 0.0, 0.0]]), np.array([y])
     assert metric.distance_upper(x, other) <= delta

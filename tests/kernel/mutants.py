@@ -12,7 +12,8 @@ questions of :mod:`tests.kernel.numbers` that run through that place again, and 
 - *unreached* where no question runs through it.
 
 With ``--tests tests/kernel tests/similarity --again same`` those that ended so are asked once more, by the fast tests
-in these folders that run through them: one that a test sees is *caught*, too.
+in these folders that run through them: one that a test sees is *caught*, too. Tests keep the constants that modules had
+when they were collected, so that those stay as they ended.
 
 Results are kept in a file of JSON lines, so that a run of hours can be stopped and taken up again; a module that has
 changed since is asked again. Places where nothing needs to be right (searches, slopes, other hints) are left out, and

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from .truth import escapes
 RADIUS, TARGET = 1e-12, 1e-9
 Drawn = tuple[list[Node], Array]
 Way = Tier | Literal["at"]
+WAYS: tuple[Way, ...] = ("interval", "quick", "tight", "at")
 
 
 def deep(rng: np.random.Generator) -> Drawn:
@@ -62,7 +63,7 @@ def network(draw: Callable[[np.random.Generator], Drawn], seed: int) -> tuple[Ne
 
 def questions() -> Iterator[Any]:
     for draw in (deep, deep_with_biases, large_inputs, many_scales):
-        for tier in ("interval", "quick", "tight", "at"):
+        for tier in WAYS:
             for shared in (True, False):
                 slow = draw is deep_with_biases or (draw is deep and not (shared and tier == "tight"))
                 name = f"{draw.__name__}-{tier}-{'ball' if shared else 'box'}"
@@ -99,7 +100,7 @@ def cancelling(rng: np.random.Generator) -> Drawn:
     ], x[None]  # fmt: skip
 
 
-@pytest.mark.parametrize("tier", ["interval", "quick", "tight", "at"])
+@pytest.mark.parametrize("tier", WAYS)
 @pytest.mark.parametrize("run_unit", [False, True])
 def test_a_layer_pays_for_its_own_rounding(tier: Way, run_unit: bool) -> None:
     """In float64 for that of the pass through it, besides for that of a float32 run of it."""
@@ -183,7 +184,7 @@ def following(width: int, *after: Node | Activation) -> list[Node]:
     return nodes
 
 
-@pytest.mark.parametrize("tier", ["interval", "quick", "tight", "at"])
+@pytest.mark.parametrize("tier", WAYS)
 @pytest.mark.parametrize("shared", [True, False])
 def test_what_rounding_alone_makes_too_large_for_float32(tier: Way, shared: bool) -> None:
     """Exactly a layer gives 0 and in float64 nearly that; in float32 it gives 1e23, so that the next one has
@@ -213,13 +214,13 @@ def test_activations_that_overflow_inside(activation: Activation, at: float) -> 
     nodes = following(1, plain([[1.0]]), activation, plain([[1e-30]]))
     assert not np.isfinite(single(nodes, np.array([at]))).all()
     network = normal_form(nodes)
-    for tier in get_args(Way):
+    for tier in WAYS:
         for run_unit in (True, False):
             low, high = point(Prepared(network, run_unit=run_unit), np.array([[at]]), tier)
             assert np.isfinite([low, high]).all() != run_unit
 
 
-@pytest.mark.parametrize("tier", ["interval", "quick", "tight", "at"])
+@pytest.mark.parametrize("tier", WAYS)
 def test_a_sum_of_millions_in_float32_is_larger_than_its_terms(tier: Way) -> None:
     """Each addition rounds up by 6%: an operation that adds so many equal numbers, one after the other."""
     many, each = 2**21, 1 + 2.0**-4 + 2.0**-20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bounds.support import support
+from tests.certificates.neighbours import possible
 from tests.contracts.metric import steady
 
 from isonomy.errors import MetricError
@@ -561,17 +561,7 @@ def test_large_moves_that_cancel_are_paid_for() -> None:
 @pytest.mark.parametrize("more", [1.0, 1.25, 10.0])
 def test_roots_whose_squares_overflow_or_underflow(metric: Metric, y: list[float], more: float) -> None:
     """Nobody is left out since a price is not a number, or a radius the root of nothing."""
-    domain = Domain(
-        "realizable",
-        np.zeros(3),
-        np.ones(3),
-        ((0, 2),),
-        np.zeros(3),
-        np.zeros(3),
-        np.ones(3),
-        np.zeros(3),
-        tuple("abc"),
-    )
+    domain = possible("realizable", [0, 0, 0], [1, 1, 1], [(0, 2)])
     x = np.array([1.0, 0.0, 0.0])
     delta = min(more * smallest_delta(metric, x, np.array(y)), 1.7e308)
     pieces = Similarity(metric, delta, domain).regions(x[None])
@@ -580,15 +570,12 @@ def test_roots_whose_squares_overflow_or_underflow(metric: Metric, y: list[float
 
 def test_a_range_whose_width_overflows_is_none() -> None:
     """Prices of branches were not a number there, and so nobody was similar to anybody."""
-    high = np.array([1.0, 1.0, 1.7e308])
-    domain = Domain(
-        "realizable", [0, 0, -1.7e308], high, ((0, 2),), np.zeros(3), np.zeros(3), np.ones(3), np.zeros(3), tuple("abc")
-    )
+    domain = possible("realizable", [0, 0, -1.7e308], [1, 1, 1.7e308], [(0, 2)])
     for kind in ("relaxed", "realizable"):
-        with pytest.raises(MetricError, match="'c' has no finite range"):
+        with pytest.raises(MetricError, match="'x2' has no finite range"):
             Similarity(WeightedLp(np.ones(3)), 2.0, domain.with_kind(kind))  # type: ignore[arg-type]
     metric = Mahalanobis.from_root(np.diag([1.0, 1.0, 1e30])[[0, 1, 2, 2]])  # weights times ranges overflow
-    half = Similarity(metric, 2.0, replace(domain, low=np.array([0, 0, -8e307]), high=high / [1, 1, 2]))
+    half = Similarity(metric, 2.0, possible("realizable", [0, 0, -8e307], [1, 1, 8.5e307], [(0, 2)]))
     x, y = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.9e-30])
     assert exactly_similar(metric, x, y, 2.0) and covered(half.regions(x[None]), 0, y)
     parts, alive = half.resized(1.99).parts(x[None], half.regions(x[None])[0])
