@@ -22,6 +22,10 @@ from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose_at
 
 
+MANY = 16
+"""Regions of one individual from which on intervals, which are loose, save more of the other bounds than they cost."""
+
+
 class Known(NamedTuple):
     """What bounds say of individuals: ``upper`` bounds of their violations, whose decision is ``kept``, the margins
     ``at`` them, and which way (n, coordinates of a ball that all share) the first margin is thought to grow."""
@@ -110,18 +114,19 @@ class LocalBounds:
     def _laddered(self, piece: Regions, at_x: Enclosure) -> _Judged:
         """Bounds of regions of which everybody has several: only the worst one of each counts.
 
-        All are bounded quickly; then, rung by rung, the worst of each more tightly, and those that are still above it
-        or that alone leave a decision open.
+        All are bounded in the cheapest way that pays; then, rung by rung, the worst of each more tightly, and those
+        that are still above it or that alone leave a decision open.
         """
-        if self.tier != "tight":
-            return self._judged(piece, at_x, self.tier)
-        bound, keeps, turns, at = self._judged(piece, at_x, "quick")
-        for once in (True, False):
+        rungs: list[tuple[Tier, bool]] = [("interval", False), ("quick", False), ("tight", True), ("tight", False)]
+        last = max(i for i, (tier, _) in enumerate(rungs) if tier == self.tier)
+        first = min(last, 0 if len(piece) >= MANY * len(np.unique(piece.owner)) else 1)
+        bound, keeps, turns, at = self._judged(piece, at_x, rungs[first][0])
+        for tier, once in rungs[first + 1 : last + 1]:
             order = np.lexsort((bound, piece.owner))
             rows = order[np.append(piece.owner[order][1:] != piece.owner[order][:-1], True)]
             floor, done = np.zeros(len(at_x.low)), np.zeros(len(bound), dtype=bool)
             while len(rows):
-                found = self._judged(piece[rows], at_x, "tight", once)
+                found = self._judged(piece[rows], at_x, tier, once)
                 bound[rows], keeps[rows] = np.minimum(bound[rows], found.bound), keeps[rows] | found.keeps
                 turns[rows] |= found.turns
                 np.maximum.at(floor, piece.owner[rows], bound[rows])

@@ -245,11 +245,10 @@ class Similarity:
         ``still``: moves are those of the centre itself, and not of whoever wanders around it. A set is only left out
         where a number says that it is empty, never for want of one.
         """
-        low, high = low[row], high[row]
         fixed = ~branches.numeric
         for start, stop in relaxed:
             fixed[start:stop] = False
-        low[:, fixed] = high[:, fixed] = 0.0
+        low, high = (np.where(fixed, 0.0, side)[row] for side in (low, high))
         radius, offset = branches.leftover(centre - x[row])
         reach = branches.reach(radius, offset)
         if reach is not None:
