@@ -21,7 +21,6 @@ from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose_at
 
-
 MANY = 16
 """Regions of one individual from which on intervals, which are loose, save more of the other bounds than they cost."""
 
