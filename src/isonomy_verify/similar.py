@@ -282,9 +282,9 @@ class Similarity:
         if wander is None:
             return self.form.box(x, self.delta)
         # A box changes with its centre coordinate by coordinate, and linearly: it is widest at an end.
-        lowest, highest = (
-            np.clip(end, self.domain.low, self.domain.high) for end in (down(x + wander[0]), up(x + wander[1]))
-        )
+        lowest, highest = down(x + wander[0]), up(x + wander[1])
+        if self.domain.kind != "unbounded":  # which holds everybody, whatever ranges it was given
+            lowest, highest = (np.clip(end, self.domain.low, self.domain.high) for end in (lowest, highest))
         endless = (np.isinf(lowest) | np.isinf(highest)).any(0)
         if endless.any():
             raise MetricError(
