@@ -300,6 +300,14 @@ def test_an_unbounded_domain_holds_whoever_is_beyond_its_ranges() -> None:
         assert 1.0 <= reach.bound(np.arange(1), [10.0])[0, 0] < 1.06
 
 
+def test_people_further_apart_than_any_number() -> None:
+    """Nothing is known of anybody at all, and no error says that a delta is infinite."""
+    x = np.array([[1e308], [1.2e308], [-1e308]])
+    reach = moving(line(1.0), x, WeightedLp([1.0]), 0.1, "l2")
+    assert reach.everywhere()[0] == math.inf
+    assert reach.bound(np.arange(3), [0.5])[:, 0] == pytest.approx([0.1] * 3)
+
+
 def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody is similar to themselves: no region is no proof that nobody is treated differently."""
     domain = possible("realizable", [-3, 0, 0], [3, 1, 1], [(1, 3)])
