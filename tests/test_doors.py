@@ -339,10 +339,22 @@ def test_any_delta_has_its_bound(delta: float) -> None:
 
 
 def test_a_ground_cost_that_leaves_an_endless_coordinate_free() -> None:
-    metric = isonomy.Counterparts([0.1, 0.2, 0.0], [False, False, True])
-    network = Network.from_layers([[[1.0, -1.0, 0.0], [0.0, 0.5, 0.0]]], [np.zeros(2)])
-    with pytest.raises(MetricError, match=r"ground cost leaves '.*' free"):
-        isonomy.certify(network, np.ones((2, 3)), metric, 0.3, gamma=0.2, ground=metric, progress=None)
+    """People go there as far as they like, and nobody who does not read it is treated differently for it."""
+    weights, x = np.array([[1.0, -1.0, 0.0], [0.0, 0.5, 0.0]]), np.ones((2, 3))
+    metrics = (
+        isonomy.Counterparts([0.1, 0.2, 0.0], [0, 0, 1]),
+        isonomy.Counterparts([0.1, 0.2, 0], relative=[0, 0, 1]),
+    )
+    ground = WeightedLp([1.0, 1.0, 0.0])
+    read, without = (Network.from_layers([part], [np.zeros(2)]) for part in (weights, weights[:, :2]))
+    bounds = [isonomy.certify(read, x, metric, 0.3, 0.2, ground=ground, progress=None).upper for metric in metrics]
+    two, flat = isonomy.Counterparts([0.1, 0.2]), WeightedLp([1.0, 1.0])
+    less = isonomy.certify(without, x[:, :2], two, 0.3, 0.2, ground=flat, progress=None)
+    assert bounds == pytest.approx([less.upper] * 2, rel=1e-6) and less.lower > 0
+    with pytest.raises(MetricError, match=r"ground cost leaves 'x2' free, which the network reads"):
+        isonomy.certify(
+            Network.from_layers([weights + 0.1], [np.zeros(2)]), x, metrics[1], 0.3, 0.2, ground=ground, progress=None
+        )
 
 
 def test_nobody_else_is_possible() -> None:

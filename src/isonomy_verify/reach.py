@@ -83,9 +83,12 @@ class Reach:
         """
         domain = self.domain
         if domain.kind == "unbounded":
-            centre = x.mean(axis=0, keepdims=True)
+            with np.errstate(over="ignore"):
+                centre = x.mean(axis=0, keepdims=True)
             starts = range(0, len(x), ROWS)
             furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
+            if not np.isfinite(furthest):  # people so far apart that no ball holds them all
+                return np.inf, WIDE
             (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
         else:
             centre = (domain.low / 2 + domain.high / 2)[None]

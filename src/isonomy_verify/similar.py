@@ -281,16 +281,9 @@ class Similarity:
         if wander is None:
             return self.form.box(x, self.delta)
         # A box changes with its centre coordinate by coordinate, and linearly: it is widest at an end.
-        lowest, highest = (
-            np.clip(end, self.domain.low, self.domain.high) for end in (down(x + wander[0]), up(x + wander[1]))
-        )
-        endless = (np.isinf(lowest) | np.isinf(highest)).any(0)
-        if endless.any():
-            raise MetricError(
-                f"The ground cost leaves '{self.domain.names[int(endless.argmax())]}' free: on the unbounded domain "
-                "people go there as far as they like. Give individuals a schema (domain 'relaxed' or 'realizable'), or "
-                "another ground cost."
-            )
+        lowest, highest = down(x + wander[0]), up(x + wander[1])
+        if self.domain.kind != "unbounded":  # which holds everybody, whatever ranges it was given
+            lowest, highest = (np.clip(end, self.domain.low, self.domain.high) for end in (lowest, highest))
         ends = [self.form.box(end, self.delta) for end in (lowest, highest)]
         return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
 
@@ -322,8 +315,9 @@ class Similarity:
         size = np.maximum(np.maximum(np.abs(first), np.abs(last)), np.abs(origin) + np.abs(here * unit))
         margin = LATTICE_MARGIN * np.maximum(1.0, size)
         first, last = np.ceil(first - margin), np.floor(last + margin)
-        low[:, which] = _outward((first - origin) / unit - here, down)
-        high[:, which] = _outward((last - origin) / unit - here, up)
+        # Where margins are wider than steps, or overflow, the box stays as it is.
+        low[:, which] = np.fmax(low[:, which], _outward((first - origin) / unit - here, down))
+        high[:, which] = np.fmin(high[:, which], _outward((last - origin) / unit - here, up))
 
     def _narrow_to_steps(self, low: Array, high: Array) -> None:
         """The same for differences of two whole numbers, wherever in their range these are.
@@ -341,8 +335,8 @@ class Similarity:
         first, last = np.ceil(low[:, which] * unit - margin), np.floor(high[:, which] * unit + margin)
         least = np.where(first == 0.0, 0.0, down(down(first / unit) - room))
         most = np.where(last == 0.0, 0.0, up(up(last / unit) + room))
-        low[:, which] = np.maximum(low[:, which], least)
-        high[:, which] = np.minimum(high[:, which], most)
+        low[:, which] = np.fmax(low[:, which], least)
+        high[:, which] = np.fmin(high[:, which], most)
 
     def _one_hot_blocks(self) -> tuple[tuple[int, int], ...]:
         """The blocks that move in a simplex: not flags, not immutable."""

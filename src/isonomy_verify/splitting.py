@@ -18,10 +18,13 @@ class Splitting:
     of its blocks. The multiplier of the first copy is the split.
     """
 
+    @np.errstate(all="ignore")
     def __init__(self, region: BallBox) -> None:
         self.region, root = region, region._root
         self.weight = max(float(np.linalg.norm(root)), 1e-100) / math.sqrt(max(root.shape[1], 1))
-        inner = np.linalg.pinv(root.T @ root + self.weight**2 * np.eye(root.shape[1]), hermitian=True)
+        square = root.T @ root + self.weight**2 * np.eye(root.shape[1])
+        # Of a root whose square overflows there is no hint.
+        inner = np.linalg.pinv(square if np.isfinite(square).all() else np.eye(len(square)), hermitian=True)
         sums = np.array(
             [np.isin(np.arange(root.shape[1]), place) for place in region._places if len(place)], dtype=float
         )

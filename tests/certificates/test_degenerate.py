@@ -465,3 +465,17 @@ def test_metrics_whose_squares_are_no_numbers(metric: Metric, delta: float, y: l
     assert metric.distance_upper(x, other) <= delta
     found = certified(network, x, metric, delta, tier, domain=domain)
     assert found.upper[0] >= abs(network(other) - network(x)).item()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-200, 1e160, 1e300])
+@pytest.mark.parametrize("kind", ["relaxed", "realizable"])
+def test_metrics_whose_squares_overflow_are_searched_as_well(size: float, kind: Any) -> None:
+    """Splits between ball and box are hints: where they overflow there is none, and no error."""
+    root, x = np.array([[2.0, 1.0, 0.5], [1.0, 3.0, -1.0]]) * size, np.array([[0.2, -0.1, 0.4]])
+    domain, metric = possible(kind, [-1, -1, -1], [1, 1, 1], []), Mahalanobis.from_root(root)
+    hidden = [[1.0, 2.0, 1.0], [-1.0, 1.0, 0.5], [0.3, -1.0, 2.0], [1.0, 1.0, 1.0]]
+    network = Network.from_layers([hidden, [[1.0, -1.0, 0.5, -0.7]]], [np.zeros(4), [-0.1]], "relu", "sigmoid")
+    for tier in ("tight", "exact"):
+        found = certified(network, x, metric, 0.3 * size, tier, domain=domain, decide=True, max_nodes=50)
+        assert 0.1 < found.upper[0] < 0.9

@@ -290,6 +290,24 @@ def test_whole_numbers_a_step_apart_far_from_the_centre() -> None:
     assert reach.bound(np.arange(1), [3.4e14])[0, 0] >= 8 * (y - z).item() == 3.0
 
 
+def test_an_unbounded_domain_holds_whoever_is_beyond_its_ranges() -> None:
+    """Tolerances that grow with a number go on growing where ranges, which mean nothing there, end."""
+    domain = replace(Domain.unbounded(1), low=np.zeros(1), high=np.ones(1))
+    z, y, metric = np.array([[10.5]]), np.array([[11.5]]), Counterparts([0.0], relative=[0.1])
+    assert domain.contains(z).all() and metric.distance_upper(z, y) <= 1
+    for ground in ("l1", "l2", "linf"):
+        reach = moving(line(1.0), np.array([[0.5]]), metric, 1.0, ground, domain)
+        assert 1.0 <= reach.bound(np.arange(1), [10.0])[0, 0] < 1.06
+
+
+def test_people_further_apart_than_any_number() -> None:
+    """Nothing is known of anybody at all, and no error says that a delta is infinite."""
+    x = np.array([[1e308], [1.2e308], [-1e308]])
+    reach = moving(line(1.0), x, WeightedLp([1.0]), 0.1, "l2")
+    assert reach.everywhere()[0] == math.inf
+    assert reach.bound(np.arange(3), [0.5])[:, 0] == pytest.approx([0.1] * 3)
+
+
 def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody is similar to themselves: no region is no proof that nobody is treated differently."""
     domain = possible("realizable", [-3, 0, 0], [3, 1, 1], [(1, 3)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -580,3 +581,17 @@ def test_a_range_whose_width_overflows_is_none() -> None:
     assert exactly_similar(metric, x, y, 2.0) and covered(half.regions(x[None]), 0, y)
     parts, alive = half.resized(1.99).parts(x[None], half.regions(x[None])[0])
     assert alive.all() and (parts.low <= 0).all()
+
+
+def test_large_whole_numbers_that_must_be_equal_stay_so() -> None:
+    """Beyond a billion the margin around whole numbers is wider than their steps, which is no reason to move."""
+    numbers = np.array([1.7e9, 0.5])
+    domain = Domain(
+        "realizable", np.zeros(2), np.array([4e9, 1.0]), (), np.array([True, False]), np.zeros(2), np.ones(2),
+        np.zeros(2, dtype=bool), ("seconds", "rate"),
+    )  # fmt: skip
+    for tolerance, immutable in ((0.0, False), (9.0, True), (2.0, False)):
+        same = replace(domain, immutable=np.array([immutable, False]))
+        (piece,) = Similarity(Counterparts([tolerance, 0.1]), 1.0, same).regions(numbers[None])
+        most = 0.0 if immutable else tolerance
+        assert piece.sets.low[0, 0] == pytest.approx(-most, abs=1e-6) and most <= piece.sets.high[0, 0] < most + 1e-6

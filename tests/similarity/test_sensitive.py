@@ -54,6 +54,16 @@ def test_precision_is_the_complement_of_the_projector(ridge: float) -> None:
         assert metric.distance(np.zeros(6), directions[0]) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("size", [1e300, 1e160, 1e-170, 1e-310])
+def test_a_direction_is_free_however_long_it_is(size: float) -> None:
+    """Squares of such lengths overflow or vanish, and the direction with them: the metric was stricter than said."""
+    direction = np.array([3.0, -4.0, 1.0])
+    for others in (np.zeros((0, 3)), [[1.0, 1.0, 0.0]]):
+        metric = SensitiveSubspace(np.concatenate([others, [direction * size]]))
+        assert metric.distance(direction, np.zeros(3)) < 1e-9 < 0.1 < metric.distance([1.0, 1.0, 1.0], np.zeros(3))
+    assert (SensitiveSubspace([direction * 2.0**40]).root == SensitiveSubspace([direction]).root).all()
+
+
 def test_fit_frees_what_predicts_the_protected_attributes() -> None:
     population = people(weighted=True)
     schema, protected = population.schema, population.schema.protected_coordinates

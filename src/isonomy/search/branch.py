@@ -187,6 +187,7 @@ class Cut(NamedTuple):
     begin: float
 
 
+@np.errstate(all="ignore")
 def cut_box(
     domain: Domain, centre: FloatArray, low: FloatArray, high: FloatArray, influence: FloatArray, whole_only: bool
 ) -> Cut | None:

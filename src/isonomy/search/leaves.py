@@ -32,7 +32,7 @@ def settle(leaves: Leaves, row: int) -> FloatArray | None:
         with np.errstate(all="ignore"):
             round_ = isinstance(forms.region, Ball) and forms.region.order == 2
             found = program.dual(forms.goal) if round_ else program.solve(forms.goal)
-    except (ValueError, np.linalg.LinAlgError):  # coefficients that overflow make no program
+    except (ValueError, OverflowError, np.linalg.LinAlgError):  # coefficients that overflow make no program
         return None
     count = len(forms.cuts)
     multipliers = [

@@ -90,8 +90,10 @@ def _subspace_root(directions: FloatArray, ridge: float) -> FloatArray:
     axis = np.count_nonzero(directions, axis=1) == 1
     own = (directions[axis] != 0.0).any(axis=0)  # coordinates whose own axis is sensitive
     rest = directions[~axis][:, ~own]
-    length = np.linalg.norm(rest, axis=1)
-    rest = rest[length > 0] / length[length > 0, None]
+    rest = rest[rest.any(axis=1)]
+    # By powers of two, which change no digit, so that squares neither overflow nor vanish.
+    rest = np.ldexp(rest, -np.frexp(np.abs(rest).max(axis=1, initial=0.0))[1][:, None])
+    rest = rest / np.linalg.norm(rest, axis=1, keepdims=True)
     basis = np.eye(width - own.sum())
     rank = 0
     if len(rest):
