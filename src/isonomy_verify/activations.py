@@ -234,9 +234,9 @@ class Curve:
 
     def _accuracy(self, unit: float) -> Array | float:
         """How far the computed values may be from ``f``, and a run's values from these."""
-        parameters = [abs(p) for p in self.activation.parameters if math.isfinite(p)]
-        if self.activation.kind in ("relu", "clip"):
-            return unit * max(parameters, default=0.0)  # exact, but for limits that a coarser run rounds
+        if self.activation.kind in ("relu", "clip"):  # exact, but for limits that a coarser run rounds and reaches
+            return unit * np.abs(self.values) if self.activation.kind == "clip" and unit else 0.0
+        parameters = [abs(p) for p in self.activation.parameters]
         if self.shape.slopes:
             return np.asarray((2 * U + 2 * unit) * np.abs(self.values) + TINY)
         scale = max(1.0, *parameters, self.shape.at_zero) if parameters else 1.0
