@@ -161,7 +161,7 @@ def single(nodes: list[Node], x: Array) -> Float32:
             if kind == "hardswish":
                 h = h * np.clip(h + np.float32(3), zero, np.float32(6)) / np.float32(6)
             elif kind == "softplus":
-                h = np.where(first * h > 20, h, np.log1p(np.exp(first * h)) / first)
+                h = np.logaddexp(first * h, zero) / first
             elif kind == "elu":
                 h = np.where(h >= 0, h, first * np.expm1(h))
             elif kind == "clip":
@@ -205,7 +205,7 @@ def test_what_rounding_alone_makes_too_large_for_float32(tier: Way, shared: bool
 TOO_LARGE = [
     (Activation("hardswish"), 7e37), (Activation("leaky_relu", (1e39,)), -1e-5), (Activation("elu", (1e39,)), -1e-5),
     (Activation("prelu", (-1e39,)), -1e-5), (Activation("softplus", (1e39,)), 0.0),
-    (Activation("softplus", (1e-60,)), 0.0),
+    (Activation("softplus", (1e-60,)), 0.0), (Activation("softplus", (1e30,)), 1e10),
 ]  # fmt: skip
 
 
@@ -261,3 +261,15 @@ def test_infinity_times_nothing_is_no_number(run_unit: bool, shared: bool) -> No
             low, high = enclose(prepared, x, tier, None if shared else BallBox(-far, far)).over
             assert np.isinf([low, high]).all() == (run_unit and nodes is reading)
             assert np.isfinite([low, high]).all() == (not run_unit or nodes is leaving)
+
+
+@pytest.mark.parametrize("tier", WAYS)
+def test_slopes_that_are_small_for_float32(tier: Way) -> None:
+    """Large numbers times a slope of few bits, or of none."""
+    for slope in (2e-45, 1e-46):
+        leaky = Activation("leaky_relu", (slope,))
+        nodes = following(1, plain([[1.0]]), Activation("relu"), plain([[-1.0]]), leaky, plain([[1.0]]))
+        x = np.array([[1e37]])
+        low, high = point(Prepared(normal_form(nodes), run_unit=True), x, tier)
+        assert low[0, 0] <= float(single(nodes, x[0])[0]) <= high[0, 0]
+        assert not escapes(nodes, low[0], high[0], x[0])
