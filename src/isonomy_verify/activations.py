@@ -190,8 +190,10 @@ class Activation:
         if self.kind == "hardswish":
             return 6.0  # t times a number up to 6, and then a sixth of it
         sizes = [abs(p) for p in self.parameters] if self.kind != "clip" else []
-        lost = self.kind == "softplus" and min(sizes) < LEAST32  # which it divides by
-        return math.inf if lost or max(sizes, default=0.0) >= LARGEST32 else 1.0
+        largest = max(sizes, default=0.0)
+        if largest >= LARGEST32 or (self.kind == "softplus" and min(sizes) < LEAST32):  # which it divides by
+            return math.inf
+        return max(1.0, largest) if self.kind == "softplus" else 1.0  # of which t is taken times the parameter
 
     def check_width(self, width: int) -> None:
         """Parameters of single elements must be as many as these."""
@@ -234,11 +236,12 @@ class Curve:
 
     def _accuracy(self, unit: float) -> Array | float:
         """How far the computed values may be from ``f``, and a run's values from these."""
-        parameters = [abs(p) for p in self.activation.parameters if math.isfinite(p)]
-        if self.activation.kind in ("relu", "clip"):
-            return unit * max(parameters, default=0.0)  # exact, but for limits that a coarser run rounds
+        if self.activation.kind in ("relu", "clip"):  # exact, but for limits that a coarser run rounds and reaches
+            return unit * np.abs(self.values) if self.activation.kind == "clip" and unit else 0.0
+        parameters = [abs(p) for p in self.activation.parameters]
         if self.shape.slopes:
-            return np.asarray((2 * U + 2 * unit) * np.abs(self.values) + TINY)
+            least = LEAST32 if unit else 0.0  # a smaller slope may become 0
+            return np.asarray((2 * U + 2 * unit) * np.abs(self.values) + least * np.abs(self.points) + TINY)
         scale = max(1.0, *parameters, self.shape.at_zero) if parameters else 1.0
         return np.asarray((ELEMENTARY + 32 * unit) * (scale + np.abs(self.points) + np.abs(self.values)) + TINY)
 

@@ -13,15 +13,16 @@ is above all of it; by symmetry, with the range of ``y``, it has a concave lower
 those around one activation in the passes of :mod:`isonomy_verify.sweep`. Where the sets lie in ellipsoids, all neurons
 are judged together besides (:mod:`isonomy_verify.joint`).
 
-**Soundness.** ``D`` is the difference of two *exact* runs, so neither biases nor the rounding of any run enter: what a
-sweep charges with ``eta``, from the sizes of values and biases, is charged here from the sizes of differences and
-nothing else. The exact weights are within ``γ size`` of the float ones, a computed ``c W`` within ``γ|c||W|``, so that
-a pass over a layer is off by at most ``γ |c| size |D'| ≤ γ |c|·ρ η``, ``η`` the scaled norm of the sizes of ``D'``
-without that of the bias. Sides at the ends are computed without cancellation: for ``D ≥ 0``, ``relu(a + D) − relu(a)``
-is ``a + D`` clipped to ``[0, D]``, which is rounded only where ``|a| ≤ D``; for ``D < 0`` it is ``max(−relu(a), D)``,
-exactly. Where float32 runs are covered, each is within its own noise of an exact one, and that noise is charged twice:
-the far run is no larger than the near one plus the difference, ``η_far ≤ η_near + η``, and the near one no larger
-than at ``x`` plus what the ball around it adds.
+**Soundness.** ``D`` is the difference of two *exact* runs, so neither biases nor the rounding of any run enter, only
+twice the ``slack`` of a layer, by which a file's function may be off otherwise here than there: what a sweep charges
+with ``eta``, from the sizes of values and biases, is charged here from the sizes of differences and nothing else. The
+exact weights are within ``γ size`` of the float ones, a computed ``c W`` within ``γ|c||W|``, so that a pass over a
+layer is off by at most ``γ |c| size |D'| ≤ γ |c|·ρ η``, ``η`` the scaled norm of the sizes of ``D'`` without that of
+the bias. Sides at the ends are computed without cancellation: for ``D ≥ 0``, ``relu(a + D) − relu(a)`` is ``a + D``
+clipped to ``[0, D]``, which is rounded only where ``|a| ≤ D``; for ``D < 0`` it is ``max(−relu(a), D)``, exactly.
+Where float32 runs are covered, each is within its own noise of an exact one, and that noise is charged twice: the far
+run is no larger than the near one plus the difference, ``η_far ≤ η_near + η``, and the near one no larger than at
+``x`` plus what the ball around it adds.
 """
 
 from __future__ import annotations

@@ -53,6 +53,9 @@ class Head:
             not math.isfinite(self.threshold) or len(self.pairs) > 1 or (not self.pairs and self.outputs > 1)
         ):
             raise ValueError("A threshold must be finite, and needs two classes or one number.")
+        if self.threshold is not None and self.kind != "regression" and not 0 <= self.threshold <= 1:
+            # Beyond what any probability is, also one that is not known would be decided.
+            raise ValueError(f"A threshold of probabilities must lie between 0 and 1. Got {self.threshold}.")
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

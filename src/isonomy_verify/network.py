@@ -17,8 +17,9 @@ further on needs to know which one it was.
     + |b|),
 
 with the layer's own ``γ``. One number per layer thus pays for the rounding of merging, of running and of every backward
-step through the layer. A matrix that was not merged has ``size = |W|``, though at least 2^-102 wherever it is not 0: a
-float32 run has no smaller numbers to multiply with.
+step through the layer; how far biases may be off by what a file says is apart from that, ``slack``. A matrix that was
+not merged has ``size = |W|``, though at least 2^-102 wherever it is not 0: a float32 run has no smaller numbers to
+multiply with.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class Block(NamedTuple):
 class Layer:
     """``z = bias + Σ weight h`` over the blocks, and what bounds its rounding.
 
+    ``slack`` (width,): how far ``z`` may be off besides, not by the same in all runs: a file's function may be another
+    one than the activation that stands for it. ``touched`` (in,), for each block: the numbers that a run multiplies at
+    all, be it by 0, which infinity times is no number.
+
     For sizes ``|h| ≤ top`` of everything that the layer reads, ``size top + |bias| ≤ rho · eta(top)`` row by row, by
     Cauchy and Schwarz with columns scaled to norm 1: a vector for each layer, a number for each individual.
     """
@@ -77,19 +82,21 @@ class Layer:
         blocks: Sequence[Block],
         bias: Array,
         bias_size: Array,
+        slack: Array,
         activation: Activation | None,
         roundings: int,
         run_roundings: int,
         lost: Array,
         peak: float,
+        touched: Sequence[NDArray[np.bool_]],
     ) -> None:
-        self.blocks, self.bias, self.activation = tuple(blocks), bias, activation
+        self.blocks, self.bias, self.activation, self.touched = tuple(blocks), bias, activation, touched
         self.width = len(bias)
         widest = max([self.width, *(block.weight.shape[1] for block in blocks)])
         self.unit = gamma(3 * sum(block.weight.shape[1] for block in blocks) + 3 * widest + roundings + 64)
         self.run_unit = gamma(sum(block.weight.shape[1] for block in blocks) + roundings + 64)
         self.unit32 = gamma(run_roundings + 8, U32)  # the input is rounded, too
-        self.lost32, self.peak = lost * (LEAST32 * 1.01), peak
+        self.lost32, self.peak, self.slack = lost * (LEAST32 * 1.01), peak, slack
         self.scale = [_column_scale(block.size) for block in self.blocks]
         self.largest_scale = [float(scale.max(initial=0.0)) for scale in self.scale]
         self.scale_squared = [scale * scale for scale in self.scale]
@@ -97,7 +104,7 @@ class Layer:
         self.bias_norm = max(float(norm_up(bias_size)), 1e-100)
         parts = [block.size * inv for block, inv in zip(self.blocks, inverse, strict=True)]
         self.rho = norm_up(np.concatenate([*parts, bias_size[:, None] / self.bias_norm], axis=1)) * (1 + 16 * 2.0**-53)
-        self.rho_norm, self.lost_norm = float(norm_up(self.rho)), float(norm_up(self.lost32))
+        self.rho_norm = float(norm_up(self.rho))
         self.lost = 2.0**-500 * (1 + sum(float(norm_up(scale)) for scale in self.scale) + self.bias_norm)
         self.underflow = TINY * (4 + 4 * float(self.rho.sum()) + 4 * sum(float(inv.sum()) for inv in inverse))
         self.transposed = [np.ascontiguousarray(block.weight.T) for block in self.blocks]
@@ -215,6 +222,7 @@ class _Piece(NamedTuple):
     weight: Array | None
     size: Array | None
     error: Array | None  # beyond rounding: what the file says of its weights
+    touched: NDArray[np.bool_]  # (in,): what of the source a run multiplies, be it by 0
 
 
 class _Expression(NamedTuple):
@@ -233,7 +241,8 @@ class _Expression(NamedTuple):
     @classmethod
     def source(cls, number: int, width: int) -> _Expression:
         none = np.zeros(width)
-        return cls(width, (_Piece(0, width, number, None, None, None),), none, none, none, 0, 0, np.ones(width), 1.0)
+        whole = _Piece(0, width, number, None, None, None, np.ones(width, dtype=bool))
+        return cls(width, (whole,), none, none, none, 0, 0, np.ones(width), 1.0)
 
     @classmethod
     def sum(cls, parts: Sequence[_Expression]) -> _Expression:
@@ -271,6 +280,8 @@ class _Expression(NamedTuple):
         # Weights that float32 has no number for, not even a small one: their unit of size is then LEAST32 at least.
         size = np.where(size > 0, np.maximum(size, LEAST32 / U32), 0.0)
         own_bias = np.where(own_bias > 0, np.maximum(own_bias, LEAST32 / U32), 0.0)
+        if node.bias_error is not None:
+            own_bias = own_bias + node.bias_error
         n, whole, pieces = self.width, self.roundings, []
         # A float32 run besides rounds each weight, once in every operation that the node stands for.
         own = n + 1 if node.roundings is None else node.roundings
@@ -280,6 +291,9 @@ class _Expression(NamedTuple):
         for piece in self.pieces:
             part, part_size = weight[:, piece.start : piece.stop], size[:, piece.start : piece.stop]
             part_error = None if error is None else error[:, piece.start : piece.stop]
+            touched = piece.touched
+            if exact or node.roundings == 0:  # which moves numbers, and leaves alone what it does not move
+                touched = touched & (part_size.any(0) if piece.weight is None else part_size.any())
             if piece.weight is not None:
                 assert piece.size is not None
                 if len(part) * piece.weight.shape[1] > LARGEST:
@@ -290,7 +304,7 @@ class _Expression(NamedTuple):
                 errors += [] if piece.error is None else [_product(part_size, piece.error)]
                 part_error = _grown(np.sum(errors, 0), 2) if errors else None
                 part, part_size = part @ piece.weight, _product(part_size, piece.size)
-            pieces.append(_Piece(0, len(weight), piece.source, part, part_size, part_error))
+            pieces.append(_Piece(0, len(weight), piece.source, part, part_size, part_error, touched))
         bias_size = _product(size, self.bias_size[:, None])[:, 0] + own_bias
         bias_error = _product(size, self.bias_error[:, None])[:, 0]
         if error is not None:
@@ -309,7 +323,7 @@ class _Expression(NamedTuple):
         if activation is not None:
             activation.check_width(self.width)
         roundings = self.roundings + len(self.pieces)
-        unit, blocks = gamma(roundings + 64), []
+        unit, blocks, touched = gamma(roundings + 64), [], []
         for source in sorted({piece.source for piece in self.pieces}):
             mine = [piece for piece in self.pieces if piece.source == source]
             if len(mine) == 1 and mine[0].weight is not None and (mine[0].start, mine[0].stop) == (0, self.width):
@@ -330,11 +344,12 @@ class _Expression(NamedTuple):
             if error is not None:
                 size = _grown(size + error / unit, len(mine) + 4)
             blocks.append(Block(source, np.ascontiguousarray(weight), size))
-        bias_size = _grown(self.bias_size + self.bias_error / unit, 4)
+            touched.append(np.any([piece.touched for piece in mine], axis=0))
+        bias_size = _grown(self.bias_size, 4)
         run = self.run + len(self.pieces)
         lost = self.lost + len(self.pieces)
         peak = self.peak if activation is None else self.peak * activation.swell
-        return Layer(blocks, self.bias, bias_size, activation, roundings, run, lost, peak)
+        return Layer(blocks, self.bias, bias_size, self.bias_error, activation, roundings, run, lost, peak, touched)
 
 
 def _grown(a: Array, roundings: int) -> Array:

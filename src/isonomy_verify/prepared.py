@@ -88,7 +88,8 @@ class Prepared:
     """A network and what is the same for all individuals: weights of rounding and, for a ball that all share,
     landings and majorants.
 
-    Exact values of layer ``k`` are within ``noise[k] eta rho + loose[k]`` of what its float weights give.
+    Exact values of layer ``k`` are within ``noise[k] eta rho + loose[k]`` of what its float weights give; ``lost[k]``
+    is what of that no size weighs: the layer's slack and what underflows in a float32 run.
     ``rounding[k] eta rho`` and the second row of ``charge[k]`` are what a coefficient 1 of an activation costs in
     a backward pass: the rounding of its line (slope, intercept, sums over the layer), behind the slope that of the
     layer, and, where ranges leave the noise of a layer out (see :meth:`Sweep.enclose`), twice that noise for applying
@@ -113,6 +114,7 @@ class Prepared:
             self.landings = [landing_of(layer, region) for layer in network.layers]
         self.noise: list[float] = []
         self.rounding: list[float] = []
+        self.lost: list[Array] = []
         self.loose: list[Array] = []
         self.charge: list[Array] = []
         readers = Counter(block.source for layer in network.layers for block in layer.blocks)
@@ -130,8 +132,8 @@ class Prepared:
             loose = (
                 np.zeros(layer.width) if landing is None else (landing.loss + (unit + coarse) * landing.reach) * 1.01
             )
-            if run_unit:
-                loose = loose + runs * layer.lost32
+            self.lost.append(layer.slack + layer.lost32 if run_unit else layer.slack)
+            loose = loose + runs * self.lost[-1]
             self.loose.append(loose + TINY)
             zero = 0.0 if shape is None else 2 * unit * shape.at_zero
             self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY]))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isonomy_verify.arithmetic import ELEMENTARY, SMALL, Array
+from isonomy_verify.arithmetic import ELEMENTARY, SMALL, Array, norm_up
 from isonomy_verify.network import Network
 from isonomy_verify.prepared import Prepared
 
@@ -55,24 +55,24 @@ def enclose_run(prepared: Prepared, run: Run, etas: Sequence[Array] | None = Non
                 eta = eta + errors[block.source] * scale
         under = under + layer.underflow * (1 + eta)
         noise = eta * (layer.run_unit + (layer.unit32 if prepared.run_unit else 0.0))
-        lost: Array | float = 0.0
         if prepared.run_unit:
             tops = [np.abs(run.h[block.source]) + errors[block.source][:, None] for block in layer.blocks]
             noise = np.where(layer.bursts(tops), np.inf, noise)
-            lost = layer.lost32
+        lost = prepared.lost[k]
         if layer.activation is None:
             room = (error[:, None] + noise[:, None] * layer.rho + lost) * (1 + 1e-9) + np.asarray(under)[:, None]
             return run.z[k] - room, run.z[k] + room
         shape, size = layer.activation.shape, layer.rho_norm
-        error = shape.steepest * (error + noise * size + (layer.lost_norm if prepared.run_unit else 0.0))
+        error = shape.steepest * (error + noise * size + float(norm_up(lost)))
         if layer.activation.kind == "relu":
             errors.append(error * (1 + 1e-9) + SMALL)
             continue
-        largest = max([abs(p) for p in layer.activation.parameters if np.isfinite(p)], default=0.0)
         if layer.activation.kind != "clip":
+            largest = max([abs(p) for p in layer.activation.parameters], default=0.0)
             unit = ELEMENTARY + 32 * prepared.unit32
-            error = error + unit * (eta * size * (1 + shape.steepest) + (2 + shape.at_zero + largest) * layer.width)
-        else:
-            error = error + prepared.unit32 * layer.width * largest
+            flat = max(2 + shape.at_zero, 1 + 2 * shape.at_zero) + largest
+            error = error + unit * (eta * size * (1 + shape.steepest) + flat * layer.width)
+        else:  # limits round, where they are reached
+            error = error + prepared.unit32 * (norm_up(run.h[k + 1]) + error)
         errors.append(error * (1 + 1e-9) + SMALL)
     raise AssertionError("the last layer has no activation")

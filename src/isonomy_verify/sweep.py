@@ -94,13 +94,16 @@ class Sweep:
 
     def _extent(self, region: Region) -> Array:
         """How far the input moves, coordinate by coordinate; one that nothing bounds adds nothing only where no path
-        leads from it, not where the weights of its paths add up to 0 after rounding."""
+        leads from it, not where the weights of its paths add up to 0 after rounding, nor where a float32 run multiplies
+        it by 0."""
         extent = region.extent
         if np.isfinite(extent).all():
             return extent
-        blocks = [block for layer in self.network.layers for block in layer.blocks if not block.source]
-        read = np.any([(block.size != 0).any(0) for block in blocks], axis=0) if blocks else False
-        return np.where(np.isinf(extent) & ~np.asarray(read), 0.0, extent)
+        read = np.zeros(extent.shape[1], dtype=bool)
+        for layer in self.network.layers:
+            if layer.blocks and not layer.blocks[0].source:
+                read |= layer.touched[0] if self.prepared.run_unit else (layer.blocks[0].size != 0).any(0)
+        return np.where(np.isinf(extent) & ~read, 0.0, extent)
 
     def sizes(self, source: int) -> Array:
         """How large a source can be, all in all: ``top``, and for the input what a set that all share adds to it."""

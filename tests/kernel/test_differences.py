@@ -207,6 +207,28 @@ def test_what_is_charged_scales_with_the_difference() -> None:
     assert found[1] == pytest.approx(found[0], rel=1e-3)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_function_that_is_nearly_another_is_not_off_by_the_same_in_two_runs(
+    monkeypatch: pytest.MonkeyPatch, shared: bool, together: bool
+) -> None:
+    """A softplus that is linear beyond 20 jumps there by 2e-9, however near two people are."""
+    both(monkeypatch, together)
+    one, error, move = np.ones((1, 1)), np.full(1, 2 * math.exp(-20)), 1e-12
+    nodes = [
+        Node("input", width=1), Node("activation", (0,), activation=Activation("softplus", (1.0,))),
+        Node("affine", (1,), weight=one, bias=np.zeros(1), bias_error=error, roundings=0),
+        Node("activation", (2,), activation=Activation("relu")), Node("affine", (3,), weight=one, bias=np.zeros(1)),
+    ]  # fmt: skip
+    x, still, box = np.full((1, 1), 20.0), np.zeros((1, 1)), np.full((1, 1), move)
+    if shared:
+        near, between = Ball(one, 2.0, 1e-13), Ball(one, 2.0, move)
+        gap = compare(Pairs(normal_form(nodes), False, near, between), x, near, between)[0]
+    else:
+        gap = compare(Pairs(normal_form(nodes)), x, BallBox(still, still), BallBox(-box, box))[0]
+    assert gap.between.low[0, 0] <= move - math.exp(-20) * 0.9
+
+
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("behind", [True, False])
 def test_weights_that_cancel_when_they_are_merged(

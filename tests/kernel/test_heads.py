@@ -213,6 +213,8 @@ def test_without_a_threshold_a_regression_decides_nothing() -> None:
         ("regression", 2, 0.5),
         ("softmax", 2, math.nan),
         ("softmax", 2, math.inf),
+        ("softmax", 2, -0.1),  # which every probability exceeds, also one that nothing is known of
+        ("sigmoid", 1, 1.1),
     ],
 )
 def test_heads_that_are_none_are_refused(kind: Any, outputs: int, threshold: float | None) -> None:

@@ -14,7 +14,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Layer, Network, Node, normal_form
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import BallBox
-from isonomy_verify.tiers import enclose, enclose_at
+from isonomy_verify.tiers import Tier, enclose, enclose_at
 
 from .graphs import draw
 from .truth import exact
@@ -108,7 +108,7 @@ def check(network: Network, true: Sequence[Expression], rng: np.random.Generator
                 if not np.isfinite(eta):
                     continue
                 room = exact(layer.rho) * Fraction(eta) + Fraction(layer.underflow) * (1 + Fraction(eta))
-                assert (off(layer, (weights, bias), tops) <= unit * room).all()
+                assert (off(layer, (weights, bias), tops) <= unit * room + exact(layer.slack)).all()
                 reached = abs(bias) + sum(abs(weights[s]) @ exact(t) for s, t in tops.items())
                 assert (reached <= room * (1 + Fraction(1, 10**9))).all()
 
@@ -190,6 +190,35 @@ def test_errors_of_weights_reach_the_outputs(tier: str, width: int) -> None:
     truth = width * 1.001 + 1e-3
     assert found.high[0, 0] >= truth - 1e-12 and found.low[0, 0] <= 2 * width - truth + 1e-12
     assert found.high[0, 0] <= width + 40 * (truth - width)
+
+
+def test_what_a_run_multiplies_by_nothing_is_touched() -> None:
+    """Infinity times 0 is no number; what selects, or rounds nothing, leaves the rest alone."""
+    whole, part = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    read = Node("affine", (1,), weight=whole, bias=np.zeros(1))
+    for chosen, expected in (
+        (Node("select", (0,), columns=(1, 0)), [True, True, False]),
+        (Node("select", (0,), columns=(1, 1)), [False, True, False]),
+        (Node("affine", (0,), weight=part, bias=np.zeros(2), roundings=0), [True, True, False]),
+        (Node("affine", (0,), weight=part, bias=np.zeros(2), roundings=1), [True, True, True]),
+    ):
+        nodes = [Node("input", width=3), chosen, read]
+        for after in ([], [Node("select", (2,), columns=(0, 0))], [Node("add", (2, 2))], [Node("concat", (2, 2))]):
+            assert normal_form([*nodes, *after]).outputs.touched[0].tolist() == expected
+
+
+def test_what_a_bias_may_be_off_is_no_matter_of_the_unit() -> None:
+    """A softplus that is linear beyond 20 is off by 2e-9: float32 runs of it are not off by 2e-9 / U."""
+    one, error = np.ones((1, 1)), np.full(1, 4e-9)
+    nodes = [Node("input", width=1)]
+    for _ in range(3):
+        nodes.append(Node("activation", (len(nodes) - 1,), activation=Activation("softplus", (1.0,))))
+        nodes.append(Node("affine", (len(nodes) - 1,), weight=one, bias=np.zeros(1), bias_error=error, roundings=0))
+    for run_unit, wide in ((False, 1e-7), (True, 1e-4)):
+        prepared, x = Prepared(normal_form(nodes), run_unit=run_unit), np.zeros((1, 1))
+        tiers: tuple[Tier, ...] = ("interval", "quick", "tight")
+        for low, high in (enclose_at(prepared, x), *(enclose(prepared, x, t, BallBox(x, x)).over for t in tiers)):
+            assert 8e-9 <= high[0, 0] - low[0, 0] <= wide
 
 
 def test_a_given_size_counts() -> None:

@@ -148,8 +148,9 @@ def point(prepared: Prepared, x: Array, tier: Way) -> tuple[Array, Array]:
 
 def single(nodes: list[Node], x: Array) -> Float32:
     """A float32 run of a chain at one point, products summed in order."""
-    h, zero = x.astype(np.float32), np.float32(0)
+    zero = np.float32(0)
     with np.errstate(all="ignore"):
+        h = x.astype(np.float32)
         for node in nodes[1:]:
             if node.weight is not None and node.bias is not None:
                 products = node.weight.astype(np.float32) * h
@@ -160,7 +161,7 @@ def single(nodes: list[Node], x: Array) -> Float32:
             if kind == "hardswish":
                 h = h * np.clip(h + np.float32(3), zero, np.float32(6)) / np.float32(6)
             elif kind == "softplus":
-                h = np.where(first * h > 20, h, np.log1p(np.exp(first * h)) / first)
+                h = np.logaddexp(first * h, zero) / first
             elif kind == "elu":
                 h = np.where(h >= 0, h, first * np.expm1(h))
             elif kind == "clip":
@@ -204,7 +205,7 @@ def test_what_rounding_alone_makes_too_large_for_float32(tier: Way, shared: bool
 TOO_LARGE = [
     (Activation("hardswish"), 7e37), (Activation("leaky_relu", (1e39,)), -1e-5), (Activation("elu", (1e39,)), -1e-5),
     (Activation("prelu", (-1e39,)), -1e-5), (Activation("softplus", (1e39,)), 0.0),
-    (Activation("softplus", (1e-60,)), 0.0),
+    (Activation("softplus", (1e-60,)), 0.0), (Activation("softplus", (1e30,)), 1e10),
 ]  # fmt: skip
 
 
@@ -232,3 +233,43 @@ def test_a_sum_of_millions_in_float32_is_larger_than_its_terms(tier: Way) -> Non
     assert total > 1.02 * many * each
     low, high = point(Prepared(normal_form(nodes), run_unit=True), np.ones((1, 1)), tier)
     assert low[0, 0] <= total <= high[0, 0] and not escapes(nodes, low[0], high[0], np.ones(1))
+
+
+@pytest.mark.parametrize("tier", WAYS)
+def test_limits_cost_what_is_reached_of_them(tier: Way) -> None:
+    """Those that exporters write for "none" cost nothing; those of runs are rounded."""
+    for low, high, at in ((0.0, 3.4e38, 3.0), (-3e38, 0.1, 2.0), (-0.1, 5e38, -2.0), (0.1, 0.1, 1.0)):
+        nodes = following(1, plain([[1.0]]), Activation("clip", (low, high)), plain([[1.0]]))
+        x = np.array([[at]])
+        found = Enclosure(*point(Prepared(normal_form(nodes), run_unit=True), x, tier))
+        assert (found.high - found.low < 1e-4).all()
+        assert found.low[0, 0] <= float(single(nodes, x[0])[0]) <= found.high[0, 0]
+        assert not escapes(nodes, found.low[0], found.high[0], x[0])
+
+
+@pytest.mark.parametrize("run_unit", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_infinity_times_nothing_is_no_number(run_unit: bool, shared: bool) -> None:
+    """A coordinate that nothing bounds and that is read with weight 0, unless it is left out before."""
+    reading = following(2, plain([[1.0, 0.0]]), Activation("relu"), plain([[1.0]]))
+    assert np.isnan(single(reading, np.array([1.0, 1e39]))).all()
+    leaving = following(2, Node("select", columns=(0,)), plain([[1.0]]), Activation("relu"), plain([[1.0]]))
+    x, far = np.ones((1, 2)), np.array([[0.1, np.inf]])
+    for nodes in (reading, leaving):
+        prepared = Prepared(normal_form(nodes), Ball(np.diag([1.0, 0.0]), 2.0, 0.1) if shared else None, run_unit)
+        for tier in ("interval", "quick", "tight"):
+            low, high = enclose(prepared, x, tier, None if shared else BallBox(-far, far)).over
+            assert np.isinf([low, high]).all() == (run_unit and nodes is reading)
+            assert np.isfinite([low, high]).all() == (not run_unit or nodes is leaving)
+
+
+@pytest.mark.parametrize("tier", WAYS)
+def test_slopes_that_are_small_for_float32(tier: Way) -> None:
+    """Large numbers times a slope of few bits, or of none."""
+    for slope in (2e-45, 1e-46):
+        leaky = Activation("leaky_relu", (slope,))
+        nodes = following(1, plain([[1.0]]), Activation("relu"), plain([[-1.0]]), leaky, plain([[1.0]]))
+        x = np.array([[1e37]])
+        low, high = point(Prepared(normal_form(nodes), run_unit=True), x, tier)
+        assert low[0, 0] <= float(single(nodes, x[0])[0]) <= high[0, 0]
+        assert not escapes(nodes, low[0], high[0], x[0])

@@ -53,8 +53,9 @@ def fused_where(builder: Builder, condition: Value, above: Value, below: Value) 
     """``x`` where ``t = beta x`` is above a threshold, elsewhere ``softplus(t) / beta``, as one softplus.
 
     **Soundness.** The smooth function exceeds the linear piece by ``log(1 + exp(-threshold)) / beta`` at most:
-    a slack of the bias. Where ``beta`` and ``1 / beta`` are rounded, ``x`` is ``softplus(t)`` times a factor
-    that differs relatively by how far their product is from 1: a slack of the weight.
+    a slack of the bias. Where ``beta`` and ``1 / beta`` are rounded, the smooth piece has another factor than the
+    linear one, whose factor is taken: up to the threshold that is a slack of the bias, too. A slack of the weight would
+    say that both pieces have the same one.
     """
     op, compared, _ = builder.nodes[condition.node]
     steep = isinstance(op, Unfinished) and op.kind == "comparison" and op.parameter >= 20
@@ -67,8 +68,8 @@ def fused_where(builder: Builder, condition: Value, above: Value, below: Value) 
                 continue
             off = np.abs(x.scale * smooth.scale - 1) + smooth.error + x.error
             if isinstance(op, Unfinished) and (off < _NEAR).all() and (smooth.scale > 0).all():
-                piece = math.exp(-op.parameter) * smooth.scale
-                return _rescaled(builder, Value(smooth.node, below.shape), smooth.scale, off, absolute=piece)
+                piece = (math.exp(-op.parameter) + off * (op.parameter + 1)) / x.scale
+                return _rescaled(builder, Value(smooth.node, below.shape), 1 / x.scale, x.error, absolute=piece)
     raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
 
 
