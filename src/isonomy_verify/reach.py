@@ -24,7 +24,7 @@ from isonomy_verify.heads import Head
 from isonomy_verify.preparations import Preparations
 from isonomy_verify.regions import Index
 from isonomy_verify.sets import ConvexSets, Regions
-from isonomy_verify.similar import Similarity, axis_reach
+from isonomy_verify.similar import DeltaError, Similarity, axis_reach
 
 WIDE = 1e6
 """On the unbounded domain "anybody" is anybody within this radius."""
@@ -55,11 +55,16 @@ class Reach:
 
         **Soundness.** The parts that a smaller radius leaves of a region cover everybody within it
         (:meth:`Similarity.parts`); a region of which nothing is left has nobody. The largest of all regions counts.
-        Everybody is in reach of, and similar to, themselves: where there is no region, nothing is known.
+        Everybody is in reach of, and similar to, themselves: where there is no region, nothing is known, and neither
+        where the largest radius reaches beyond all numbers.
         """
         worst, seen = np.zeros((len(x), len(radii))), np.zeros(len(x), dtype=bool)
         balls = [self.within(radius) for radius in radii]
-        for regions in balls[-1].regions(x):
+        try:
+            everybody = balls[-1].regions(x)
+        except DeltaError:
+            return np.full(worst.shape, np.inf)
+        for regions in everybody:
             for near in regions.pieces(size):
                 smaller = [ball.parts(x, near) for ball in balls[:-1]]
                 seen[near.owner], alone = True, np.ones(len(near), dtype=bool)
@@ -79,7 +84,7 @@ class Reach:
 
         **Soundness.** In a bounded domain one region is the whole of the relaxed domain, which holds everybody. Else
         whoever is within ``WIDE`` of a row is within ``WIDE`` plus the row's cost of the centre, by the triangle
-        inequality; a billionth more covers the rounding of that sum.
+        inequality; a billionth more covers the rounding of that sum. Where that is beyond all numbers nothing is known.
         """
         domain = self.domain
         if domain.kind == "unbounded":
@@ -87,9 +92,10 @@ class Reach:
                 centre = x.mean(axis=0, keepdims=True)
             starts = range(0, len(x), ROWS)
             furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
-            if not np.isfinite(furthest):  # people so far apart that no ball holds them all
+            try:
+                (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
+            except DeltaError:
                 return np.inf, WIDE
-            (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
         else:
             centre = (domain.low / 2 + domain.high / 2)[None]
             for start, stop in domain.simplices:

@@ -58,7 +58,7 @@ _lock = threading.Lock()
 
 
 class DeltaError(ValueError):
-    """A δ is so large that similar individuals are beyond all numbers."""
+    """A δ is no number, or so large that similar individuals are beyond all numbers."""
 
 
 class Similarity:
@@ -360,7 +360,7 @@ def filled(regions: Regions, domain: Domain) -> Regions:
 
 def _checked(delta: float) -> float:
     if not (math.isfinite(delta) and delta >= 0):
-        raise ValueError(f"'delta' must be a finite number >= 0. Got {delta}.")
+        raise DeltaError(f"'delta' must be a finite number >= 0. Got {delta}.")
     return float(delta)
 
 
@@ -369,6 +369,7 @@ def _outward(move: Array, step: Callable[[Array], Array]) -> Array:
     return np.where(move == 0.0, 0.0, step(move))
 
 
+@np.errstate(all="ignore")  # what overflows is an infinite reach
 def axis_reach(root: Array, order: float, radius: float) -> tuple[Array, Array]:
     """An approximate inverse ``K`` of a root, and the largest ``|v_i|`` with ``‖R v‖ ≤ radius``, rigorous.
 

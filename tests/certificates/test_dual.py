@@ -506,6 +506,17 @@ def test_profiles_by_blocks(seed: int, rows: int, gamma: float) -> None:
     assert found.upper == pytest.approx(whole.bound(gamma).upper, rel=1e-12)
 
 
+def test_a_block_of_people_who_weigh_next_to_nothing_is_no_reason_to_refuse_the_table() -> None:
+    profiles = Profiles.of(np.array([0.0, 1.0]), np.array([[0.2, 0.5], [0.1, 0.4]]), 1.0)
+    weights = np.array([1e-200, 1.0])
+    found = Dual(CellBlocks(profiles, weights, 1), Transport()).bound(0.1)
+    assert found.upper == Dual(CellBlocks(profiles, weights), Transport()).bound(0.1).upper
+    small = Dual(CellBlocks(profiles, weights * 1e-120), Transport()).bound(0.1)  # also where there is nothing else
+    assert found.upper <= small.upper <= 1.0
+    with pytest.raises(ParameterError, match=r"'cells.weights' must be at most 3e\+150\. Got"):
+        Cells.of(profiles, np.arange(2), weights * 1e160)
+
+
 @quick
 @given(seeds, st.integers(1, 6), st.sampled_from([0.0, 0.05, 0.5, math.inf]))
 def test_points_of_several_blocks_are_mixed_as_one(seed: int, rows: int, gamma: float) -> None:

@@ -37,6 +37,19 @@ def test_any_gamma_has_a_bound(gamma: float, order: float) -> None:
         assert found.upper == pytest.approx(found.local.mean_upper, abs=1e-6)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(("size", "weight"), [(1e308, 1.0), (1.0, 1e-302)])
+@pytest.mark.parametrize("order", [1.0, math.inf])
+def test_people_and_ground_costs_whose_balls_are_beyond_all_numbers(size: float, weight: float, order: float) -> None:
+    """Nothing is known of people so far away, and that is no reason to refuse, nor has it to do with delta."""
+    network = Network.from_layers([[[1.0, 2.0]], [[1.0]]], [[0.0], [0.0]], head="sigmoid")
+    x = np.array([[1.0, -1.7], [1.0, -1.5]]) * size
+    for p in (1, 2):
+        ground = WeightedLp([weight, weight], p)
+        found = certify(network, x, WeightedLp([1.0, 1.0]), 0.1, 1e5, order=order, ground=ground, progress=None)
+        assert found.lower <= found.upper <= 1.0
+
+
 def test_any_population_of_a_bounded_domain() -> None:
     """Infinity: no possible individual, similar to whoever, is treated more unequally; some are as unequally."""
     network, population = perceptron(np.random.default_rng(1), WIDTH, 2), people(4)

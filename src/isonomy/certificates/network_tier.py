@@ -21,7 +21,7 @@ from isonomy.bounds.kernel import head_of, preparations, prepared_for
 from isonomy.certificates.protocol import Tier, register
 from isonomy.certificates.question import Question
 from isonomy.certificates.settling import Decisions, Gaps, budgets, enough_for
-from isonomy.errors import MetricError
+from isonomy.errors import MetricError, ParameterError
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.progress import Progress
@@ -150,7 +150,11 @@ def _surroundings(
     x = np.array(question.x[rows])
     best, person = np.full(len(x), -np.inf), x.copy()
     rng = np.random.default_rng(effort.seed)
-    for regions in ball.regions(x):
+    try:
+        everybody = ball.regions(x)
+    except ParameterError:  # a ball beyond all numbers: nobody is looked for there
+        return person
+    for regions in everybody:
         near = _promising(field, regions)
         anchors, inside = find_anchors(near.sets, len(near))
         near, anchors = near[inside], anchors[inside]
