@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,9 @@ from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema
 from isonomy.search.pairs import Pairs, Parts
+from isonomy.similarity.metric import form_of
 from isonomy.similarity.regions import Similarity
+from isonomy_verify.similar import Similarity as KernelSimilarity
 
 TOWN = Schema(
     "town",
@@ -145,3 +148,23 @@ def test_pairs_so_close_that_squares_underflow(order: int) -> None:
             .narrowed(Parts(x, x, y, y, np.ones(1)))[1]
             .any()
         )
+
+
+def test_a_root_of_order_infinity_has_its_own_directions() -> None:
+    """Both entries of ``R (x − y)`` are as long as δ: added up, as in the other orders, they seemed too far."""
+    domain = Domain(
+        "relaxed",
+        np.zeros(2),
+        np.ones(2),
+        (),
+        np.zeros(2, dtype=bool),
+        np.zeros(2),
+        np.ones(2),
+        np.zeros(2),
+        ("a", "b"),
+    )
+    network = Network.from_layers([np.ones((1, 2))], [np.zeros(1)], head="regression")
+    parts = Parts(np.zeros((1, 2)), np.zeros((1, 2)), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.ones(1))
+    for delta, similar in ((0.5, True), (0.4, False)):
+        similarity: Any = KernelSimilarity(form_of(np.eye(2), math.inf), delta, domain)
+        assert Pairs(similarity, network, np.ones(2)).narrowed(parts)[1].all() == similar

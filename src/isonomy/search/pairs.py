@@ -14,6 +14,7 @@ on ``x``, the larger of those at the two ends of each range counts (tolerances g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -168,7 +169,9 @@ class Pairs:
             move = np.clip(move - step * (move @ root.T) @ root, low, high)
         image = move @ root.T
         # Never below the true length: squares of short images underflow, some of them and not others.
-        normal = np.sign(image) if self.order == 1 else image / norm_up(image)[:, None] * (1 - MARGIN)
+        normal = image / norm_up(image)[:, None] * (1 - MARGIN) if self.order == 2 else np.sign(image)
+        if self.order == math.inf:
+            normal *= np.abs(image).argmax(1)[:, None] == np.arange(len(root))
         price, most = normal @ root, np.abs(normal) @ np.abs(root)
         least = np.minimum(price * low, price * high).sum(1)
         slack = MARGIN * (most * np.maximum(np.abs(low), np.abs(high))).sum(1)
