@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from isonomy.service.certifier import Answers, Certifier
+from isonomy.service.chain import new_request
 from isonomy.service.log import AuditLog, Entry, Row
 from isonomy.service.reading import BadRequestError, Reader, parse
 from isonomy.service.settings import Settings
-from isonomy.service.tables import new_request
 
 Texts = tuple[Sequence[str], Sequence[str], Sequence[str]]
 """Outputs, upper and lower bounds as JSON: in the answer and in the log."""
