@@ -110,7 +110,9 @@ class Watch:
         identity = self._certifier.served.identity
         try:
             found = self.monitor.look()
-            document, at = as_document(found), time.time_ns() // 1000
+            # As JSON has it: no infinities.
+            document = json.loads(json.dumps(asdict(found)), parse_constant=lambda _: None)
+            at = time.time_ns() // 1000
             # First on disk, then shown: looks must be counted, also across restarts.
             self._log.append_evaluation(identity, found.number, at, found.state, json.dumps(document)).result()
         except SoundnessError as error:  # what was shown before rests on bounds that are contradicted now
@@ -186,9 +188,3 @@ class Webhook:
             request.add_header("X-Isonomy-Signature", f"sha256={digest}")
         with urllib.request.urlopen(request, timeout=5.0):
             pass
-
-
-def as_document(found: Evaluation) -> dict[str, Any]:
-    """An evaluation as JSON has it: no infinities."""
-    document: dict[str, Any] = json.loads(json.dumps(asdict(found)), parse_constant=lambda _: None)
-    return document
