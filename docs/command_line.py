@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from isonomy.cli.app import app
-from isonomy.service.command import serve
+from isonomy.service.app import serve
 
 INTRO = """\
 # Command line

@@ -10,17 +10,19 @@ import typer
 from typer.testing import CliRunner
 
 from isonomy.errors import ParameterError
-from isonomy.options import SIZE, Given, check_options, option, options_of, select, whole, with_options
+from isonomy.options import SIZE, Given, Panel, check_options, options_of, select, whole, with_options
+
+BAKING = Panel("Baking")
 
 
 @dataclass(frozen=True)
 class Oven:
-    heat: float = option(180.0, "In degrees.", SIZE, panel="Baking")
-    rack: Literal["top", "middle"] = option("middle", "Where.", panel="Baking")
-    trays: int = option(0, "How many.", whole(0))
-    fan: bool = option(False, "Moving air, see isonomy[fan].")
-    names: tuple[str, ...] = option((), "Of cakes; may be repeated.")
-    note: str | None = option(None, "For people.", env="OVEN_NOTE")
+    heat: float = BAKING(180.0, "In degrees.", SIZE)
+    rack: Literal["top", "middle"] = BAKING("middle", "Where.")
+    trays: int = BAKING(0, "How many.", whole(0))
+    fan: bool = BAKING(False, "Moving air, see isonomy[fan].")
+    names: tuple[str, ...] = BAKING((), "Of cakes; may be repeated.")
+    note: str | None = BAKING(None, "For people.", env="OVEN_NOTE")
     own: int = 3
 
     def __post_init__(self) -> None:

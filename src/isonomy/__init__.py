@@ -8,118 +8,66 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "AssumedHeadWarning": "isonomy.errors",
-    "Certificate": "isonomy.certificates",
-    "Counterparts": "isonomy.similarity",
-    "Distance": "isonomy.shift",
-    "Domain": "isonomy.population",
-    "AttackBudget": "isonomy.attacks",
-    "Audit": "isonomy.auditing",
-    "Explore": "isonomy.similarity",
-    "FairClassifier": "isonomy.training",
-    "FairRegressor": "isonomy.training",
-    "GlobalCertificate": "isonomy.certificates",
-    "GroupFairness": "isonomy.fairness",
-    "IsonomyError": "isonomy.errors",
-    "LocalCertificate": "isonomy.certificates",
-    "Mahalanobis": "isonomy.similarity",
-    "Metric": "isonomy.similarity",
-    "Network": "isonomy.networks",
-    "Population": "isonomy.population",
-    "Schema": "isonomy.population",
-    "SensitiveSubspace": "isonomy.similarity",
-    "SoundnessError": "isonomy.errors",
-    "Transport": "isonomy.certificates",
-    "WeightedLp": "isonomy.similarity",
-    "audit": "isonomy.auditing",
-    "certify": "isonomy.certificates",
-    "certify_everywhere": "isonomy.certificates",
-    "certify_local": "isonomy.certificates",
-    "check_predictions": "isonomy.networks",
-    "frontier": "isonomy.training",
-    "group_fairness": "isonomy.fairness",
-    "load_metric": "isonomy.similarity",
-    "load_model": "isonomy.networks",
-    "load_network": "isonomy.networks",
-    "load_population": "isonomy.datasets",
-    "repair": "isonomy.training",
-    "schema_adapter": "isonomy.networks",
-    "wasserstein": "isonomy.shift",
+_NAMES = {
+    "attacks": "AttackBudget",
+    "auditing": "Audit audit",
+    "certificates": "Certificate GlobalCertificate LocalCertificate Transport certify certify_everywhere certify_local",
+    "datasets": "load_population",
+    "errors": "AssumedHeadWarning IsonomyError SoundnessError",
+    "fairness": "GroupFairness group_fairness",
+    "networks": "Network check_predictions load_model load_network schema_adapter",
+    "population": "Domain Population Schema",
+    "shift": "Distance wasserstein",
+    "similarity": "Counterparts Explore Mahalanobis Metric SensitiveSubspace WeightedLp load_metric",
+    "training": "FairClassifier FairRegressor frontier repair",
 }
+"""What each part has for everybody."""
+
+_WHERE = {name: f"isonomy.{part}" for part, names in _NAMES.items() for name in names.split()}
 
 _OLD = {"DistributionalCertificate": "Certificate", "Effort": "AttackBudget", "LargeCertificate": "Certificate"}
 """Names of version 0.1, until 0.3."""
 
-__all__ = [
-    "AssumedHeadWarning",
-    "AttackBudget",
-    "Audit",
-    "Certificate",
-    "Counterparts",
-    "Distance",
-    "Domain",
-    "Explore",
-    "FairClassifier",
-    "FairRegressor",
-    "GlobalCertificate",
-    "GroupFairness",
-    "IsonomyError",
-    "LocalCertificate",
-    "Mahalanobis",
-    "Metric",
-    "Network",
-    "Population",
-    "Schema",
-    "SensitiveSubspace",
-    "SoundnessError",
-    "Transport",
-    "WeightedLp",
-    "__version__",
-    "audit",
-    "certify",
-    "certify_everywhere",
-    "certify_local",
-    "check_predictions",
-    "frontier",
-    "group_fairness",
-    "load_metric",
-    "load_model",
-    "load_network",
-    "load_population",
-    "repair",
-    "schema_adapter",
-    "wasserstein",
-]
+__all__ = sorted([*_WHERE, "__version__"])
 
-if TYPE_CHECKING:
-    from isonomy.attacks import AttackBudget
-    from isonomy.auditing import Audit, audit
-    from isonomy.certificates import (
-        Certificate,
-        GlobalCertificate,
-        LocalCertificate,
-        Transport,
-        certify,
-        certify_everywhere,
-        certify_local,
-    )
-    from isonomy.datasets import load_population
-    from isonomy.errors import AssumedHeadWarning, IsonomyError, SoundnessError
-    from isonomy.fairness import GroupFairness, group_fairness
-    from isonomy.networks import Network, check_predictions, load_model, load_network, schema_adapter
-    from isonomy.population import Domain, Population, Schema
-    from isonomy.shift import Distance, wasserstein
-    from isonomy.similarity import (
-        Counterparts,
-        Explore,
-        Mahalanobis,
-        Metric,
-        SensitiveSubspace,
-        WeightedLp,
-        load_metric,
-    )
-    from isonomy.training import FairClassifier, FairRegressor, frontier, repair
+if TYPE_CHECKING:  # the same, for whoever checks types
+    from isonomy.attacks import AttackBudget as AttackBudget
+    from isonomy.auditing import Audit as Audit
+    from isonomy.auditing import audit as audit
+    from isonomy.certificates import Certificate as Certificate
+    from isonomy.certificates import GlobalCertificate as GlobalCertificate
+    from isonomy.certificates import LocalCertificate as LocalCertificate
+    from isonomy.certificates import Transport as Transport
+    from isonomy.certificates import certify as certify
+    from isonomy.certificates import certify_everywhere as certify_everywhere
+    from isonomy.certificates import certify_local as certify_local
+    from isonomy.datasets import load_population as load_population
+    from isonomy.errors import AssumedHeadWarning as AssumedHeadWarning
+    from isonomy.errors import IsonomyError as IsonomyError
+    from isonomy.errors import SoundnessError as SoundnessError
+    from isonomy.fairness import GroupFairness as GroupFairness
+    from isonomy.fairness import group_fairness as group_fairness
+    from isonomy.networks import Network as Network
+    from isonomy.networks import check_predictions as check_predictions
+    from isonomy.networks import load_model as load_model
+    from isonomy.networks import load_network as load_network
+    from isonomy.networks import schema_adapter as schema_adapter
+    from isonomy.population import Domain as Domain
+    from isonomy.population import Population as Population
+    from isonomy.population import Schema as Schema
+    from isonomy.shift import Distance as Distance
+    from isonomy.shift import wasserstein as wasserstein
+    from isonomy.similarity import Counterparts as Counterparts
+    from isonomy.similarity import Explore as Explore
+    from isonomy.similarity import Mahalanobis as Mahalanobis
+    from isonomy.similarity import Metric as Metric
+    from isonomy.similarity import SensitiveSubspace as SensitiveSubspace
+    from isonomy.similarity import WeightedLp as WeightedLp
+    from isonomy.similarity import load_metric as load_metric
+    from isonomy.training import FairClassifier as FairClassifier
+    from isonomy.training import FairRegressor as FairRegressor
+    from isonomy.training import frontier as frontier
+    from isonomy.training import repair as repair
 
 
 def __getattr__(name: str) -> Any:
@@ -131,4 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return list(__all__)

@@ -2,9 +2,11 @@
 
 .. code-block:: python
 
+    SIMILAR = Panel("Similar people")
+
     @dataclass(frozen=True)
     class Plan:
-        gamma: float = option(0.1, "How far the population may shift.", SIZE, panel="Similar people")
+        gamma: float = SIMILAR(0.1, "How far the population may shift.", SIZE)
 
 What the dataclass accepts (:func:`check_options`), what a file of options may say, and the options of a command with
 their help (:func:`with_options`) all follow from that line. Nothing heavy is imported here: help has to be immediate.
@@ -66,7 +68,7 @@ class Option:
     default: Any
     words: str
     rule: Rule
-    panel: str | None = None
+    panel: str
     path: bool = False
     example: Any = None
     env: str | None = None
@@ -112,18 +114,21 @@ class Option:
         return tuple(value) or None if isinstance(value, list) else value
 
 
-def option(
-    default: T, words: str, rule: Rule | None = None, *, panel: str | None = None, path: bool = False,
-    example: Any = None, env: str | None = None,
-) -> T:  # fmt: skip
-    """A field that is an option: its words for people, and a rule where its type alone (a choice, a text, a switch, a
-    list of texts, any number) is not enough.
+class Panel(str):
+    """What help puts under one heading; called, it makes an option of a field."""
 
-    ``path``: it may name a file. ``example``: a value to show where the default is none. ``env``: a variable of the
-    environment that a command reads it from.
-    """
-    known = {"words": words, "rule": rule, "panel": panel, "path": path, "example": example, "env": env}
-    return field(default=default, metadata=known)
+    def __call__(
+        self, default: T, words: str, rule: Rule | None = None, *, path: bool = False, example: Any = None,
+        env: str | None = None,
+    ) -> T:  # fmt: skip
+        """Its words for people, and a rule where its type alone (a choice, a text, a switch, a list of texts, any
+        number) is not enough.
+
+        ``path``: it may name a file. ``example``: a value to show where the default is none. ``env``: a variable of the
+        environment that a command reads it from.
+        """
+        known = {"words": words, "rule": rule, "panel": str(self), "path": path, "example": example, "env": env}
+        return field(default=default, metadata=known)
 
 
 @cache

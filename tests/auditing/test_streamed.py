@@ -20,7 +20,7 @@ from tests.certificates.people import METRIC, SCHEMA, network, stamps, table
 from tests.written import digest, hashes_of, predicate_of
 
 from isonomy.auditing import Plan, output, run
-from isonomy.auditing.cost import estimate
+from isonomy.auditing.call import estimate
 from isonomy.auditing.inputs import read_inputs
 from isonomy.auditing.output import KEPT, OWN, open_work, work_of, write
 from isonomy.certificates import certify

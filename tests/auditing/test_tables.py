@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.auditing.guess_table import guess_schema, read_unknown
+from isonomy.auditing.guess import guess_schema, read_unknown
 from isonomy.auditing.initial import propose
 from isonomy.auditing.inputs import read_people
 from isonomy.auditing.plan import Roles

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isonomy.errors import ParameterError, SoundnessError
-from isonomy.monitor import Reference, evaluate
-from isonomy.monitor.evaluation import mean_at_least, refused_share
+from isonomy.monitor import Reference, evaluate, mean_at_least, refused_share
 from isonomy.population import Feature, Population, Schema
 from isonomy.similarity.ground import ground_metric
 

@@ -12,8 +12,7 @@ import pytest
 from isonomy.networks import Network
 from isonomy.report.drivers import drivers
 from isonomy.report.model import Rounded
-from isonomy.report.numbers import Numbers
-from isonomy.report.shifted import comparable, curve, shifts, worst_population
+from isonomy.report.shifted import comparable, curve, shift, worst_population
 from isonomy.report.similar import similar
 from isonomy.shift import wasserstein
 
@@ -29,7 +28,7 @@ def test_drivers_of_a_linear_network_are_its_weights() -> None:
     linear = Network.from_layers([weights], [np.zeros(1)], head="regression")
     question = dataclasses.replace(findings.certificate.question, model=linear)
     certificate = dataclasses.replace(findings.certificate, question=question)
-    found = drivers(dataclasses.replace(findings, certificate=certificate), Rounded(Numbers(4)))
+    found = drivers(dataclasses.replace(findings, certificate=certificate), Rounded(4))
     witnesses = findings.certificate.local.witnesses
     moves = witnesses.counterpart - witnesses.individual
     total = moves @ weights[0]
@@ -87,17 +86,17 @@ def test_distances_in_another_cost_are_not_put_on_the_curve() -> None:
     assert not comparable(findings.certificate, other)
     assert comparable(findings.certificate, findings.shifts[0].distance)
     moved = dataclasses.replace(findings.shifts[0], distance=other)
-    (shift,) = shifts(dataclasses.replace(findings, shifts=(moved,)))
-    assert "not comparable" in shift.says
+    section = shift(dataclasses.replace(findings, shifts=(moved,)), Rounded(4))
+    assert "not comparable" in section.tables[1].rows[0][-1].text and not section.drawn["lanes"]
 
 
 def test_a_population_outside_is_called_outside() -> None:
     findings = audit()
     far = dataclasses.replace(findings.shifts[0].distance, lower=0.4, estimate=0.9)
     beyond = dataclasses.replace(findings, shifts=(dataclasses.replace(findings.shifts[0], distance=far),))
-    assert shifts(beyond)[0].says.startswith("outside")
+    assert shift(beyond, Rounded(4)).tables[1].rows[0][-1].text.startswith("outside")
     assert "Already outside: next year" in read(render(beyond)).by_id("not-proved").text
-    assert curve(beyond)[-1].gamma == pytest.approx(0.4)
+    assert curve(beyond)[-1][0] == pytest.approx(0.4)
 
 
 def test_groups_are_those_of_the_group_fairness() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from isonomy.errors import FileError, ParameterError
 from isonomy.service import Key, Settings, new_key, read_keys, run, serve
 from isonomy.service.keys import who
-from isonomy.service.telemetry import Lines
+from isonomy.service.web import Lines
 
 from .example import process, rows, served
 
@@ -89,8 +89,8 @@ def test_options_reach_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _, key = new_key("one")
     (tmp_path / "keys").write_text(key.line(), encoding="utf-8")
     seen: list[tuple[Any, Settings, dict[str, Any]]] = []
-    monkeypatch.setattr("isonomy.service.command.run", lambda *given, **more: seen.append((*given, more)))
-    monkeypatch.setattr("isonomy.service.command.Served.from_directory", lambda path: path)
+    monkeypatch.setattr("isonomy.service.app.run", lambda *given, **more: seen.append((*given, more)))
+    monkeypatch.setattr("isonomy.service.app.Served.from_directory", lambda path: path)
     app = typer.Typer()
     app.command()(serve)
     words = (

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from isonomy.service import reading
+from isonomy.service import Settings, reading
 from isonomy.service.answering import Answering
 from isonomy.service.app import CHEAP, _kind
 
@@ -148,9 +148,9 @@ def test_a_hundred_thousand_names_that_nobody_knows(monkeypatch: pytest.MonkeyPa
     real = reading.complaint
     monkeypatch.setattr(reading, "complaint", lambda *given, **more: written.append(given) or real(*given, **more))
     names = ",".join(f'"{place}{"x" * 100}": 1' for place in range(100_000))
-    reader = reading.Reader(SCHEMA, 10, 10.0)
+    reader = reading.Reader(SCHEMA, Settings(max_batch=10))
     with pytest.raises(reading.BadRequestError) as caught:
-        rows_, _ = reader.request(reading.parse((text % names).encode()))
+        rows_, *_ = reader.request(reading.parse((text % names).encode()))
         reader.coordinates(rows_, single=True)
     assert len(caught.value.details) == reading.SHOWN and len(written) <= reading.SHOWN + len(SCHEMA.features)
     assert all(len(str(each)) < 300 for each in caught.value.details)

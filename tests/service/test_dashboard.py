@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from isonomy.service import Settings, create_app, new_key
-from isonomy.service.dashboard import PAGE
+from isonomy.service.web import PAGE
 
 from .example import rows, served
 from .test_watch import until

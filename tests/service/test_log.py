@@ -18,9 +18,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
 from isonomy.errors import ParameterError
-from isonomy.service.database import LogError, migrate, open_database
+from isonomy.service.chain import METADATA, first_of, new_request
+from isonomy.service.database import LogError, open_database
 from isonomy.service.log import OLD, AuditLog, Entry
-from isonomy.service.tables import METADATA, first_of, new_request
 
 
 def entry(count: int = 2, at: int | None = None, verdict: str = "certified") -> Entry:
@@ -177,15 +177,6 @@ def check_tables(address: str) -> None:
 
 def test_the_steps_end_in_the_tables_in_use(address: str) -> None:
     check_tables(address)
-
-
-def test_steps_can_be_taken_back(address: str) -> None:
-    engine = open_database(address)
-    with engine.begin() as connection:
-        migrate(connection, "")
-    with engine.connect() as connection:
-        assert connection.execute(text("SELECT count(*) FROM sqlite_master WHERE name = 'requests'")).scalar() == 0
-    engine.dispose()
 
 
 def test_tables_of_the_future_are_left_alone(address: str) -> None:

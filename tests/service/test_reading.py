@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from isonomy.errors import DataError
 from isonomy.population import Feature, Schema
+from isonomy.service import Settings
 from isonomy.service.openapi import feature_schema
 from isonomy.service.reading import BadRequestError, Reader, parse
 
 from .example import SCHEMA, rows
 
-READER = Reader(SCHEMA, max_batch=100, max_budget_ms=1000.0)
+READER = Reader(SCHEMA, Settings(max_batch=100, max_budget_ms=1000.0))
 GOOD: dict[str, Any] = rows(1, seed=3)[0]
 
 CELLS = {
@@ -98,7 +99,7 @@ def test_columns_too_many_and_too_few_are_named() -> None:
 
 
 def test_a_single_column_is_read_too() -> None:
-    reader = Reader(Schema("one", (Feature("age", low=0.0, high=10.0),)), 10, 1.0)
+    reader = Reader(Schema("one", (Feature("age", low=0.0, high=10.0),)), Settings())
     assert reader.coordinates([{"age": 5}, {"age": 10}]).tolist() == [[0.5], [1.0]]
     with pytest.raises(BadRequestError):
         reader.coordinates([{"age": 11}])
@@ -115,7 +116,7 @@ def test_bodies_that_are_no_json(body: bytes) -> None:
 
 def test_a_number_of_thousands_of_digits_is_named_by_its_column() -> None:
     document = parse(('{"individual": ' + json.dumps(GOOD).replace(str(GOOD["age"]), "9" * 6000, 1) + "}").encode())
-    people, _ = READER.request(document)
+    people, *_ = READER.request(document)
     with pytest.raises(BadRequestError) as caught:
         READER.coordinates(people, single=True)
     assert caught.value.details[0]["loc"] == ["body", "individual", "age"]

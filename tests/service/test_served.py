@@ -232,8 +232,8 @@ def test_a_certificate_that_did_not_keep_epsilon_says_so(
     assert replace(served, epsilon=served.upper).caution == ""
     look = evaluate(replace(served, people=None).reference(1.0), np.zeros((9, 1)), np.zeros(9), risk=0.05)
     assert look.reason.endswith(served.caution)
-    monkeypatch.setattr("isonomy.service.command.create_app", lambda *_: None)
-    monkeypatch.setattr("isonomy.service.command.uvicorn.Server.run", lambda *_: None)
+    monkeypatch.setattr("isonomy.service.app.create_app", lambda *_: None)
+    monkeypatch.setattr("isonomy.service.app.uvicorn.Server.run", lambda *_: None)
     for some, warned in ((served, True), (replace(served, epsilon=1.0), False)):
         run(some, Settings(database=f"sqlite:///{tmp_path / 'audit.db'}"))
         lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
@@ -242,7 +242,7 @@ def test_a_certificate_that_did_not_keep_epsilon_says_so(
 
 def test_the_command_finds_either_kind(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Served] = []
-    monkeypatch.setattr("isonomy.service.command.run", lambda served, *_, **__: seen.append(served))
+    monkeypatch.setattr("isonomy.service.app.run", lambda served, *_, **__: seen.append(served))
     app = typer.Typer()
     app.command()(serve)
     for path in (large, large / "certificate.json"):

@@ -25,8 +25,8 @@ from isonomy.errors import SoundnessError
 from isonomy.monitor import Evaluation, Monitor
 from isonomy.population import Population
 from isonomy.service import Served, Settings, create_app
-from isonomy.service.alerts import Webhook
-from isonomy.service.tables import first_of
+from isonomy.service.chain import first_of
+from isonomy.service.watch import Webhook
 
 from .example import rows, served
 

@@ -1,13 +1,20 @@
-"""The main job: read, certify, look at groups and shifts beside; as one call of Python and as a step of the command."""
+"""The main job: read, certify, look at groups and shifts beside; as one call of Python and as a step of the command.
+
+What an audit will cost is told beforehand: a small sample is audited and timed, the rest is a straight line.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from isonomy.auditing.inputs import Inputs, read_inputs
 from isonomy.auditing.output import write
@@ -16,7 +23,8 @@ from isonomy.brief import brief
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.consistency import told
-from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.certificates.question import on_all_coordinates
+from isonomy.errors import DataError, IsonomyError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.options import options_of
 from isonomy.population import Population
@@ -25,6 +33,9 @@ from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
+
+SAMPLES = (24, 64)
+"""Individuals timed; two sizes tell what is spent once from what is spent on each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +111,9 @@ def run(
     source = inputs.opened(plan, work)
     announce("Bounding people and populations")
     certificate = certify(
-        inputs.network, source, inputs.metric, plan.delta, plan.gamma, order=plan.order, ground=inputs.ground,
-        epsilon=plan.epsilon, confidence=plan.confidence, domain=plan.domain, tier=plan.tier,
-        attack=not plan.no_search, decide=not plan.no_search, seed=plan.seed, engine=plan.engine or "local",
-        scheduler=plan.scheduler, work=work, chunk=plan.chunk or CHUNK, progress=progress,
+        inputs.network, source, **_asked(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
+        confidence=plan.confidence, seed=plan.seed, engine=plan.engine or "local", scheduler=plan.scheduler, work=work,
+        chunk=plan.chunk or CHUNK, progress=progress,
     )  # fmt: skip
     announce("Groups and distances")
     people = certificate.people
@@ -126,6 +136,14 @@ def run(
     )
 
 
+def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:
+    """The question, as :func:`isonomy.certify` takes it."""
+    return {
+        "metric": inputs.metric, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order, "ground": inputs.ground,
+        "tier": plan.tier, "attack": not plan.no_search, "decide": not plan.no_search,
+    }  # fmt: skip
+
+
 def _begun(work: Path | None) -> datetime:
     """When the first run of this question began: that of the plan that the folder keeps."""
     kept = None if work is None else work / "schedule.json"
@@ -141,3 +159,62 @@ def _groups(certificate: Certificate, people: Population) -> GroupFairness | Non
         return group_fairness(network, people, outcomes=people.y is not None, certificate=certificate.local)
     except IsonomyError:  # such as a table in which everybody is of one group: there is nothing to compare
         return None
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """An estimate, and what it rests on."""
+
+    individuals: int
+    coordinates: int
+    seconds: float
+    megabytes: float
+    sampled: int
+    sampled_seconds: float
+
+    def __str__(self) -> str:
+        cost = f"about {spoken(self.seconds)} and {self.megabytes:,.0f} MB of memory"
+        judged = f"judged by {self.sampled} individuals that took {spoken(self.sampled_seconds)}"
+        return f"{self.individuals:,} individuals of {self.coordinates} coordinates: {cost}, {judged}."
+
+
+def estimate(plan: Plan, inputs: Inputs) -> CostEstimate:
+    """Audit two small samples and extend their times to everybody."""
+    if inputs.people is None:
+        source = inputs.opened(plan, None)
+        keys = source.keys(SAMPLES[-1])
+        n, x = sum(map(len, keys)), next((chunk.x for key in keys if len(chunk := source.read(key))), np.zeros((0, 0)))
+    else:
+        n, x = len(inputs.people), inputs.people.sample(SAMPLES[-1], plan.seed).x
+    if not len(x):
+        raise DataError("There are no individuals: no row of the table is left.")
+    network, domain = on_all_coordinates(inputs.network, inputs.schema), inputs.schema.domain(plan.domain)
+    sizes, times = sorted({min(len(x), size) for size in SAMPLES}), []
+    for size in sizes:
+        began = time.perf_counter()
+        found = certify(network, x[:size], **_asked(plan, inputs), domain=domain, progress=None)
+        times.append(time.perf_counter() - began)
+    slope = times[-1] / sizes[-1]
+    if len(sizes) == 2:
+        slope = max((times[1] - times[0]) / (sizes[1] - sizes[0]), 0.2 * slope)
+    seconds = max(times[-1] + slope * (n - sizes[-1]), 0.0)
+    width, held = x.shape[1], n if inputs.people is not None else min(n, plan.chunk or CHUNK)
+    per_person = 8 * (2 * found.points.person.size / sizes[-1] + 2 * len(found.profiles.value) / sizes[-1] + 6 * width)
+    return CostEstimate(n, width, seconds, _peak() + held * per_person / 2**20, sizes[-1], times[-1])
+
+
+def spoken(seconds: float) -> str:
+    """A duration for people."""
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+def _peak() -> float:
+    """The memory used so far, in megabytes; kilobytes are counted on Linux, bytes on macOS, nothing on Windows."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.guess_model import Reading, guess_reading
-from isonomy.auditing.guess_table import Guess, guess_schema, read_unknown
+from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.files import atomic
@@ -138,7 +137,7 @@ def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading
         "delta": "1: counterparts with the tolerances of the schema as written. ", "split": f"Here auto is: {part}. ",
     }  # fmt: skip
     lines = ["# Written by 'isonomy init'; run it with 'isonomy audit audit.toml'. Paths are relative to this file."]
-    options = sorted(options_of(Plan).values(), key=lambda each: PANELS.index(str(each.panel)))
+    options = sorted(options_of(Plan).values(), key=lambda each: PANELS.index(each.panel))
     for panel, group in groupby(options, key=lambda each: each.panel):
         block = []
         for each in group:

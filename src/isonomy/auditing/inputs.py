@@ -74,7 +74,8 @@ def read_inputs(plan: Plan) -> Inputs:
     files = [plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
     for file in (None if people is None else plan.data, *files, *plan.against):
         if file is not None and file not in ENTRIES:
-            sources[_name(file, sources)] = file_hash(file)
+            name = Path(file).name  # with its folder where another file has the same
+            sources[name if name not in sources else str(Path(file))] = file_hash(file)
     return Inputs(people, schema, network, metric, ground, others, sources)
 
 
@@ -160,9 +161,3 @@ def _chosen(plan: Plan, people: Population) -> Population:
     if plan.held_out:
         people = people.held_out()
     return people if plan.limit is None else people.sample(plan.limit, plan.seed)
-
-
-def _name(file: str, taken: Mapping[str, str]) -> str:
-    """The name of a file, with its folder where another file has the same."""
-    name = Path(file).name
-    return name if name not in taken else str(Path(file))

@@ -26,14 +26,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isonomy.errors import FileError, ParameterError, template
-from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, options_of, whole
+from isonomy.options import SHARE, SIZE, Panel, Rule, check_options, number, options_of, whole
 
-PANELS = (
-    "Files", "Similar people, close populations", "Verdict and results", "Who is audited", "Reading files",
-    "Larger than memory",
+PANELS = FILES, SIMILAR, RESULTS, WHO, READING, LARGE = (
+    Panel("Files"), Panel("Similar people, close populations"), Panel("Verdict and results"), Panel("Who is audited"),
+    Panel("Reading files"), Panel("Larger than memory"),
 )  # fmt: skip
-FILES, SIMILAR, RESULTS, WHO, READING, LARGE = PANELS
-ROLES = "What columns are"
+ROLES = Panel("What columns are")
 
 IN_MEMORY = ("held_out", "limit")
 """Keys of audits whose people are all in memory; a stream has no use for them."""
@@ -50,82 +49,74 @@ class Plan:
     part. The fields are all options that there are: those of ``isonomy audit`` and the keys of an ``audit.toml``.
     """
 
-    data: str = option(
-        "german", "The table: .csv, .tsv, .parquet, or a name of the catalogue such as german.", panel=FILES, path=True
+    data: str = FILES(
+        "german", "The table: .csv, .tsv, .parquet, or a name of the catalogue such as german.", path=True
     )
-    schema: str | None = option(
-        None, "What its columns mean; 'isonomy init' writes a first one.", panel=FILES, path=True, example="schema.toml"
+    schema: str | None = FILES(
+        None, "What its columns mean; 'isonomy init' writes a first one.", path=True, example="schema.toml"
     )
-    model: str | None = option(
-        None, "The network: .onnx, .keras, .h5, .skops, .pt, .pt2 or .nnet; never a pickle.", panel=FILES, path=True,
+    model: str | None = FILES(
+        None, "The network: .onnx, .keras, .h5, .skops, .pt, .pt2 or .nnet; never a pickle.", path=True,
         example="model.onnx",
     )  # fmt: skip
-    metric: str | None = option(
-        None, "Who counts as similar, as a file. Default: counterparts of the schema.", panel=FILES, path=True,
-        example="metric.toml",
-    )  # fmt: skip
-    delta: float = option(1.0, "Similar is who is at most this far apart.", SIZE, panel=SIMILAR)
-    gamma: float = option(
-        0.1, "How far the population may shift; 'isonomy shift' measures real shifts.", SIZE, panel=SIMILAR
+    metric: str | None = FILES(
+        None, "Who counts as similar, as a file. Default: counterparts of the schema.", path=True, example="metric.toml"
     )
-    order: float = option(1.0, "Of the Wasserstein distance, from 1 to inf.", _ORDER, panel=SIMILAR)
-    ground: str = option(
+    delta: float = SIMILAR(1.0, "Similar is who is at most this far apart.", SIZE)
+    gamma: float = SIMILAR(0.1, "How far the population may shift; 'isonomy shift' measures real shifts.", SIZE)
+    order: float = SIMILAR(1.0, "Of the Wasserstein distance, from 1 to inf.", _ORDER)
+    ground: str = SIMILAR(
         "l2", "What moving somebody costs: l1, l2, linf in the schema's coordinates, metric, or a metric file.",
-        panel=SIMILAR, path=True,
+        path=True,
     )  # fmt: skip
-    domain: Literal["realizable", "relaxed", "unbounded"] = option(
-        "realizable", "realizable: a counterpart is somebody; relaxed: shares of categories; unbounded.", panel=SIMILAR
+    domain: Literal["realizable", "relaxed", "unbounded"] = SIMILAR(
+        "realizable", "realizable: a counterpart is somebody; relaxed: shares of categories; unbounded."
     )
-    tier: Literal["interval", "tight"] = option("tight", "tight, or interval: faster and looser.", panel=RESULTS)
-    epsilon: float | None = option(
-        None, "The largest mean violation that is acceptable. Exit status: 0 certified, 1 violated, 3 undecided.", SIZE,
-        panel=RESULTS, example=0.1,
+    tier: Literal["interval", "tight"] = RESULTS("tight", "tight, or interval: faster and looser.")
+    epsilon: float | None = RESULTS(
+        None, "The largest mean violation that is acceptable. Exit status: 0 certified, 1 violated, 3 undecided.",
+        SIZE, example=0.1,
     )  # fmt: skip
-    confidence: float = option(0.95, "Of the statement about the population behind the table.", SHARE, panel=RESULTS)
-    against: tuple[str, ...] = option(
-        (), "Another table, whose distance is measured; may be repeated.", panel=RESULTS, path=True,
-        example=("other.csv",),
-    )  # fmt: skip
-    split: Literal["auto", "test", "train", "all"] = option(
+    confidence: float = RESULTS(0.95, "Of the statement about the population behind the table.", SHARE)
+    against: tuple[str, ...] = RESULTS(
+        (), "Another table, whose distance is measured; may be repeated.", path=True, example=("other.csv",)
+    )
+    split: Literal["auto", "test", "train", "all"] = WHO(
         "auto", "auto: the test rows where the schema has a split column or the table is of the catalogue, else all "
-        "rows. test, train: the part that 'isonomy train' leaves out, or takes.", panel=WHO,
+        "rows. test, train: the part that 'isonomy train' leaves out, or takes.",
     )  # fmt: skip
-    held_out: bool = option(
-        False, "Nothing was fitted on these rows: allows a statement about the population behind them.", panel=WHO
+    held_out: bool = WHO(
+        False, "Nothing was fitted on these rows: allows a statement about the population behind them."
     )
-    limit: int | None = option(None, "So many individuals, drawn at random.", whole(1), panel=WHO, example=1000)
-    seed: int = option(0, "For everything drawn at random.", panel=WHO)
-    unknown: Literal["error", "exclude"] = option(
-        "error", "Rows that do not fit the schema: error, or exclude and count them.", panel=WHO
+    limit: int | None = WHO(None, "So many individuals, drawn at random.", whole(1), example=1000)
+    seed: int = WHO(0, "For everything drawn at random.")
+    unknown: Literal["error", "exclude"] = WHO(
+        "error", "Rows that do not fit the schema: error, or exclude and count them."
     )
-    separator: str = option(",", "Between the cells of a CSV file. Default: a comma.", _CHARACTER, panel=READING)
-    encoding: str = option("utf-8", "Of a CSV file, such as latin-1.", panel=READING)
-    decimal: Literal[".", ","] = option(".", "The decimal mark of a CSV file. Default: a point.", panel=READING)
-    head: Literal["auto", "softmax", "sigmoid", "regression"] = option(
-        "auto", "What the outputs are, where the file does not say it; several raw ones are else a softmax.",
-        panel=READING,
-    )  # fmt: skip
-    output: str | None = option(None, "Which of several outputs of an ONNX file.", panel=READING)
-    activation: str | None = option(None, "Of a state dict (.pt), such as relu.", panel=READING)
-    reads: Literal["auto", "raw", "coordinates"] = option(
-        "auto", "A model without column names reads raw columns or the schema's coordinates.", panel=READING
+    separator: str = READING(",", "Between the cells of a CSV file. Default: a comma.", _CHARACTER)
+    encoding: str = READING("utf-8", "Of a CSV file, such as latin-1.")
+    decimal: Literal[".", ","] = READING(".", "The decimal mark of a CSV file. Default: a point.")
+    head: Literal["auto", "softmax", "sigmoid", "regression"] = READING(
+        "auto", "What the outputs are, where the file does not say it; several raw ones are else a softmax."
     )
-    name: str = option("", "Of the audit. Default: the schema's.", panel=RESULTS)
-    out: str | None = option(None, "The directory to write. Default: audit-NAME.", panel=RESULTS, path=True)
-    redact: bool = option(False, "Keep people's rows out of what is written; it is not anonymous.", panel=RESULTS)
-    key: str | None = option(None, "A private key with which to sign the certificate.", panel=RESULTS, path=True)
-    engine: Literal["local", "dask"] | None = option(
+    output: str | None = READING(None, "Which of several outputs of an ONNX file.")
+    activation: str | None = READING(None, "Of a state dict (.pt), such as relu.")
+    reads: Literal["auto", "raw", "coordinates"] = READING(
+        "auto", "A model without column names reads raw columns or the schema's coordinates."
+    )
+    name: str = RESULTS("", "Of the audit. Default: the schema's.")
+    out: str | None = RESULTS(None, "The directory to write. Default: audit-NAME.", path=True)
+    redact: bool = RESULTS(False, "Keep people's rows out of what is written; it is not anonymous.")
+    key: str | None = RESULTS(None, "A private key with which to sign the certificate.", path=True)
+    engine: Literal["local", "dask"] | None = LARGE(
         None, "For a dataset larger than memory (a Parquet file, a folder of them, or a CSV file). local: stream it "
-        "through this process; dask: spread it over a cluster (pip install isonomy[dask]).", panel=LARGE,
+        "through this process; dask: spread it over a cluster (pip install isonomy[dask]).",
     )  # fmt: skip
-    scheduler: str | None = option(
-        None, "The address of a Dask scheduler, such as tcp://10.0.0.1:8786. Default: a cluster on this machine.",
-        panel=LARGE,
-    )  # fmt: skip
-    chunk: int | None = option(
-        None, "Rows worked on at a time: memory grows with them. Default: 4096.", whole(1), panel=LARGE
+    scheduler: str | None = LARGE(
+        None, "The address of a Dask scheduler, such as tcp://10.0.0.1:8786. Default: a cluster on this machine."
     )
-    no_search: bool = option(False, "Prove only, and search for no counterparts; several times faster.", panel=LARGE)
+    chunk: int | None = LARGE(None, "Rows worked on at a time: memory grows with them. Default: 4096.", whole(1))
+    no_search: bool = LARGE(False, "Prove only, and search for no counterparts; several times faster.")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -166,12 +157,12 @@ class Plan:
 class Roles:
     """What columns of a table are: what nobody can guess, and ``isonomy init`` is told."""
 
-    label: str | None = option(None, "The outcome that the model predicts.", panel=ROLES)
-    protected: tuple[str, ...] = option((), "Must not matter, such as sex; may be repeated.", panel=ROLES)
-    proxy: tuple[str, ...] = option((), "Stands in for a protected column; may be repeated.", panel=ROLES)
-    weight: str | None = option(None, "Sampling weights.", panel=ROLES)
-    split_column: str | None = option(None, "Tells training rows from test rows.", panel=ROLES)
-    ignore: tuple[str, ...] = option((), "To be left out; may be repeated.", panel=ROLES)
+    label: str | None = ROLES(None, "The outcome that the model predicts.")
+    protected: tuple[str, ...] = ROLES((), "Must not matter, such as sex; may be repeated.")
+    proxy: tuple[str, ...] = ROLES((), "Stands in for a protected column; may be repeated.")
+    weight: str | None = ROLES(None, "Sampling weights.")
+    split_column: str | None = ROLES(None, "Tells training rows from test rows.")
+    ignore: tuple[str, ...] = ROLES((), "To be left out; may be repeated.")
 
 
 def read_plan(path: Path) -> dict[str, Any]:

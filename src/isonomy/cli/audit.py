@@ -66,7 +66,7 @@ def out_of(plan: Plan, schema: str) -> str:
 def _estimate(plan: Plan) -> Answer:
     from dataclasses import asdict
 
-    from isonomy.auditing.cost import estimate
+    from isonomy.auditing.call import estimate
     from isonomy.auditing.inputs import read_inputs
 
     with Bar("Reading") as shown:

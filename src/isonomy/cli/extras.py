@@ -29,7 +29,7 @@ def part(name: str) -> ModuleType:
 
 def serve(context: typer.Context) -> None:
     """Answer predictions with certificates over HTTP. Options are those of 'isonomy serve --help'."""
-    command = part("isonomy.service.command").serve
+    command = part("isonomy.service.app").serve
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(command)
     status = app(list(context.args), standalone_mode=False, prog_name="isonomy serve")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from isonomy.cli.console import Answer
+from isonomy.errors import FileError
 
 
 def verify(
@@ -32,8 +33,6 @@ def verify(
     trusted, not checked or rejected. Of a table of more than 20,000 people some are drawn, and what that is worth is
     said. Exit status: 0 accepted, 1 not. The same check without this package: python -m isonomy_verify certificate.json
     """
-    from isonomy.errors import FileError
-
     file = _certificate(certificate)
     checker = import_module("isonomy_verify")
     folder = data if data is not None and data.is_dir() else None
@@ -68,7 +67,6 @@ def _show(question: str, claims: list[tuple[str, ...]], accepted: bool) -> Itera
 def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, ...]]:
     """Are these the files that the audit started from?"""
     from isonomy.auditing.originals import check_data, check_model
-    from isonomy.errors import FileError
     from isonomy.records import read
 
     checks = [(check, each) for check, each in ((check_model, model), (check_data, data)) if each is not None]
@@ -103,8 +101,6 @@ def compare(
 
 def _certificate(path: Path) -> Path:
     """A certificate, or that of a directory."""
-    from isonomy.errors import FileError
-
     file = path / "certificate.json" if path.is_dir() else path
     if not file.is_file():
         raise FileError(f"There is no certificate {file}.")

@@ -17,13 +17,13 @@ from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import TABLE
 from isonomy.cli.console import Answer, StoppedError, remark
 from isonomy.errors import ParameterError, template
-from isonomy.options import Given, check_options, option, select, whole, with_options
+from isonomy.options import Given, Panel, check_options, select, whole, with_options
 from isonomy.progress import Bar
 
 if TYPE_CHECKING:
     from isonomy.population import Population
 
-_PANEL = "Training"
+_TRAINING = Panel("Training")
 _PLAN = select(Plan, "data", "schema", "metric", "delta", "gamma", "order", "ground", *TABLE, data=None, delta=0.05)
 _REPAIRED = ("data", "schema", "model", "metric", "delta", *TABLE, "head", "activation", "reads")
 
@@ -32,16 +32,14 @@ _REPAIRED = ("data", "schema", "model", "metric", "delta", *TABLE, "head", "acti
 class Training:
     """How a network is trained."""
 
-    method: Literal["u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = option(
+    method: Literal["u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = _TRAINING(
         "u-dif", "u-dif: fair under every shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; "
-        "ftu: protected columns are not read; sgd: plain.", panel=_PANEL,
+        "ftu: protected columns are not read; sgd: plain.",
     )  # fmt: skip
-    alpha: float = option(1.0, "The weight of unfairness against error.", panel=_PANEL)
-    hidden: str = option("256,256", "The widths of the hidden layers.", panel=_PANEL)
-    epochs: int | None = option(
-        None, "Passes over the table. Default: 10, more on a small one.", whole(1), panel=_PANEL
-    )
-    learning_rate: float = option(1e-3, "Of the steps of training.", panel=_PANEL)
+    alpha: float = _TRAINING(1.0, "The weight of unfairness against error.")
+    hidden: str = _TRAINING("256,256", "The widths of the hidden layers.")
+    epochs: int | None = _TRAINING(None, "Passes over the table. Default: 10, more on a small one.", whole(1))
+    learning_rate: float = _TRAINING(1e-3, "Of the steps of training.")
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -32,23 +32,11 @@ from isonomy.errors import DataError, FileError, needed
 from isonomy.files import file_hash
 from isonomy.similarity.files import metric_to_text
 from isonomy_verify import definitions
+from isonomy_verify import record as files
 from isonomy_verify.claims import claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import PARTS, certain
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import DECISIONS, Individuals
-from isonomy_verify.record import (
-    DOCUMENT,
-    ENVELOPE,
-    EVIDENCE,
-    GROUND,
-    METRIC,
-    PAYLOAD,
-    PREDICATE,
-    SCHEMA,
-    STATEMENT,
-    dtype_of,
-    encoded,
-)
 from isonomy_verify.tiers import enclose_at
 
 WITHHELD = (
@@ -93,28 +81,28 @@ def write(
     if people is None:
         raise DataError("A record needs individuals with a schema: certify a Population.")
     private = None if key is None else read_key(key)
-    fresh = directory / f".{EVIDENCE}.{secrets.token_hex(8)}.part"
+    fresh = directory / f".{files.EVIDENCE}.{secrets.token_hex(8)}.part"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         fresh.mkdir()
         hashes, shapes, alone = {}, {}, individuals(certificate)
         for name, array in _arrays(certificate, alone).items():
             shapes[name] = list(array.shape)
-            hashes[f"{EVIDENCE}/{name}.bin"] = _put(fresh / f"{name}.bin", array, dtype_of(name))
+            hashes[f"{files.EVIDENCE}/{name}.bin"] = _put(fresh / f"{name}.bin", array, files.dtype_of(name))
             if redact and name in WITHHELD:
                 (fresh / f"{name}.bin").unlink()
         for name, text in _texts(certificate).items():
             (fresh / name).write_text(text, encoding="utf-8")
-            hashes[f"{EVIDENCE}/{name}"] = file_hash(fresh / name)
+            hashes[f"{files.EVIDENCE}/{name}"] = file_hash(fresh / name)
         hashes |= {name: file_hash(directory / name) for name in beside}
         predicate = _predicate(certificate, alone, dict(sources), created) | {
             "arrays": shapes,
             "withheld": [name for name in shapes if redact and name in WITHHELD],
         }
         document = {
-            "_type": STATEMENT,
+            "_type": files.STATEMENT,
             "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in hashes.items()],
-            "predicateType": PREDICATE,
+            "predicateType": files.PREDICATE,
             "predicate": predicate,
         }
         content = (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
@@ -132,6 +120,7 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
     kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
     decisions = {kind: int((local.decision == kind).sum()) for kind in DECISIONS}
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
+    lower, upper, hidden = claimed_bounds(certificate)
     return {
         "question": {name: _number(value) for name, value in asked.items()}
         | {
@@ -144,7 +133,15 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "output_range": None if certificate.output_range is None else list(certificate.output_range),
             "max_branches": question.max_branches,
         },
-        "claims": _claims(certificate) | {"local": alone.claims(question.weights, certificate.epsilon)},
+        "claims": {  # what the evidence implies, rounded outward; see isonomy_verify.claims
+            "upper": upper,
+            "lower": lower,
+            "multiplier": certificate.multiplier,
+            "hidden": hidden,
+            "verdict": verdict(lower, upper, certificate.epsilon),
+            "population": _population(certificate),
+            "local": alone.claims(question.weights, certificate.epsilon),
+        },
         "beside": {
             "upper": certificate.upper,
             "lower": certificate.lower,
@@ -174,19 +171,6 @@ def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
     asked = (certificate.order, certificate.gamma, certificate.multiplier)
     implied, hidden = claimed_upper(certificate.profiles, certificate.question.weights, *asked)
     return inward(certificate.lower), outward(implied), outward(hidden)
-
-
-def _claims(certificate: Certificate) -> dict[str, Any]:
-    """What the evidence implies, rounded outward; see :mod:`isonomy_verify.claims`."""
-    lower, upper, hidden = claimed_bounds(certificate)
-    return {
-        "upper": upper,
-        "lower": lower,
-        "multiplier": certificate.multiplier,
-        "hidden": hidden,
-        "verdict": verdict(lower, upper, certificate.epsilon),
-        "population": _population(certificate),
-    }
 
 
 def _population(certificate: Certificate) -> dict[str, Any] | None:
@@ -243,11 +227,11 @@ def _texts(certificate: Certificate) -> dict[str, str]:
     """Metric, ground cost and schema; they define what the certificate is about, and so must say just that."""
     people, question = certificate.people, certificate.question
     assert people is not None
-    texts = {SCHEMA: people.schema.to_toml()}
-    space = domain_arrays(definitions.domain_of(texts[SCHEMA], question.domain.kind))
+    texts = {files.SCHEMA: people.schema.to_toml()}
+    space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], question.domain.kind))
     if not _same(space, domain_arrays(question.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
-    for name, metric in ((METRIC, question.metric), (GROUND, certificate.ground)):
+    for name, metric in ((files.METRIC, question.metric), (files.GROUND, certificate.ground)):
         texts[name] = metric_to_text(metric)
         if not _same(vars(definitions.form_of(texts[name], name)), vars(metric.form)):
             raise DataError(f"The {type(metric).__name__} cannot be written to {name}, which would be another metric.")
@@ -314,17 +298,17 @@ def _put(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
 
 
 def _take_place(directory: Path, fresh: Path, content: bytes, envelope: bytes | None) -> Path:
-    target, evidence, stale = directory / DOCUMENT, directory / EVIDENCE, fresh.with_suffix(".old")
+    target, evidence, stale = directory / files.DOCUMENT, directory / files.EVIDENCE, fresh.with_suffix(".old")
     temporary = fresh.with_suffix(".json")
     try:
         temporary.write_bytes(content)
         target.unlink(missing_ok=True)
-        (directory / ENVELOPE).unlink(missing_ok=True)
+        (directory / files.ENVELOPE).unlink(missing_ok=True)
         if evidence.exists():
             evidence.rename(stale)
         fresh.rename(evidence)
         if envelope is not None:
-            (directory / ENVELOPE).write_bytes(envelope)
+            (directory / files.ENVELOPE).write_bytes(envelope)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -367,9 +351,9 @@ def read_key(path: Path) -> Any:
 
 def _signed(content: bytes, private: Any) -> bytes:
     """The DSSE envelope of the document."""
-    signature = base64.b64encode(private.sign(encoded(content))).decode()
+    signature = base64.b64encode(private.sign(files.encoded(content))).decode()
     envelope = {
-        "payloadType": PAYLOAD,
+        "payloadType": files.PAYLOAD,
         "payload": base64.b64encode(content).decode(),
         "signatures": [{"keyid": _public(private), "sig": signature}],
     }

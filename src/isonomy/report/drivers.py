@@ -44,7 +44,7 @@ def drivers(findings: Findings, rounded: Rounded) -> Section:
         alone, back = x.copy(), y.copy()
         alone[:, where], back[:, where] = y[:, where], x[:, where]
         share, lost = 1.0 if differs.all() else float(weights @ differs), float(weights @ (whole - gap(back)))
-        put_back = signed(lost, rounded.numbers.decimals).replace("+", "")
+        put_back = signed(lost, rounded.decimals).replace("+", "")
         lines.append((lost, (
             Cell(feature.name, role_of(feature)),
             part("driver.differs", "Differs for", share),

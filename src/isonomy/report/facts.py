@@ -23,8 +23,8 @@ from isonomy.report.model import Cell, Fact, Facts, FactTable, Rounded, Section,
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import DECISIONS, Group, everybody, find_groupings, group_tables, histogram, shares_of
-from isonomy.report.privacy import SMALLEST, hidden_groups, left_out
-from isonomy.report.shifted import curve, shifts, worst_population
+from isonomy.report.privacy import SMALLEST, hidden_groups
+from isonomy.report.shifted import shift, worst_population
 from isonomy.report.similar import similar
 
 
@@ -32,8 +32,8 @@ def facts(audit: Findings) -> Facts:
     """What there is to say of an audit; of a redacted one nothing that holds for one person only."""
     sheet = Sheet(audit)
     sections = (
-        sheet.summary(), sheet.proved(), sheet.not_proved(), sheet.shift(), sheet.people(), sheet.decisions(),
-        sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
+        sheet.summary(), sheet.proved(), sheet.not_proved(), shift(audit, sheet.round), sheet.people(),
+        sheet.decisions(), sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
         groups(audit, sheet.hidden, sheet.round), sheet.check(),
     )  # fmt: skip
     return Facts(sheet.headline, audit.verdict, sections, audit.redacted)
@@ -146,35 +146,6 @@ class Sheet:
         terms = words.not_proved(self.audit, self.similar, self.behind)
         return Section("not-proved", tuple(exact("not_proved", *term) for term in terms))
 
-    def shift(self) -> Section:
-        """Bounds for other γ, and the shifts that were observed."""
-        gamma, places, seen = self.found.gamma, curve(self.audit), shifts(self.audit)
-        rows = [
-            (parameter(place.gamma), self.round.found("curve.lower", "Found, at least", place.lower),
-             self.round.proved("curve.upper", "Proved, at most", place.upper))
-            for place in places
-        ]  # fmt: skip
-        own = next((number for number, place in enumerate(places) if place.gamma == gamma), None)
-        bounds = table("curve-table", "Mean violation of populations within γ", "Shift γ#", "Found: at least#",
-                        "Proved: at most#", rows=rows, marked=own)  # fmt: skip
-        measured = [
-            (each.name, f"{each.distance.estimate:.4g}", f"{each.distance.floor:.4g}",
-             Fact("shift.lower", "At least", each.distance.lower, "down", True, down(each.distance.lower)),
-             parameter(each.distance.confidence), each.says)
-            for each in seen
-        ]  # fmt: skip
-        others = table("shifts", "Observed shifts", "Population", "Estimate#", "Floor#", "At least#", "Confidence#",
-                        "What it means@wide", rows=measured)  # fmt: skip
-        none = "γ is 0, and only these very people were judged." if gamma == 0 else "no finite bound was proved."
-        lanes = [
-            (each.name, each.distance.lower, each.distance.estimate,
-             f"at least {down(each.distance.lower)}, estimate {each.distance.estimate:.4g}")
-            for each in seen if each.comparable
-        ]  # fmt: skip
-        points = [(place.gamma, *row[1:]) for place, row in zip(places, rows, strict=True)] if gamma > 0 else []
-        drawn = {"places": points, "lanes": lanes[:6], "gamma": gamma, "epsilon": self.found.epsilon}
-        return Section("shift", (), () if drawn["places"] else (none,), (bounds, others), drawn=drawn)
-
     def people(self) -> Section:
         """How violations are spread over people and groups."""
         epsilon, bins, said = self.found.epsilon, histogram(self.audit), []
@@ -185,7 +156,7 @@ class Sheet:
             listing = ", ".join(f"{percent(share)} {kind}" for kind, share in zip(kinds, shares, strict=True))
             said = [f"Each person for themselves against ε = {parameter(epsilon)}: {listing}.{self.weighted}"]
         counts = [
-            (*map(self.round.numbers.plain, (low, high)), *(self._few(count)[0] for count in (lower, upper)))
+            (*map(self.round.plain, (low, high)), *(self._few(count)[0] for count in (lower, upper)))
             for low, high, upper, lower in bins
         ]  # fmt: skip
         steps = table("histogram-table", "How many people have which unfairness", "From#", "To#",
@@ -241,9 +212,9 @@ class Sheet:
     def _by_group(self, code: str, title: str, heads: list[str], row: Any) -> tuple[FactTable, ...]:
         """One table for each attribute set, everybody above the groups."""
         return tuple(
-            table(f"{code}-{number}", f"{title}{each.title}", *heads, rows=map(row, each.groups),
-                   total=row(self.whole), notes=left_out(each.hidden, each.more))
-            for number, each in enumerate(self.split, 1)
+            table(f"{code}-{number}", f"{title}{each}", *heads, rows=map(row, some),
+                   total=row(self.whole), notes=notes)
+            for number, (each, some, notes) in enumerate(self.split, 1)
         ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.whole)]),)  # fmt: skip
 
     def pairs(self) -> Section:

@@ -9,7 +9,7 @@ import numpy as np
 
 from isonomy.report.findings import Findings
 from isonomy.report.model import Cell, Fact, Rounded, Section, exact, part, table
-from isonomy.report.numbers import Numbers, percent
+from isonomy.report.numbers import percent
 from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
 from isonomy.report.privacy import Hidden, left_out, protected_cells
 
@@ -24,7 +24,7 @@ METRICS = {
     "if_parity": "Individual unfairness, difference of means",
 }
 NOT_SHOWN = "not shown"
-ESTIMATES = Rounded(Numbers(3))
+ESTIMATES = Rounded(3)
 
 
 def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
@@ -105,7 +105,7 @@ def _metric(row: dict[Any, Any], unseen: set[Any], rounded: Rounded) -> tuple[st
 
 
 def _interval(low: float, high: float) -> Fact:
-    ends = map(ESTIMATES.numbers.plain, (low, high))
+    ends = map(ESTIMATES.plain, (low, high))
     return Fact("group.interval", "Interval", (low, high), "nearest", False, " to ".join(ends))
 
 

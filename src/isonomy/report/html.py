@@ -19,7 +19,7 @@ def to_html(facts: Facts) -> str:
     """The report of an audit: a self-contained page that prints, needs no network and reads without JavaScript."""
     style, script = Markup(_text("style.css")), Markup(_text("script.js"))
     # The page itself forbids everything but its own style and script, whatever its text should contain.
-    policy = f"default-src 'none'; style-src {_allowed(style)}; script-src {_allowed(script)}; "
+    policy = f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
     policy += "base-uri 'none'; form-action 'none'"
     shift, people = facts["shift"].drawn, facts["people"].drawn
     return _templates().get_template("page.html").render(
@@ -41,6 +41,6 @@ def _text(name: str) -> str:
     return resources.files("isonomy.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _allowed(text: str) -> str:
+def allowed(text: str) -> str:
     """The content security policy's name for an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

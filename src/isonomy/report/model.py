@@ -7,18 +7,20 @@ have as many decimals as it takes to be on their own side of ε, as :mod:`isonom
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from itertools import chain
 from typing import Any, Literal
 
 from isonomy.certificates.certificate import Verdict
-from isonomy.report.numbers import Numbers, decimals_of, parameter, percent
+from isonomy.report.numbers import agrees, decimals_of, parameter, percent, written
 
 Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
-DECIMALS = 4
-"""Of probabilities, at least."""
+DECIMALS, _MOST = 4, 12
+"""Of probabilities, at least; of anything, at most."""
 
 
 @dataclass(frozen=True)
@@ -119,32 +121,46 @@ def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
 
 @dataclass(frozen=True)
 class Rounded:
-    """Makes facts of numbers that all have the same decimals."""
+    """Writes numbers, and makes facts of them, that all have the same decimals."""
 
-    numbers: Numbers
+    decimals: int
 
     @classmethod
     def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool) -> Rounded:
-        """As many decimals as the bounds of an audit need."""
-        found = Numbers.of(lower, upper, epsilon, not regression)
-        return cls(found if regression else Numbers(max(DECIMALS, found.decimals)))
+        """Three digits that count, at least four decimals for probabilities, and more where ε asks for them."""
+        largest = upper if math.isfinite(upper) and upper > 0 else 1.0
+        least = max(0 if regression else DECIMALS, 2 - math.floor(math.log10(largest)))
+        sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
+        fitting = (n for n in range(least, _MOST) if all(agrees(*side, n, epsilon) for side in sides))
+        return cls(next(fitting, _MOST))
+
+    def upper(self, value: float) -> str:
+        """Something that was proved not to be exceeded."""
+        return written(value, self.decimals, ROUND_CEILING)
+
+    def lower(self, value: float) -> str:
+        """Something that was reached."""
+        return written(value, self.decimals, ROUND_FLOOR)
+
+    def plain(self, value: float) -> str:
+        """Something that was observed."""
+        return written(value, self.decimals, ROUND_HALF_EVEN)
 
     def proved(self, code: str, what: str, value: float) -> Fact:
         """A bound: nothing is above it."""
-        return Fact(code, what, value, "up", True, self.numbers.upper(value))
+        return Fact(code, what, value, "up", True, self.upper(value))
 
     def found(self, code: str, what: str, value: float) -> Fact:
         """A value that was attained."""
-        return Fact(code, what, value, "down", False, self.numbers.lower(value))
+        return Fact(code, what, value, "down", False, self.lower(value))
 
     def observed(self, code: str, what: str, value: float) -> Fact:
         """An estimate, or what the network gives."""
-        return Fact(code, what, value, "nearest", False, self.numbers.plain(value))
+        return Fact(code, what, value, "nearest", False, self.plain(value))
 
     def between(self, code: str, what: str, lower: float, upper: float) -> Fact:
         """Two bounds of one number."""
-        printed = f"{self.numbers.lower(lower)} to {self.numbers.upper(upper)}"
-        return Fact(code, what, (lower, upper), "outward", False, printed)
+        return Fact(code, what, (lower, upper), "outward", False, f"{self.lower(lower)} to {self.upper(upper)}")
 
 
 def part(code: str, what: str, share: float) -> Fact:
@@ -166,5 +182,5 @@ def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], tot
 
 def down(value: float) -> str:
     """A number of any size, rounded down to about four digits."""
-    printed = Numbers(decimals_of(value)).lower(value)
+    printed = Rounded(decimals_of(value)).lower(value)
     return printed if printed.strip("0.") else "0"

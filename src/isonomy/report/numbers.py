@@ -9,43 +9,12 @@ the same float: 0.1 is written 0.1 in either direction.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 
 from isonomy.arithmetic import FloatArray, rounded
 from isonomy.arithmetic import parameter as parameter
-
-_MOST = 12
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Violations and bounds with one number of decimals for a whole page."""
-
-    decimals: int
-
-    @classmethod
-    def of(cls, lower: float, upper: float, epsilon: float | None, probabilities: bool) -> Numbers:
-        """Three digits that count, at least three decimals for probabilities, and more where ε asks for them."""
-        largest = upper if math.isfinite(upper) and upper > 0 else 1.0
-        least = max(3 if probabilities else 0, 2 - math.floor(math.log10(largest)))
-        sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
-        fitting = (n for n in range(least, _MOST) if all(_agrees(*side, n, epsilon) for side in sides))
-        return cls(next(fitting, _MOST))
-
-    def upper(self, value: float) -> str:
-        """Something that was proved not to be exceeded."""
-        return _written(value, self.decimals, ROUND_CEILING)
-
-    def lower(self, value: float) -> str:
-        """Something that was reached."""
-        return _written(value, self.decimals, ROUND_FLOOR)
-
-    def plain(self, value: float) -> str:
-        """Something that was observed."""
-        return _written(value, self.decimals, ROUND_HALF_EVEN)
 
 
 def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> list[float]:
@@ -69,7 +38,7 @@ def percent(share: float) -> str:
 
 def signed(value: float, decimals: int) -> str:
     """With a plus or a minus, or a bare zero."""
-    text = _written(abs(value), decimals, ROUND_HALF_EVEN)
+    text = written(abs(value), decimals, ROUND_HALF_EVEN)
     if not any(digit in text for digit in "123456789"):
         return "0"
     return f"{'+' if value > 0 else '−'}{text}"
@@ -102,14 +71,15 @@ def listed(names: list[str], shown: int = 6) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
 
 
-def _agrees(value: float, rounding: str, decimals: int, epsilon: float | None) -> bool:
+def agrees(value: float, rounding: str, decimals: int, epsilon: float | None) -> bool:
     """Whether a bound is rounded to the side of ε on which it is."""
     if epsilon is None or not math.isfinite(value):
         return True
     return (rounded(value, decimals, rounding) > Decimal(repr(epsilon))) == (value > epsilon)
 
 
-def _written(value: float, decimals: int, rounding: str) -> str:
+def written(value: float, decimals: int, rounding: str) -> str:
+    """A number with so many decimals, rounded as :mod:`decimal` says it."""
     if math.isnan(value):
         return "undefined"
     if math.isinf(value):

@@ -90,7 +90,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
         headline = CHANGED[certainly]
     made = [Rounded.of(each.lower, each.upper, each.epsilon, each.network.head == "regression") for each in (old, new)]
-    rounded, verdicts = max(made, key=lambda each: each.numbers.decimals), [old.verdict, new.verdict]
+    rounded, verdicts = max(made, key=lambda each: each.decimals), [old.verdict, new.verdict]
     rows: list[Any] = [
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
         ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
@@ -123,7 +123,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
 
 
 def _given(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
-    return ", ".join(f"{name} {rounded.numbers.plain(value)}" for name, value in zip(names, outputs, strict=True))
+    return ", ".join(f"{name} {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
 
 
 def _item(value: Any) -> Any:

@@ -16,7 +16,7 @@ from isonomy.fairness.groups import Grouping, make_groupings
 from isonomy.population import Population
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import quantiles
-from isonomy.report.privacy import Hidden
+from isonomy.report.privacy import Hidden, left_out
 from isonomy_verify.arithmetic import mean_down, mean_up
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -40,16 +40,6 @@ class Group:
     decisions: tuple[float, ...]  # shares of the weight, in the order of DECISIONS
 
 
-@dataclass(frozen=True)
-class GroupTable:
-    """All groups of one attribute set, but for those that are hidden or too many."""
-
-    title: str
-    groups: tuple[Group, ...]
-    hidden: int  # for privacy
-    more: int  # for length
-
-
 def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
     """Every protected attribute and every pair of them, and why some are left out."""
     usable, notes = [], []
@@ -71,16 +61,18 @@ def everybody(findings: Findings) -> Group:
     return _group(findings, "everybody", np.ones(len(findings.people), dtype=bool))
 
 
-def group_tables(findings: Findings, groupings: list[Grouping], hidden: Hidden) -> list[GroupTable]:
-    """One table for each attribute set."""
+def group_tables(
+    findings: Findings, groupings: list[Grouping], hidden: Hidden
+) -> list[tuple[str, list[Group], tuple[str, ...]]]:
+    """For each attribute set its title, its groups but for those that are hidden or too many, and a note on these."""
     tables = []
     for grouping in groupings:
         sizes = np.bincount(grouping.code, minlength=len(grouping.names))
         shown = [place for place, name in enumerate(grouping.names) if (grouping.title, name) not in hidden]
         most = MOST_GROUPS if len(grouping.attributes) == 1 else MOST_CROSSED_GROUPS
         kept = sorted(sorted(shown, key=lambda place: -int(sizes[place]))[:most])
-        groups = tuple(_group(findings, grouping.names[place], grouping.code == place) for place in kept)
-        tables.append(GroupTable(grouping.title, groups, len(sizes) - len(shown), len(shown) - len(kept)))
+        groups = [_group(findings, grouping.names[place], grouping.code == place) for place in kept]
+        tables.append((grouping.title, groups, left_out(len(sizes) - len(shown), len(shown) - len(kept))))
     return tables
 
 

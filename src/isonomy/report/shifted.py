@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from isonomy.arithmetic import FloatArray
 from isonomy.certificates.certificate import Certificate
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import Cell, Section, table
-from isonomy.report.numbers import Numbers, decimals_of, parameter, percent, signed
+from isonomy.report.model import Cell, Fact, Rounded, Section, down, table
+from isonomy.report.numbers import decimals_of, parameter, percent, signed
 from isonomy.report.privacy import SMALLEST, protected_cells
 from isonomy.report.words import plain_order
 from isonomy.shift import Distance
@@ -28,37 +27,43 @@ MANY_POINTS = 400_000
 Change = tuple[float, tuple[str, ...]]
 """The size of a change in coordinates, and its row: what, observed, worst case, change."""
 
-
-class Place(NamedTuple):
-    """Upper and lower for one γ."""
-
-    gamma: float
-    lower: float
-    upper: float
+Side = tuple[FloatArray, FloatArray]
+"""One feature of the people of a population, in coordinates, and how much each of them counts."""
 
 
-class MeasuredShift(NamedTuple):
-    """An observed shift beside the certificate."""
+def shift(findings: Findings, rounded: Rounded) -> Section:
+    """Bounds for other γ, and the shifts that were observed."""
+    certificate, places, measured, lanes = findings.certificate, curve(findings), [], []
+    gamma = certificate.gamma
+    rows = [
+        (parameter(place), rounded.found("curve.lower", "Found, at least", lower),
+         rounded.proved("curve.upper", "Proved, at most", upper))
+        for place, lower, upper in places
+    ]  # fmt: skip
+    own = next((number for number, place in enumerate(places) if place[0] == gamma), None)
+    bounds = table("curve-table", "Mean violation of populations within γ", "Shift γ#", "Found: at least#",
+                   "Proved: at most#", rows=rows, marked=own)  # fmt: skip
+    for each in findings.shifts:
+        distance, estimate, least = each.distance, f"{each.distance.estimate:.4g}", down(each.distance.lower)
+        fact = Fact("shift.lower", "At least", distance.lower, "down", True, least)
+        measured.append((each.name, estimate, f"{distance.floor:.4g}", fact, parameter(distance.confidence),
+                         meaning(certificate, distance)))  # fmt: skip
+        if comparable(certificate, distance):
+            lanes.append((each.name, distance.lower, distance.estimate, f"at least {least}, estimate {estimate}"))
+    others = table("shifts", "Observed shifts", "Population", "Estimate#", "Floor#", "At least#", "Confidence#",
+                   "What it means@wide", rows=measured)  # fmt: skip
+    none = "γ is 0, and only these very people were judged." if gamma == 0 else "no finite bound was proved."
+    points = [(place[0], *row[1:]) for place, row in zip(places, rows, strict=True)] if gamma > 0 else []
+    drawn = {"places": points, "lanes": lanes[:6], "gamma": gamma, "epsilon": certificate.epsilon}
+    return Section("shift", (), () if points else (none,), (bounds, others), drawn=drawn)
 
-    name: str
-    distance: Distance
-    comparable: bool  # measured in the certificate's own order and ground cost
-    says: str
 
-
-class Side(NamedTuple):
-    """One feature of the people of a population, in coordinates, and how much each of them counts."""
-
-    block: FloatArray
-    weight: FloatArray
-
-
-def curve(findings: Findings) -> list[Place]:
-    """Upper and lower from 0 to beyond γ; the certificate's own γ is one of the places."""
+def curve(findings: Findings) -> list[tuple[float, float, float]]:
+    """Places from 0 to beyond γ, with lower and upper; the certificate's own γ is one of them."""
     certificate = findings.certificate
     gamma = certificate.gamma
     if gamma == 0:
-        return [Place(0.0, *findings.claimed)]
+        return [(0.0, *findings.claimed)]
     if math.isinf(gamma):
         return []
     far = max((s.distance.estimate for s in findings.shifts if comparable(certificate, s.distance)), default=0.0)
@@ -76,29 +81,23 @@ def curve(findings: Findings) -> list[Place]:
     own = gammas.index(gamma)
     lower[own], upper[own] = findings.claimed
     upper = np.maximum.accumulate(upper)
-    return [Place(*row) for row in zip(gammas, lower.tolist(), upper.tolist(), strict=True)]
+    return list(zip(gammas, lower.tolist(), upper.tolist(), strict=True))
 
 
-def shifts(findings: Findings) -> list[MeasuredShift]:
-    """What each observed shift means for the certificate."""
-    found = []
-    for shift in findings.shifts:
-        distance, gamma = shift.distance, findings.certificate.gamma
-        same = comparable(findings.certificate, distance)
-        if not same:
-            says = "measured with another cost or order: not comparable with γ"
-        elif distance.lower > gamma:
-            says = "outside: this population is further away than γ, and the certificate does not cover it"
-        elif distance.estimate <= gamma:
-            says = "the estimate is within γ"
-        elif distance.estimate <= distance.floor + 2 * distance.floor_spread:
-            says = "no shift is visible: two samples of one population are as far apart"
-        else:
-            says = "not shown to be outside; the estimate, which noise makes too large, is beyond γ"
-        sizes = " and ".join(f"{count:,}" for count in distance.individuals)
-        how = f"{sizes} people compared, {'approximately (sliced)' if distance.approximate else 'exactly'}"
-        found.append(MeasuredShift(shift.name, distance, same, f"{says}; {how}"))
-    return found
+def meaning(certificate: Certificate, distance: Distance) -> str:
+    """What an observed shift means for the certificate."""
+    if not comparable(certificate, distance):
+        says = "measured with another cost or order: not comparable with γ"
+    elif distance.lower > certificate.gamma:
+        says = "outside: this population is further away than γ, and the certificate does not cover it"
+    elif distance.estimate <= certificate.gamma:
+        says = "the estimate is within γ"
+    elif distance.estimate <= distance.floor + 2 * distance.floor_spread:
+        says = "no shift is visible: two samples of one population are as far apart"
+    else:
+        says = "not shown to be outside; the estimate, which noise makes too large, is beyond γ"
+    sizes = " and ".join(f"{count:,}" for count in distance.individuals)
+    return f"{says}; {sizes} people compared, {'approximately (sliced)' if distance.approximate else 'exactly'}"
 
 
 def comparable(certificate: Certificate, distance: Distance) -> bool:
@@ -118,7 +117,7 @@ def worst_population(findings: Findings, lower: str) -> Section:
     rows, unchanged, left_out = [], [], 0
     for feature in people.schema.features:
         where = people.schema.slices[feature.name]
-        sides = [Side(people.x[:, where], weights[0]), Side(worst.points.person[:, where], weights[1])]
+        sides = [(people.x[:, where], weights[0]), (worst.points.person[:, where], weights[1])]
         if feature.kind == "categorical" or (feature.kind == "ordinal" and people.domain.kind == "realizable"):
             lines = _shares(feature, sides, findings.redacted)
         else:
@@ -148,25 +147,25 @@ def _means(feature: Feature, sides: list[Side]) -> list[Change]:
     """The mean of a number where it is known, and the share of people for whom it is missing."""
     missing = []
     if feature.flagged:
-        missing = [_share(feature.missing_label, *(float(side.block[:, 1] @ side.weight) for side in sides))]
-        sides = [Side(side.block, side.weight * (1 - side.block[:, 1])) for side in sides]
-    if not all(side.weight.sum() > 0 for side in sides):
+        missing = [_share(feature.missing_label, *(float(block[:, 1] @ weight) for block, weight in sides))]
+        sides = [(block, weight * (1 - block[:, 1])) for block, weight in sides]
+    if not all(weight.sum() > 0 for _, weight in sides):
         return missing
-    means = [float(side.block[:, 0] @ side.weight / side.weight.sum()) for side in sides]
+    means = [float(block[:, 0] @ weight / weight.sum()) for block, weight in sides]
     raw = [mean * feature.unit + feature.origin for mean in means]
     digits = decimals_of(*raw)
     what = "mean rank" if feature.kind == "ordinal" else "mean"
-    texts = (what, *map(Numbers(digits).plain, raw), signed(raw[1] - raw[0], digits))
+    texts = (what, *map(Rounded(digits).plain, raw), signed(raw[1] - raw[0], digits))
     return [(abs(means[1] - means[0]), texts), *missing]
 
 
 def _shares(feature: Feature, sides: list[Side], redacted: bool) -> list[Change]:
     """The share of people in each category or level."""
-    blocks = [side.block for side in sides]
+    blocks, weights = zip(*sides, strict=True)
     if feature.kind == "ordinal":
         ranks = [np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64) for block in blocks]
-        blocks = [np.eye(len(feature.categories))[rank] for rank in ranks]
-    shares = zip(*(block.T @ side.weight for block, side in zip(blocks, sides, strict=True)), strict=True)
+        blocks = tuple(np.eye(len(feature.categories))[rank] for rank in ranks)
+    shares = zip(*(block.T @ weight for block, weight in zip(blocks, weights, strict=True)), strict=True)
     hidden = protected_cells((blocks[0] > 0).sum(axis=0)) if redacted else np.zeros(len(feature.levels), dtype=bool)
     return [
         _share(feature.labels.get(level, level), float(before), float(after))

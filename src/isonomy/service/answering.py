@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -11,14 +10,13 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from isonomy.service.certifier import Answers, Certifier
+from isonomy.service.chain import new_request
 from isonomy.service.log import AuditLog, Entry, Row
 from isonomy.service.reading import BadRequestError, Reader, parse
 from isonomy.service.settings import Settings
-from isonomy.service.tables import new_request
 
 Texts = tuple[Sequence[str], Sequence[str], Sequence[str]]
 """Outputs, upper and lower bounds as JSON: in the answer and in the log."""
@@ -40,21 +38,19 @@ class Answering:
     def __init__(self, certifier: Certifier, log: AuditLog, settings: Settings) -> None:
         self._certifier, self._log, self._settings = certifier, log, settings
         served = certifier.served
-        self._reader = Reader(served.schema, settings.max_batch, settings.max_budget_ms)
+        self._reader = Reader(served.schema, settings)
         head = {"certificate": served.identity, "epsilon": served.epsilon, "delta": served.delta}
         self._head = json.dumps(head)[1:-1]
 
     def __call__(self, body: bytes, caller: str, arrived: float) -> Answered:
         """Answer a body that arrived at a moment of the monotonic clock."""
         document = parse(body)
-        rows, options = self._reader.request(document)
+        rows, budget, asked = self._reader.request(document)
         x = self._reader.coordinates(rows, single="individual" in document)
-        if options.counterpart and len(rows) > self._settings.max_counterparts:
+        if asked and len(rows) > self._settings.max_counterparts:
             most = f"Counterparts are searched for at most {self._settings.max_counterparts} individuals at a time."
             raise BadRequestError.at(most, "counterpart")
-        budget = self._settings.budget_ms if options.budget_ms is None else options.budget_ms
-        seconds = arrived + budget / 1000.0 - time.monotonic() if options.tier == "tight" else 0.0
-        answers = self._certifier(x, seconds=seconds, counterparts=options.counterpart)
+        answers = self._certifier(x, seconds=arrived + budget / 1000.0 - time.monotonic(), counterparts=asked)
         request, at = new_request()
         head = (request, at, caller, self._certifier.served.identity, len(answers))
         outputs = [f"[{row}]" for row in json.dumps(answers.outputs.tolist())[2:-2].split("], [")]  # finite numbers
@@ -108,12 +104,5 @@ def counterparts(found: pd.DataFrame | None, count: int) -> list[str]:
     """The counterparts in raw units, as parts of an answer; a missing value is null."""
     if found is None:
         return [""] * count
-    columns = [[_plain(cell) for cell in found[name].tolist()] for name in found.columns]
-    rows = zip(*columns, strict=True)
-    return [f',"counterpart":{json.dumps(dict(zip(found.columns, row, strict=True)))}' for row in rows]
-
-
-def _plain(cell: Any) -> Any:
-    if cell is pd.NA or (isinstance(cell, float) and math.isnan(cell)):
-        return None
-    return cell.item() if isinstance(cell, np.generic) else cell
+    plain = found.astype(object).where(found.notna(), None)
+    return [f',"counterpart":{json.dumps(row)}' for row in plain.to_dict("records")]

@@ -1,16 +1,21 @@
-"""The application: its routes, who waits for whom, and how a request is answered."""
+"""The application: its routes, who waits for whom, how a request is answered; and how it is run."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import ipaddress
+import sys
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+import uvicorn
 from fastapi import FastAPI, HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -19,29 +24,20 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from isonomy.errors import IsonomyError
-from isonomy.service import openapi
+from isonomy.errors import IsonomyError, ParameterError, template
+from isonomy.options import Given, select, with_options
+from isonomy.parallel import one_thread_in_blas, set_workers
+from isonomy.service import openapi, web
 from isonomy.service.answering import Answered, Answering
 from isonomy.service.certifier import Certifier
-from isonomy.service.dashboard import PAGE, POLICY
+from isonomy.service.connections import patient
+from isonomy.service.keys import KeyBackend, read_keys
 from isonomy.service.log import AuditLog
 from isonomy.service.openapi import Operation
 from isonomy.service.reading import BadRequestError
 from isonomy.service.served import Served
 from isonomy.service.settings import Settings
-from isonomy.service.telemetry import Metrics
 from isonomy.service.watch import Watch
-from isonomy.service.web import (
-    JSON,
-    KeyBackend,
-    RequestMiddleware,
-    failed,
-    json_response,
-    not_allowed,
-    read_body,
-    refused,
-    whole_number,
-)
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CHEAP = 8192
@@ -66,10 +62,10 @@ def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         middleware=[
-            Middleware(RequestMiddleware, metrics=service.metrics, hosts=(*LOOPBACK, *settings.allow_host)),
-            Middleware(ExceptionMiddleware, handlers={Exception: failed}),  # FastAPI's own place for it is outermost
+            Middleware(web.RequestMiddleware, metrics=service.metrics, hosts=(*LOOPBACK, *settings.allow_host)),
+            Middleware(ExceptionMiddleware, handlers={Exception: web.failed}),  # FastAPI would have it outermost
         ],
-        exception_handlers={IsonomyError: refused, 405: not_allowed},
+        exception_handlers={IsonomyError: web.refused, 405: web.not_allowed},
     )
     description = openapi.description(served.schema, settings, operations)
     app.openapi = lambda: description  # type: ignore[method-assign]
@@ -81,7 +77,7 @@ class Service:
 
     def __init__(self, served: Served, settings: Settings) -> None:
         self.served, self.settings, self.address = served, settings, settings.address
-        self.metrics = Metrics()
+        self.metrics = web.Metrics()
         # The file holds a person: it is written only where features may be.
         self.certifier = Certifier(served, Path(settings.log or ".") if settings.store_features else None)
         self.waiting = {"cheap": 0, "dear": 0}
@@ -112,9 +108,9 @@ class Service:
         return [
             Operation("POST", "/v1/predictions", self.predict, "Predictions with their local certificates"),
             Operation("GET", "/v1/predictions", self.recent, "The latest predictions", limited=True),
-            Operation("GET", "/v1/monitor", lambda _: json_response(self.watch.report()), monitored),
+            Operation("GET", "/v1/monitor", lambda _: web.json_response(self.watch.report()), monitored),
             Operation("GET", "/v1/monitor/history", self.history, "States over time", limited=True),
-            Operation("GET", "/v1/certificate", lambda _: json_response(self.certificate()), "What was proved"),
+            Operation("GET", "/v1/certificate", lambda _: web.json_response(self.certificate()), "What was proved"),
             Operation("GET", "/metrics", self.numbers),
             Operation("GET", "/health/live", self.live, "Is the process alive?", key=False),
             Operation("GET", "/health/ready", self.is_ready, "Can requests be answered?", key=False),
@@ -124,12 +120,12 @@ class Service:
     async def predict(self, request: Request) -> Response:
         """Read within the limits, answer, and acknowledge what is on disk."""
         arrived = time.monotonic()
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != web.JSON:
             raise HTTPException(415, "The body must be application/json.")
         caller, body = request.user.display_name, None
         try:
             async with asyncio.timeout(self.settings.timeout):
-                body = await read_body(request, self.settings.max_body)
+                body = await web.read_body(request, self.settings.max_body)
                 answered = await self._answered(body, caller, arrived)
         except TimeoutError:
             if body is None:
@@ -145,7 +141,7 @@ class Service:
         self.metrics.answered(answers)
         self.watch.add(answers.x, answers.upper, answers.lower)
         request.state.facts = {"request": answered.request, "caller": caller, "people": len(answers)}
-        return Response(answered.body, media_type=JSON)
+        return Response(answered.body, media_type=web.JSON)
 
     async def _answered(self, body: bytes, caller: str, arrived: float) -> Answered:
         """Through a thread of the arithmetic, which also writes the log: the loop is woken once, when all is on
@@ -187,14 +183,14 @@ class Service:
 
     def recent(self, request: Request) -> Response:
         """The latest predictions, and how many had which verdict."""
-        limit, identity = whole_number(request, "limit", 50, openapi.MOST), self.served.identity
+        limit, identity = web.whole_number(request, "limit", 50, openapi.MOST), self.served.identity
         verdicts, recent = self.log.verdicts(identity, 1000), self.log.recent(identity, limit)
-        return json_response({"verdicts": verdicts, "recent": recent})
+        return web.json_response({"verdicts": verdicts, "recent": recent})
 
     def history(self, request: Request) -> Response:
         """What the monitor saw, the latest last."""
-        limit = whole_number(request, "limit", 200, openapi.MOST)
-        return json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
+        limit = web.whole_number(request, "limit", 200, openapi.MOST)
+        return web.json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
 
     def numbers(self, request: Request) -> Response:
         """For Prometheus."""
@@ -202,18 +198,18 @@ class Service:
 
     async def live(self, request: Request) -> Response:
         """The process is alive."""
-        return json_response({"status": "alive"})
+        return web.json_response({"status": "alive"})
 
     async def is_ready(self, request: Request) -> Response:
         """Requests can be answered, unless there is trouble."""
         trouble = self.log.trouble if self.ready else "The service is starting or ending."
         if trouble is not None:
             raise HTTPException(503, trouble)
-        return json_response({"status": "ready"})
+        return web.json_response({"status": "ready"})
 
     async def dashboard(self, request: Request) -> Response:
         """The page at ``/``."""
-        return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"})
+        return HTMLResponse(web.PAGE, headers={"Content-Security-Policy": web.POLICY, "Cache-Control": "no-cache"})
 
     def certificate(self) -> dict[str, Any]:
         """What was proved, for whoever asks."""
@@ -236,3 +232,72 @@ def _kind(body: bytes) -> str:
     be written with escapes)."""
     dear = len(body) > CHEAP or any(word in body for word in (b"counterpart", b"budget_ms", b"\\"))
     return "dear" if dear else "cheap"
+
+
+def run(
+    served: Served,
+    settings: Settings | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    anonymous: bool = False,
+    log_level: str = "info",
+) -> None:
+    """Serve until stopped. Without keys, other machines are let in only when ``anonymous`` says so.
+
+    Threads and the like are set for the whole process, which the service is taken to have for itself.
+    """
+    settings = settings or Settings()
+    if not settings.keys and not anonymous and not _is_loopback(host):
+        raise ParameterError(
+            f"Anybody who reaches '{host}' could ask without a key: give 'keys', or 'anonymous' if that is meant."
+        )
+    if not 0 <= port <= 65535:
+        raise ParameterError(template("port", "a number from 0 to 65535", port))
+    web.write_lines(log_level)
+    facts = {"certificate": served.identity, "host": host, "port": port, **settings.shown()}
+    web.LOGGER.info("starting", extra={"facts": facts})
+    if served.caution:
+        web.LOGGER.warning(served.caution, extra={"facts": {"verdict": served.verdict}})
+    settings = replace(settings, allow_host=(*settings.allow_host, host))
+    set_workers(1)  # requests are what runs in parallel
+    sys.setswitchinterval(0.001)
+    gc.set_threshold(20_000)  # a batch makes thousands of objects, which go by themselves
+    config = uvicorn.Config(
+        create_app(served, settings),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=30,
+        limit_concurrency=16 * settings.max_waiting,
+        http=patient(settings.headers_timeout),
+        ws="none",
+        proxy_headers=False,
+    )
+    with one_thread_in_blas():
+        uvicorn.Server(config).run()
+
+
+@with_options(given=select(Settings))
+def serve(
+    certificate: Annotated[Path, typer.Option(help="The directory of an audit, or its certificate.json.")],
+    given: Given,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at.")] = 8000,
+    keys: Annotated[Path | None, typer.Option(help="A file with a line 'name sha256' for each API key.")] = None,
+    anonymous: Annotated[bool, typer.Option(help="Let other machines ask without a key.")] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve predictions with their certificates, and watch whether the certificate is still about today's people."""
+    settings = Settings(**given, keys=() if keys is None else read_keys(keys))
+    run(Served.from_directory(certificate), settings, host=host, port=port, anonymous=anonymous, log_level=log_level)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

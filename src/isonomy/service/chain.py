@@ -1,4 +1,8 @@
-"""The chain over the audit log: each record carries a hash of the one before, so that whoever changes the past shows.
+"""The tables of the audit log, and the chain over them: each record carries a hash of the one before, so that whoever
+changes the past shows.
+
+A request is named by its time and chance (32 hexadecimal digits, milliseconds first), so that the primary key is in the
+order of time and needs no other index. No raw features are kept unless the service is told to.
 
 A record is a request with its predictions, an evaluation of the monitor, or a retention: what was deleted because its
 time was over. ``content`` is the SHA-256 of its rows as JSON, ``hash`` that of the hash before, number, kind, name and
@@ -14,15 +18,79 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_right
+import secrets
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, String, Table, cast, select
+import sqlalchemy as sa
+from sqlalchemy import Connection, select
 
-from isonomy.service.tables import CHAIN, EVALUATIONS, PREDICTIONS, REQUESTS
+METADATA = sa.MetaData()
+
+REQUESTS = sa.Table(
+    "requests",
+    METADATA,
+    sa.Column("request", sa.String(32), primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),  # microseconds since 1970, UTC
+    sa.Column("caller", sa.String(64), nullable=False),  # the name of the key; empty where none was needed
+    sa.Column("certificate", sa.String(64), nullable=False),
+    sa.Column("people", sa.Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+PREDICTIONS = sa.Table(
+    "predictions",
+    METADATA,
+    sa.Column("request", sa.String(32), nullable=False),
+    sa.Column("place", sa.Integer, nullable=False),  # of the individual in the request, from 0
+    sa.Column("prediction", sa.Text, nullable=False),
+    sa.Column("outputs", sa.Text, nullable=False),  # JSON
+    sa.Column("upper", sa.Float(53), nullable=False),
+    sa.Column("lower", sa.Float(53), nullable=False),
+    sa.Column("verdict", sa.String(16), nullable=False),
+    sa.Column("decision", sa.String(16), nullable=False),
+    sa.Column("tier", sa.String(16), nullable=False),
+    sa.Column("features", sa.Text),  # JSON, only where features are stored
+    sa.PrimaryKeyConstraint("request", "place"),
+    sqlite_with_rowid=False,
+)
+
+EVALUATIONS = sa.Table(
+    "evaluations",
+    METADATA,
+    sa.Column("certificate", sa.String(64), nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("document", sa.Text, nullable=False),  # JSON
+    sa.PrimaryKeyConstraint("certificate", "number"),
+)
+
+CHAIN = sa.Table(
+    "chain",
+    METADATA,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(80), nullable=False),
+    sa.Column("content", sa.String(64), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+
+def new_request() -> tuple[str, int]:
+    """A name for a request, and the time in it, in microseconds."""
+    at = time.time_ns() // 1000
+    return f"{first_of(at)}{secrets.token_hex(10)}", at
+
+
+def first_of(at: int) -> str:
+    """What the names of all requests since a time (microseconds) come after."""
+    return f"{at // 1000:012x}"
+
 
 START = "0" * 64
 """The hash before the first record."""
@@ -89,7 +157,9 @@ def records_of(connection: Connection) -> Iterator[ChainRecord]:
 def verify(connection: Connection, anchor: str | None = None) -> Verified:
     """Follow the chain from its start; ``anchor`` is a head that was noted elsewhere and must be in it."""
     number, head, forgotten, anchored = 0, START, 0, 0 if anchor == START else None
-    retained = _Retained(connection)
+    names = connection.execute(select(CHAIN.c.name).where(CHAIN.c.kind == "retention").order_by(CHAIN.c.number))
+    # Up to which request the records of retention that are still to come may have deleted what stands before them.
+    reach = ["", *accumulate(reversed(names.scalars().all()), max)]
 
     def found(wrong: str | None) -> Verified:
         return Verified(number, head, forgotten, wrong, None if anchored is None else number - anchored)
@@ -109,31 +179,19 @@ def verify(connection: Connection, anchor: str | None = None) -> Verified:
             if link[-1] != row.hash:
                 return found(f"{said} was edited or moved: its hash is not that of what it says and of the one before.")
             now = present.get(row.name) if row.kind == "request" else _other(connection, record)
-            if now is None and row.kind == "request" and retained.covers(row.number, row.name):
+            if now is None and row.kind == "request" and row.name <= reach[-1]:
                 forgotten += 1
             elif now is None:
                 return found(f"{said} was removed: its link is there, its rows are not.")
             elif now != record:
                 return found(f"{said} was edited: its rows are not those that were linked.")
+            if row.kind == "retention":
+                reach.pop()
             number, head = row.number, row.hash
             anchored = number if head == anchor else anchored
     if anchor is not None and anchored is None:
         return found(f"The anchored head {anchor} is not in the chain: its end was cut off, or it was linked anew.")
     return found(_stray(connection))
-
-
-class _Retained:
-    """Which requests retention may have deleted: those before a record of it that reaches as far."""
-
-    def __init__(self, connection: Connection) -> None:
-        query = select(CHAIN.c.number, CHAIN.c.name).where(CHAIN.c.kind == "retention").order_by(CHAIN.c.number)
-        rows = connection.execute(query).all()
-        self._numbers = [row.number for row in rows]
-        self._reach = list(accumulate((row.name for row in reversed(rows)), max))[::-1]
-
-    def covers(self, number: int, name: str) -> bool:
-        later = bisect_right(self._numbers, number)
-        return later < len(self._reach) and name <= self._reach[later]
 
 
 def _requests(connection: Connection, names: Sequence[str]) -> dict[str, ChainRecord]:
@@ -160,8 +218,8 @@ def _other(connection: Connection, record: ChainRecord) -> ChainRecord | None:
 
 def _stray(connection: Connection) -> str | None:
     """A row that is in the tables and not in the chain."""
-    evaluation = EVALUATIONS.c.certificate + ":" + cast(EVALUATIONS.c.number, String)
-    places: tuple[tuple[str, Table, Any], ...] = (
+    evaluation = EVALUATIONS.c.certificate + ":" + sa.cast(EVALUATIONS.c.number, sa.String)
+    places: tuple[tuple[str, sa.Table, Any], ...] = (
         ("request", REQUESTS, REQUESTS.c.request),
         ("request", PREDICTIONS, PREDICTIONS.c.request),
         ("evaluation", EVALUATIONS, evaluation),

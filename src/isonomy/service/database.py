@@ -19,17 +19,16 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from isonomy.errors import FileError, IsonomyError, ParameterError, template
+from isonomy.errors import FileError, IsonomyError, ParameterError, first_line, template
 from isonomy.service import chain
-from isonomy.service.tables import CHAIN, EVALUATIONS, METADATA, PREDICTIONS, REQUESTS
+from isonomy.service.chain import CHAIN, METADATA
 
 _LOCK = 7_466_081_120  # an arbitrary number: two services that start at once take turns
 APPENDING = 7_466_081_121  # another one: two services that append to one chain take turns
 FILE = "isonomy.db"
 """The name of an SQLite log in its folder."""
-TABLES = {"0001": [REQUESTS, PREDICTIONS, EVALUATIONS], "0002": [CHAIN]}
-"""What each version of the log has added."""
-VERSIONS = tuple(TABLES)
+VERSIONS = (None, "0001", "0002")
+"""Of the tables: none, those without the chain, and all of them."""
 
 
 class LogError(IsonomyError):
@@ -49,7 +48,7 @@ def open_database(address: str) -> Engine:
             migrate(connection)
     except SQLAlchemyError as error:
         shown = make_url(address).render_as_string(hide_password=True)
-        raise LogError(f"The audit log at '{shown}' cannot be opened: {_first_line(error)}") from None
+        raise LogError(f"The audit log at '{shown}' cannot be opened: {first_line(error)}") from None
     return engine
 
 
@@ -76,33 +75,28 @@ def read_only(place: str) -> Iterator[Connection]:
                 raise LogError(f"'{shown}' is no audit log, or one of an earlier version: start the service once.")
             yield connection
     except SQLAlchemyError as error:
-        raise LogError(f"The audit log at '{shown}' cannot be read: {_first_line(error)}") from None
+        raise LogError(f"The audit log at '{shown}' cannot be read: {first_line(error)}") from None
     finally:
         engine.dispose()
 
 
-def migrate(connection: Connection, version: str = VERSIONS[-1]) -> None:
-    """Make the tables those of a version; later ones are left alone. The name of the table that says which one it is
-    comes from the tool that made the first logs."""
+def migrate(connection: Connection) -> None:
+    """Bring the tables up to date; those of a later version are left alone. The name of the table that says which one
+    it is comes from the tool that made the first logs."""
     connection.execute(
         text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     )
     found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if found is not None and found not in VERSIONS:
+    if found not in VERSIONS:
         raise LogError(f"The audit log has tables of a later version ({found}): use that version of isonomy.")
-    present, wanted = (0 if name is None else VERSIONS.index(name) + 1 for name in (found, version or None))
-    for step in range(present, wanted):
-        METADATA.create_all(connection, TABLES[VERSIONS[step]])
-        if VERSIONS[step] == "0002":  # what is there already is linked as it stands now
-            links = chain.linked(0, chain.START, chain.records_of(connection))
-            while rows := list(islice(links, 1000)):
-                connection.execute(insert(CHAIN), [dict(zip(CHAIN.c.keys(), row, strict=True)) for row in rows])
-    for step in range(present, wanted, -1):
-        METADATA.drop_all(connection, TABLES[VERSIONS[step - 1]])
-    if present != wanted:
-        connection.execute(text("DELETE FROM alembic_version"))
-        if version:
-            connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
+    if found == VERSIONS[-1]:
+        return
+    METADATA.create_all(connection)
+    links = chain.linked(0, chain.START, chain.records_of(connection))  # what is there is linked as it stands now
+    while rows := list(islice(links, 1000)):
+        connection.execute(insert(CHAIN), [dict(zip(CHAIN.c.keys(), row, strict=True)) for row in rows])
+    connection.execute(text("DELETE FROM alembic_version"))
+    connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSIONS[-1]})
 
 
 def _engine(address: str) -> Engine:
@@ -150,7 +144,3 @@ def _prepare_postgres(connection: Any, _: object) -> None:
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
     connection.commit()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -10,9 +10,14 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+
+from fastapi import HTTPException
+from fastapi.security.utils import get_authorization_scheme_param
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
+from starlette.requests import HTTPConnection
 
 from isonomy.errors import FileError, ParameterError, template
 
@@ -65,13 +70,30 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def who(secret: str, keys: Iterable[Key]) -> str | None:
+def who(secret: str, keys: Collection[Key]) -> str | None:
     """The name of a key, or None if nobody has it; every key is compared, in constant time."""
     digest, found = _digest(secret), None
     for key in keys:
         if hmac.compare_digest(key.digest, digest):
             found = key.name
     return found
+
+
+class KeyBackend(AuthenticationBackend):
+    """A user is the name of a key; everybody is nobody where there are no keys."""
+
+    def __init__(self, keys: Collection[Key]) -> None:
+        self._keys = keys
+
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
+        """Whose key was given."""
+        if not self._keys:
+            return None
+        scheme, secret = get_authorization_scheme_param(conn.headers.get("authorization"))
+        name = who(secret, self._keys) if scheme.lower() == "bearer" else None
+        if name is None:
+            raise HTTPException(401, "A valid API key is needed.", {"WWW-Authenticate": "Bearer"})
+        return AuthCredentials(), SimpleUser(name)
 
 
 def _digest(secret: str) -> str:

@@ -24,9 +24,10 @@ from typing import Any
 from sqlalchemy import Engine, Select, Table, delete, func, select
 from sqlalchemy.exc import OperationalError
 
+from isonomy.errors import first_line
 from isonomy.service import chain
+from isonomy.service.chain import CHAIN, EVALUATIONS, PREDICTIONS, REQUESTS, first_of
 from isonomy.service.database import APPENDING, LogError, open_database
-from isonomy.service.tables import CHAIN, EVALUATIONS, PREDICTIONS, REQUESTS, first_of
 
 AT_ONCE = 50_000
 """Predictions in one transaction, about."""
@@ -42,7 +43,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """One request with its predictions, in the order of the columns of :mod:`isonomy.service.tables`; the last may be
+    """One request with its predictions, in the order of the columns of :mod:`isonomy.service.chain`; the last may be
     left out where it is empty. ``text``: all of it as JSON, as the chain hashes it, where somebody has written it."""
 
     request: Row
@@ -193,7 +194,7 @@ class AuditLog:
                 for one in batch:  # one entry that cannot be written must not cost the others theirs
                     self._write([one])
                 return
-            self.trouble = f"The audit log cannot be written: {str(error).splitlines()[0]}"
+            self.trouble = f"The audit log cannot be written: {first_line(error)}"
             for item in batch:
                 item.written.set_exception(LogError(self.trouble))
             return

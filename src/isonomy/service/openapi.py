@@ -74,8 +74,9 @@ def _holding(schema: Json) -> Json:
 
 
 def request_schema(schema: Schema, settings: Settings) -> Json:
-    """What ``POST /v1/predictions`` takes."""
-    individual = individual_schema(schema)
+    """What ``POST /v1/predictions`` takes: individuals in raw units, every column of the schema and no other."""
+    individual: Json = _closed({feature.name: feature_schema(feature) for feature in schema.features})
+    individual["example"] = {feature.name: typical(feature) for feature in schema.features}
     tight = "'tight' goes on where the interval tier leaves the verdict undecided, within the budget"
     budget = f"milliseconds that the tight tier may take; {settings.budget_ms:g} if left out"
     most = f"for at most {settings.max_counterparts} individuals"
@@ -89,13 +90,6 @@ def request_schema(schema: Schema, settings: Settings) -> Json:
     batch: Json = {"type": "array", "items": individual, "minItems": 1, "maxItems": settings.max_batch}
     given: tuple[Json, ...] = ({"individual": individual}, {"individuals": batch})
     return {"oneOf": [_closed(either | shared, *shared) for either in given]}
-
-
-def individual_schema(schema: Schema) -> Json:
-    """One individual in raw units, every column of the schema and no other."""
-    properties = {feature.name: feature_schema(feature) for feature in schema.features}
-    example = {feature.name: typical(feature) for feature in schema.features}
-    return {**_closed(properties), "example": example}
 
 
 def feature_schema(feature: Feature) -> Json:

@@ -12,7 +12,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -23,6 +22,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError
 from isonomy.population import BoolArray, Feature, Schema
 from isonomy.population.encoding import ABSENT, UNKNOWN, Coding, text_of
+from isonomy.service.settings import Settings
 
 SHOWN = 20
 """Complaints listed in one answer."""
@@ -52,15 +52,6 @@ def complaint(message: str, *where: str | int, kind: str = "value_error") -> dic
     return {"loc": ["body", *where], "msg": message, "type": kind}
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a request asks for, beside the individuals."""
-
-    tier: str = "tight"
-    budget_ms: float | None = None
-    counterpart: bool = False
-
-
 def parse(body: bytes) -> Any:
     """The JSON of a body. NaN and infinities pass here, so that the column can be named that holds them.
 
@@ -81,7 +72,9 @@ def parse(body: bytes) -> Any:
         message = f"The body is not JSON: {error.msg} at character {error.pos}."
         raise BadRequestError.at(message, kind="json_invalid") from None
     except ValueError:  # a whole number with thousands of digits: infinite for every purpose here
-        return json.loads(text, object_pairs_hook=_once, parse_int=_infinite)
+        return json.loads(
+            text, object_pairs_hook=_once, parse_int=lambda digits: int(digits) if len(digits) < 400 else float(digits)
+        )
 
 
 def _names(document: Any) -> int:
@@ -91,10 +84,6 @@ def _names(document: Any) -> int:
     rows = document.get("individuals", [document.get("individual")])
     inner = isinstance(rows, list) and set(map(type, rows)) == {dict}
     return len(document) + (sum(map(len, rows)) if inner else 0)
-
-
-def _infinite(digits: str) -> int | float:
-    return int(digits) if len(digits) < 400 else float(digits)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -116,8 +105,8 @@ _REFUSED = (_Unfit, KeyError, TypeError, ValueError, OverflowError)
 class Reader:
     """Reads the individuals of one schema."""
 
-    def __init__(self, schema: Schema, max_batch: int, max_budget_ms: float) -> None:
-        self.schema, self.max_batch, self.max_budget_ms = schema, max_batch, max_budget_ms
+    def __init__(self, schema: Schema, settings: Settings) -> None:
+        self.schema, self._settings = schema, settings
         columns = self._columns = [_Column(feature) for feature in schema.features]
         kinds = np.array([feature.kind == "categorical" for feature in schema.features])
         self._one_hot, self._scaled = np.flatnonzero(kinds), np.flatnonzero(~kinds)
@@ -136,8 +125,9 @@ class Reader:
         (*_, last) = self._names
         self._pick = itemgetter(*self._names) if len(columns) > 1 else lambda row: (row[last],)
 
-    def request(self, document: Any) -> tuple[list[Any], Options]:
-        """The individuals of a request as they stand there, and what else it asks for."""
+    def request(self, document: Any) -> tuple[list[Any], float, bool]:
+        """The individuals of a request as they stand there, milliseconds for the tight tier, and whether counterparts
+        are asked for."""
         if not isinstance(document, dict):
             raise BadRequestError.at("The body must be an object with 'individual' or 'individuals'.", kind="type")
         known = {"individual", "individuals", "tier", "budget_ms", "counterpart"}
@@ -148,10 +138,20 @@ class Reader:
         if ("individual" in document) == ("individuals" in document):
             raise BadRequestError.at("Give either 'individual' or 'individuals'.", kind="missing")
         rows = document["individuals"] if "individuals" in document else [document["individual"]]
-        if not isinstance(rows, list) or not 1 <= len(rows) <= self.max_batch:
+        largest = self._settings.max_batch
+        if not isinstance(rows, list) or not 1 <= len(rows) <= largest:
             size = f" Got {len(rows)}." if isinstance(rows, list) else ""
-            raise BadRequestError.at(f"'individuals' must be a list of 1 to {self.max_batch}.{size}", "individuals")
-        return rows, self._options(document)
+            raise BadRequestError.at(f"'individuals' must be a list of 1 to {largest}.{size}", "individuals")
+        tier, counterpart = document.get("tier", "tight"), document.get("counterpart", False)
+        if tier not in ("interval", "tight"):
+            raise BadRequestError.at("'tier' must be 'interval' or 'tight'.", "tier")
+        if not isinstance(counterpart, bool):
+            raise BadRequestError.at("'counterpart' must be true or false.", "counterpart", kind="type")
+        budget, most = document.get("budget_ms"), self._settings.max_budget_ms
+        if budget is not None and not (type(budget) in NUMBERS and 0 <= budget <= most):
+            raise BadRequestError.at(f"'budget_ms' must be a number from 0 to {most:g}.", "budget_ms")
+        budget = self._settings.budget_ms if budget is None else budget
+        return rows, budget if tier == "tight" else 0.0, counterpart
 
     def coordinates(self, rows: Sequence[Any], single: bool = False) -> FloatArray:
         """Fair coordinates (n, m) of individuals in raw units; a :class:`BadRequestError` names what does not fit.
@@ -179,18 +179,6 @@ class Reader:
         inside: BoolArray = (values >= self._low) & (values <= self._high)
         inside &= ~self._whole | (values == np.rint(values))
         return inside
-
-    def _options(self, document: dict[str, Any]) -> Options:
-        tier, counterpart = document.get("tier", "tight"), document.get("counterpart", False)
-        if not isinstance(tier, str) or tier not in ("interval", "tight"):
-            raise BadRequestError.at("'tier' must be 'interval' or 'tight'.", "tier")
-        if not isinstance(counterpart, bool):
-            raise BadRequestError.at("'counterpart' must be true or false.", "counterpart", kind="type")
-        budget = document.get("budget_ms")
-        if budget is not None and not (type(budget) in NUMBERS and 0 <= budget <= self.max_budget_ms):
-            right = f"'budget_ms' must be a number from 0 to {self.max_budget_ms:g}."
-            raise BadRequestError.at(right, "budget_ms")
-        return Options(tier, None if budget is None else float(budget), counterpart)
 
     def _refusal(self, rows: Sequence[Any], single: bool) -> BadRequestError:
         """All that is wrong, cell by cell, up to a limit; and how many are people outside the schema: objects with all

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from isonomy.errors import FileError, ParameterError
-from isonomy.monitor import Guarantee
-from isonomy.options import SHARE, SIZE, Rule, check_options, number, option, whole
+from isonomy.options import SHARE, SIZE, Panel, Rule, check_options, number, whole
 from isonomy.service.database import FILE
 from isonomy.service.keys import Key
 
-_LOG, _LIMITS, _MONITOR = "Audit log", "Requests", "Monitor"
+_LOG, _LIMITS, _MONITOR = map(Panel, ("Audit log", "Requests", "Monitor"))
 _DAYS = number(lambda value: 0 < value < math.inf, "a positive number of days, or None")
 _ADDRESS = Rule(
     lambda value: isinstance(value, str) and urlsplit(value).scheme in ("http", "https"),
@@ -29,52 +29,41 @@ class Settings:
     """
 
     keys: tuple[Key, ...] = ()
-    log: str | None = option(
-        None, "The folder of the audit log, made if it is not there.", panel=_LOG, path=True, env="ISONOMY_LOG"
+    log: str | None = _LOG(None, "The folder of the audit log, made if it is not there.", path=True, env="ISONOMY_LOG")
+    database: str | None = _LOG(
+        None, "Where the audit log is instead: sqlite:///FILE or postgresql://...", env="ISONOMY_DATABASE"
     )
-    database: str | None = option(
-        None, "Where the audit log is instead: sqlite:///FILE or postgresql://...", panel=_LOG, env="ISONOMY_DATABASE"
+    retention_days: float | None = _LOG(None, "Delete log entries older than this.", _DAYS)
+    store_features: bool = _LOG(False, "Write raw features into the audit log too.")
+    max_batch: int = _LIMITS(1000, "Individuals in one request, at most.", whole(1))
+    max_counterparts: int = _LIMITS(100, "Individuals with their worst counterpart in one request, at most.", whole(0))
+    max_body: int = _LIMITS(4_000_000, "Bytes of one request, at most.", whole(1024))
+    max_waiting: int = _LIMITS(64, "Requests at a time, at most.", whole(1))
+    timeout: float = _LIMITS(30.0, "Seconds for one request, at most.", SIZE)
+    headers_timeout: float = _LIMITS(
+        10.0, "Seconds until the headers of a request must be there, on a new connection or an old one.", SIZE
     )
-    retention_days: float | None = option(None, "Delete log entries older than this.", _DAYS, panel=_LOG)
-    store_features: bool = option(False, "Write raw features into the audit log too.", panel=_LOG)
-    max_batch: int = option(1000, "Individuals in one request, at most.", whole(1), panel=_LIMITS)
-    max_counterparts: int = option(
-        100, "Individuals with their worst counterpart in one request, at most.", whole(0), panel=_LIMITS
+    allow_host: tuple[str, ...] = _LIMITS(
+        (), "A name under which the service may be called, besides those of loopback and --host; * for any."
     )
-    max_body: int = option(4_000_000, "Bytes of one request, at most.", whole(1024), panel=_LIMITS)
-    max_waiting: int = option(64, "Requests at a time, at most.", whole(1), panel=_LIMITS)
-    timeout: float = option(30.0, "Seconds for one request, at most.", SIZE, panel=_LIMITS)
-    headers_timeout: float = option(
-        10.0, "Seconds until the headers of a request must be there, on a new connection or an old one.", SIZE,
-        panel=_LIMITS,
-    )  # fmt: skip
-    allow_host: tuple[str, ...] = option(
-        (), "A name under which the service may be called, besides those of loopback and --host; * for any.",
-        panel=_LIMITS,
-    )  # fmt: skip
-    threads: int = option(
-        2, "Threads for dear requests, and as many for cheap ones: a few people without counterparts.", whole(1),
-        panel=_LIMITS,
-    )  # fmt: skip
-    budget_ms: float = option(
+    threads: int = _LIMITS(
+        2, "Threads for dear requests, and as many for cheap ones: a few people without counterparts.", whole(1)
+    )
+    budget_ms: float = _LIMITS(
         50.0, "Milliseconds in which the tight tier may go on after the interval tier; a request may say otherwise.",
-        SIZE, panel=_LIMITS,
+        SIZE,
     )  # fmt: skip
-    max_budget_ms: float = option(10_000.0, "The most that a request may say.", SIZE, panel=_LIMITS)
-    window: int = option(1000, "The monitor looks at the latest so many people.", whole(8), panel=_MONITOR)
-    every: int = option(250, "It looks again after so many arrivals.", whole(1), panel=_MONITOR)
-    least: int = option(200, "It says nothing of fewer people.", whole(1), panel=_MONITOR)
-    confidence: float = option(0.95, "The confidence of what it says.", SHARE, panel=_MONITOR)
-    guarantee: Guarantee = option("all", "all: of everything it ever says; each: of each look.", panel=_MONITOR)
-    sample: int = option(500, "People of each side whose distance it measures, at most.", whole(8), panel=_MONITOR)
-    pause: float = option(10.0, "Seconds between two looks, at least.", SIZE, panel=_MONITOR)
-    smallest_group: int = option(10, "Groups of fewer people are not shown.", whole(1), panel=_MONITOR)
-    webhook: str | None = option(
-        None, "An address told of every change of state.", _ADDRESS, panel=_MONITOR, env="ISONOMY_WEBHOOK"
-    )
-    webhook_secret: str | None = option(
-        None, "Signs what the webhook is told.", panel=_MONITOR, env="ISONOMY_WEBHOOK_SECRET"
-    )
+    max_budget_ms: float = _LIMITS(10_000.0, "The most that a request may say.", SIZE)
+    window: int = _MONITOR(1000, "The monitor looks at the latest so many people.", whole(8))
+    every: int = _MONITOR(250, "It looks again after so many arrivals.", whole(1))
+    least: int = _MONITOR(200, "It says nothing of fewer people.", whole(1))
+    confidence: float = _MONITOR(0.95, "The confidence of what it says.", SHARE)
+    guarantee: Literal["all", "each"] = _MONITOR("all", "all: of everything it ever says; each: of each look.")
+    sample: int = _MONITOR(500, "People of each side whose distance it measures, at most.", whole(8))
+    pause: float = _MONITOR(10.0, "Seconds between two looks, at least.", SIZE)
+    smallest_group: int = _MONITOR(10, "Groups of fewer people are not shown.", whole(1))
+    webhook: str | None = _MONITOR(None, "An address told of every change of state.", _ADDRESS, env="ISONOMY_WEBHOOK")
+    webhook_secret: str | None = _MONITOR(None, "Signs what the webhook is told.", env="ISONOMY_WEBHOOK_SECRET")
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -1,11 +1,19 @@
-"""Looking at the stream in the background: a look when one is due, kept in the log, and an alert when things change."""
+"""Looking at the stream in the background: a look when one is due, kept in the log, and an alert when things change:
+a webhook, tried a few times, that never holds anything up.
+
+The body of an alert is signed where there is a secret: ``X-Isonomy-Signature: sha256=`` and the HMAC of the body.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import queue
 import threading
 import time
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
@@ -14,13 +22,14 @@ from typing import Any
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import SoundnessError
 from isonomy.monitor import Evaluation, Monitor, by_group
-from isonomy.service.alerts import Webhook
 from isonomy.service.certifier import Certifier
 from isonomy.service.log import AuditLog
 from isonomy.service.settings import Settings
-from isonomy.service.telemetry import LOGGER
+from isonomy.service.web import LOGGER
 
 HOUR = 3600.0
+WAITS = (1.0, 5.0, 30.0)
+"""Seconds before each further try."""
 MONITORED = ("window", "every", "least", "confidence", "guarantee", "sample")
 """Settings that are the monitor's own."""
 
@@ -101,7 +110,9 @@ class Watch:
         identity = self._certifier.served.identity
         try:
             found = self.monitor.look()
-            document, at = as_document(found), time.time_ns() // 1000
+            # As JSON has it: no infinities.
+            document = json.loads(json.dumps(asdict(found)), parse_constant=lambda _: None)
+            at = time.time_ns() // 1000
             # First on disk, then shown: looks must be counted, also across restarts.
             self._log.append_evaluation(identity, found.number, at, found.state, json.dumps(document)).result()
         except SoundnessError as error:  # what was shown before rests on bounds that are contradicted now
@@ -134,7 +145,46 @@ class Watch:
             LOGGER.error("retention failed", extra={"facts": {"error": str(error)}})
 
 
-def as_document(found: Evaluation) -> dict[str, Any]:
-    """An evaluation as JSON has it: no infinities."""
-    document: dict[str, Any] = json.loads(json.dumps(asdict(found)), parse_constant=lambda _: None)
-    return document
+class Webhook:
+    """Sends messages to one address, in order, from a thread of its own."""
+
+    def __init__(self, address: str, secret: str | None = None, *, waits: Sequence[float] = WAITS) -> None:
+        self.address, self._secret, self._waits = address, secret, tuple(waits)
+        self._queue: queue.Queue[bytes | None] = queue.Queue(100)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="webhook", daemon=True)
+        self._thread.start()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Leave a message; it is dropped, and said so in the log, when too many wait."""
+        try:
+            self._queue.put_nowait(json.dumps(message).encode())
+        except queue.Full:
+            LOGGER.error("webhook: too many messages wait; one was dropped")
+
+    def close(self) -> None:
+        """Try what waits once, and end."""
+        self._closing.set()
+        self._queue.put(None)
+        self._thread.join(timeout=10.0)
+
+    def _work(self) -> None:
+        while (body := self._queue.get()) is not None:
+            for wait in (*self._waits, None):
+                try:
+                    self._post(body)
+                    break
+                except Exception as error:
+                    LOGGER.warning("webhook: not delivered", extra={"facts": {"error": str(error)}})
+                if wait is None or self._closing.wait(wait):
+                    LOGGER.error("webhook: given up")
+                    break
+
+    def _post(self, body: bytes) -> None:
+        request = urllib.request.Request(self.address, data=body, method="POST")
+        request.add_header("Content-Type", "application/json")
+        if self._secret is not None:
+            digest = hmac.new(self._secret.encode(), body, hashlib.sha256).hexdigest()
+            request.add_header("X-Isonomy-Signature", f"sha256={digest}")
+        with urllib.request.urlopen(request, timeout=5.0):
+            pass
