@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import runpy
 import shutil
@@ -140,6 +141,14 @@ def test_bad_input_is_one_sentence_and_status_2(files: Path, bad: Path, run: Cal
     assert sorted(Path().rglob("*")) == before, "nothing is left behind"
     status, out, _ = run(*words, "--json")
     assert status == 2 and set(json.loads(out)["error"]) == {"code", "message"}
+
+
+def test_a_terminal_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", screen)
+    assert main(["compare", "Köln", "Bonn", "--json"]) == 2
+    screen.flush()
+    assert rb"There is no certificate K\xf6ln" in screen.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_parts_that_are_not_installed_are_named(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,8 @@ def verify(
 
     With --model and --data the original files are read anew and compared. Every claim is proved again, recomputed,
     trusted, not checked or rejected. Of a table of more than 20,000 people some are drawn, and what that is worth is
-    said. Exit status: 0 accepted, 1 not. The same check without this package: python -m isonomy_verify certificate.json
+    said. Exit status: 0 accepted, 1 not, 2 a file is missing, changed or malformed. The same check without this
+    package: python -m isonomy_verify certificate.json
     """
     from isonomy.errors import FileError
 
