@@ -94,6 +94,14 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
             ["init", files / "people.csv", files / "pipeline.onnx", "--label", "no"],
             "no column 'no'",
         ),
+        "init of a label that is protected": (
+            ["init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "approved"],
+            "Column 'approved' has one role. Got --label and --protected",
+        ),
+        "init of two columns of a name": (
+            ["init", "twice.csv", files / "pipeline.onnx", "--label", "approved"],
+            "twice.csv has two columns called 'age'",
+        ),
         "shift of others": (["shift", "german", "moons"], "share one schema"),
         "no dataset": (["datasets", "show", "none"], "'name' must be one of"),
         "no table to learn from": (["train"], "'data' must be given"),
@@ -121,6 +129,7 @@ def bad(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         table.loc[3, "age"] = np.nan
         table.to_csv("nan.csv", index=False)
         table.to_csv("people.xls", index=False)
+        Path("twice.csv").write_text("age,sex,age,approved\n1,m,2,yes\n2,f,3,no\n")
         Path("bad.toml").write_text("[feature.age]\nlow = 1\n")
         Path("bad.json").write_text("{}")
         Path("model.pkl").write_bytes(b"")
