@@ -218,6 +218,15 @@ def test_a_second_audit_with_the_same_out_is_refused(plan: str, run: Callable[..
     assert run("audit", plan, *QUICK, "--out", "same")[0] == 0
 
 
+def test_what_a_killed_audit_left_is_no_obstacle_and_goes(plan: str, run: Callable[..., Any]) -> None:
+    new, old = (Path(f".out.{number}.part") for number in (os.getpid(), 7))
+    for each in (new, old):
+        (each / "evidence").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert run("audit", plan, *QUICK, "--no-search", "--out", "out")[0] == 0
+    assert new.exists() and not old.exists()
+
+
 def test_estimate_only_says_the_cost(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
     status, out, _ = run("audit", plan, *QUICK, "--estimate")
     assert status == 0 and "12 individuals of 7 coordinates" in out and not Path("audit-people").exists()
