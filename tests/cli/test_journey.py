@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing import Plan
-from isonomy.auditing.output import alone, open_work
+from isonomy.auditing.output import alone, open_work, take_place
 from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
@@ -225,6 +225,9 @@ def test_what_a_killed_audit_left_is_no_obstacle_and_goes(plan: str, run: Callab
     os.utime(old, (0, 0))
     assert run("audit", plan, *QUICK, "--no-search", "--out", "out")[0] == 0
     assert new.exists() and not old.exists()
+    (Path(f".out.{os.getpid()}.old") / "evidence").mkdir(parents=True)
+    take_place(new, Path("out"))
+    assert [each.name for each in Path("out").iterdir()] == ["evidence"]
 
 
 def test_estimate_only_says_the_cost(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:

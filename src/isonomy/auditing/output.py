@@ -189,7 +189,7 @@ def take_place(staging: Path, target: Path) -> None:
     if not target.exists():
         staging.rename(target)
         return
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    old = target.with_name(f".{target.name}.{secrets.token_hex(8)}.old")
     target.rename(old)
     try:
         staging.rename(target)
