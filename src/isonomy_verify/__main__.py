@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="draw the individuals of an earlier check again")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # for a terminal without a letter
     try:
         found = verify(given.certificate, data=given.data, signer=given.signer, everybody=given.all, seed=given.seed)
     except BadInput as error:

@@ -51,7 +51,7 @@ from isonomy_verify.local import LocalBounds
 from isonomy_verify.network import normal_form
 from isonomy_verify.preparations import Preparations
 from isonomy_verify.reach import WIDE, Reach
-from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
+from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, printable, signers
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import enclose_at
 
@@ -163,8 +163,8 @@ class _Check:
     def _words(self, n: int) -> str:
         asked, remarks = self.record.predicate["question"], self.record.predicate["remarks"]
         # Nothing in a file can write on the terminal, and what nobody checked stands in quotation marks.
-        who, metric, ground = (json.dumps(str(of)) for of in (remarks.get("selection", {}).get("words", "not said"),
-                                                              remarks["metric"], remarks["ground"]))  # fmt: skip
+        words = remarks.get("selection", {}).get("words", "not said"), remarks["metric"], remarks["ground"]
+        who, metric, ground = (printable(json.dumps(str(of), ensure_ascii=False)) for of in words)
         run = " run in float32" if asked["arithmetic"] == "float32" else ""
         return (
             f"{n:,} individuals, {who}; network{run}; similar: at most {self.delta:g} apart by the metric, {metric}; "
@@ -443,8 +443,7 @@ class _Check:
         fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and (who["pool"] or n) >= n
         fits &= bool(rows.shape == (n,)) and int(rows.max(initial=-1)) < (who["rows"] or math.inf)
         fits &= who["how"] == "chosen" or len(np.unique(rows)) == len(rows)
-        words = json.dumps(who["words"])[1:-1]
-        return self.found.say("selection", None if fits else False, f"{words}: the issuer's word")
+        return self.found.say("selection", None if fits else False, f"{printable(who['words'])}: the issuer's word")
 
 
 def _within(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:

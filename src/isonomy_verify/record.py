@@ -66,7 +66,12 @@ class BadInput(Exception):  # noqa: N818
     """A file that is missing or not what it should be, in one sentence, which cannot write on the terminal."""
 
     def __init__(self, sentence: str) -> None:
-        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))
+        super().__init__(printable(sentence))
+
+
+def printable(text: str) -> str:
+    """A stranger's text, in which nothing can write on the terminal: letters of any script, the rest as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -127,8 +132,9 @@ class Record:
         return [name[len(group) + 1 :] for name in self.predicate["arrays"] if name.startswith(f"{group}.")]
 
     def has(self, name: str) -> bool:
-        """Whether an array is there to be read."""
-        return name in self.predicate["arrays"] and self._file(name).is_file()
+        """Whether an array is there to be read; one that is neither there nor withheld is an error when it is."""
+        known, withheld = self.predicate["arrays"], self.predicate["withheld"]
+        return name in known and (name not in withheld or self._file(name).is_file())
 
     def array(self, name: str) -> NDArray[Any]:
         """An array, mapped into memory, of the shape that the document says and the SHA-256 that it names."""

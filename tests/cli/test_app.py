@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import runpy
 import shutil
@@ -93,6 +94,14 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
             ["init", files / "people.csv", files / "pipeline.onnx", "--label", "no"],
             "no column 'no'",
         ),
+        "init of a label that is protected": (
+            ["init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "approved"],
+            "Column 'approved' has one role. Got --label and --protected",
+        ),
+        "init of two columns of a name": (
+            ["init", "twice.csv", files / "pipeline.onnx", "--label", "approved"],
+            "twice.csv has two columns called 'age'",
+        ),
         "shift of others": (["shift", "german", "moons"], "share one schema"),
         "no dataset": (["datasets", "show", "none"], "'name' must be one of"),
         "no table to learn from": (["train"], "'data' must be given"),
@@ -120,6 +129,7 @@ def bad(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         table.loc[3, "age"] = np.nan
         table.to_csv("nan.csv", index=False)
         table.to_csv("people.xls", index=False)
+        Path("twice.csv").write_text("age,sex,age,approved\n1,m,2,yes\n2,f,3,no\n")
         Path("bad.toml").write_text("[feature.age]\nlow = 1\n")
         Path("bad.json").write_text("{}")
         Path("model.pkl").write_bytes(b"")
@@ -140,6 +150,14 @@ def test_bad_input_is_one_sentence_and_status_2(files: Path, bad: Path, run: Cal
     assert sorted(Path().rglob("*")) == before, "nothing is left behind"
     status, out, _ = run(*words, "--json")
     assert status == 2 and set(json.loads(out)["error"]) == {"code", "message"}
+
+
+def test_a_terminal_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", screen)
+    assert main(["compare", "Köln", "Bonn", "--json"]) == 2
+    screen.flush()
+    assert rb"There is no certificate K\xf6ln" in screen.buffer.getvalue()  # type: ignore[attr-defined]
 
 
 def test_parts_that_are_not_installed_are_named(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing import Plan
-from isonomy.auditing.output import alone, open_work
+from isonomy.auditing.output import alone, open_work, take_place
 from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
@@ -160,14 +160,27 @@ def test_explain_shows_the_counterpart_of_the_audit(
     rows = pd.read_parquet("out/individuals.parquet")["row"]
     status, _, error = run("explain", "out", "--row", str(next(row for row in range(9) if row not in set(rows))))
     assert status == 2 and f"one of the 3 rows that were audited, such as {rows.min()} or {rows.max()}" in error
+    status, _, error = run("explain", "out", "--delta", "0.5")
+    assert status == 2 and "'delta' must be left out with the folder of an audit" in error
 
 
-def test_compare_says_what_changed(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
+def test_compare_says_what_changed(
+    plan: str, files: Path, run: Callable[..., Any], answered: Callable[..., Any]
+) -> None:
     answered("audit", plan, *QUICK, "--out", "one")
-    answered("audit", plan, *QUICK, "--delta", "0.5", "--out", "two")
+    answered("audit", plan, *QUICK, "--delta", "0.5", "--epsilon", "0.4", "--out", "two")
     status, page, _ = run("compare", "one", Path("two") / "certificate.json")
     assert status == 0 and page.startswith("## Isonomy") and "| delta | 1.0 | 0.5 |" in page
-    assert "different questions" in page
+    assert "different questions" in page and "| epsilon | none | 0.4 |" in page
+    pd.read_csv(files / "people.csv")[::-1].to_csv("turned.csv", index=False)
+    answered("audit", plan, *QUICK, "--data", "turned.csv", "--out", "three")
+    assert answered("compare", "one", "one")[1]["individuals"]["both"] == 12
+    assert answered("compare", "one", "three")[1]["individuals"]["both"] == 0, "the same rows hold other people"
+    with Path("one/report.html").open("a") as report:
+        report.write("<p>Certified.</p>")
+    for words in (("verify", "one"), ("compare", "one", "two")):
+        status, _, error = run(*words)
+        assert status == 2 and "report.html is not the file that the certificate" in error
 
 
 def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +216,18 @@ def test_a_second_audit_with_the_same_out_is_refused(plan: str, run: Callable[..
         assert "Another audit works in same.work" in err and work.is_dir() and not Path("same").exists()
     assert not work.exists(), "an empty one is of no use"
     assert run("audit", plan, *QUICK, "--out", "same")[0] == 0
+
+
+def test_what_a_killed_audit_left_is_no_obstacle_and_goes(plan: str, run: Callable[..., Any]) -> None:
+    new, old = (Path(f".out.{number}.part") for number in (os.getpid(), 7))
+    for each in (new, old):
+        (each / "evidence").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert run("audit", plan, *QUICK, "--no-search", "--out", "out")[0] == 0
+    assert new.exists() and not old.exists()
+    (Path(f".out.{os.getpid()}.old") / "evidence").mkdir(parents=True)
+    take_place(new, Path("out"))
+    assert [each.name for each in Path("out").iterdir()] == ["evidence"]
 
 
 def test_estimate_only_says_the_cost(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:

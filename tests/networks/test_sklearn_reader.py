@@ -242,6 +242,28 @@ def test_booleans_are_read_as_numbers(classes: list[str]) -> None:
     agree(Network.from_sklearn(model, people), people, spelt, own(model, table))
 
 
+def test_refusals_are_short_and_say_what_matters() -> None:
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.preprocessing import QuantileTransformer
+
+    table = pd.DataFrame({"z": np.linspace(0, 1, 60)})
+    answers = np.where(table["z"] > 0.4, "yes", "no")
+    people = Schema.from_toml(
+        '[label]\ncolumn = "ok"\nclasses = ["Yes", "no", "yes"]\n[features.z]\nlow = 0\nhigh = 1\n'
+    )
+    cases = {
+        "the estimator RandomForestClassifier cannot be read": RandomForestClassifier(2),
+        "the transformer QuantileTransformer cannot be read": make_pipeline(
+            QuantileTransformer(n_quantiles=4), lm.LogisticRegression()
+        ),
+        r"its classes \['no', 'yes'\] are not those of the schema": lm.LogisticRegression(),
+    }
+    for sentence, model in cases.items():
+        with pytest.raises(NetworkError, match=sentence) as told:
+            Network.from_sklearn(model.fit(table, answers), people, head="softmax")
+        assert len(str(told.value)) < 240
+
+
 def test_decision_values_only_on_request() -> None:
     frame = rows(100)
     model = fitted(PREPROCESSING["standard"], LinearSVC(), frame, outcome(frame))

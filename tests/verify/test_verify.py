@@ -33,9 +33,9 @@ SOURCE = Path(isonomy_verify.__file__).parent
 INPUTS = {"network", "people", "metric", "ground", "domain", "selection", "remarks"}
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "isonomy_verify", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
 
 
 def trusted(found: Any) -> set[str]:
@@ -455,9 +455,24 @@ def test_who_was_audited_is_shown_and_must_fit_the_individuals(forger: Forger) -
     remarks["selection"] = said | {"words": "4 people\n\x1b[31maccepted"}
     found = verify(forger.done())
     assert found.question.isprintable() and all(detail.isprintable() for _, _, detail in found.claims)
+    remarks["selection"], remarks["ground"] = said | {"words": "4 people of Köln"}, 'weighted ℓ2 distance", or "none'
+    found = verify(forger.done())
+    assert '"4 people of Köln"' in found.question and '"weighted ℓ2 distance\\", or \\"none"' in found.question
+    assert ("selection", "trusted", "4 people of Köln: the issuer's word") in found.claims
+    narrow = run(str(forger.done()), PYTHONIOENCODING="ascii")
+    assert narrow.returncode == 0 and "K\\xf6ln" in narrow.stdout
     del remarks["selection"]
     found = verify(forger.done())
     assert found.accepted and "not said" in str(found.claims)
+
+
+@pytest.mark.parametrize("name", ["people.x", "points.person", "points.mass", "local.counterpart", "people.weights"])
+def test_a_missing_file_is_bad_input_as_a_changed_one_is(name: str, forger: Forger) -> None:
+    """Only arrays that are said to be withheld may be absent; then nothing can tell."""
+    path = forger.done()
+    forger.file(name).unlink()
+    with pytest.raises(BadInput, match=f"{name}.bin cannot be read"):
+        verify(path)
 
 
 def test_remarks_are_said_to_be_trusted(forger: Forger) -> None:

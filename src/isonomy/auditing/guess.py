@@ -24,7 +24,7 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.auditing.plan import Roles
 from isonomy.datasets.catalogue import ENTRIES
-from isonomy.errors import DataError, FileError, IsonomyError, NetworkError, SchemaError, first_line
+from isonomy.errors import DataError, FileError, IsonomyError, NetworkError, ParameterError, SchemaError, first_line
 from isonomy.networks import Network
 from isonomy.networks.load import open_network
 from isonomy.population import Dialect, Feature, Population, Schema, Split
@@ -71,6 +71,11 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
     dialect = _dialect(path)
     try:
         with open_text(path, dialect.encoding) as file:
+            header = next(csv.reader(file, delimiter=dialect.separator), [])
+        twice = next((name for name in header if name and header.count(name) > 1), None)
+        if twice is not None:  # an audit refuses it too, and pandas would give the second another name
+            raise DataError(f"Table {path} has two columns called {twice!r}; names must differ.")
+        with open_text(path, dialect.encoding) as file:
             texts = pd.read_csv(file, sep=dialect.separator, dtype=str, keep_default_na=False, index_col=False)
     except (OSError, ValueError, csv.Error) as error:
         raise FileError(f"Table {path} cannot be read as CSV: {' '.join(str(error).split())}.") from error
@@ -85,8 +90,16 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
 
 def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, roles: Roles) -> Guess:
     """A schema of a table; what cannot be guessed is left out, unless a role was given to it."""
-    single = (roles.label, roles.weight, roles.split_column)
-    named, ignored = {*filter(None, single), *roles.protected, *roles.proxy}, set(roles.ignore)
+    single = {"label": roles.label, "weight": roles.weight, "split-column": roles.split_column}
+    several = {"protected": roles.protected, "proxy": roles.proxy, "ignore": roles.ignore}
+    taken: dict[str, str] = {}
+    for role, columns in ({role: (name,) for role, name in single.items() if name is not None} | several).items():
+        for column in columns:
+            if taken.setdefault(column, role) != role:
+                both = f"--{taken[column]} and --{role}"
+                raise ParameterError(f"Column {column!r} has one role. Got {both}: copy the column to give it both.")
+    ignored = set(roles.ignore)
+    named = set(taken) - ignored
     for column in (*named, *ignored):
         if column not in table.columns:
             raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.")

@@ -41,7 +41,8 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
     schema = replace(guess.schema, inputs=reading.inputs)
     notes = [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
     if people.excluded:
-        notes.append(f"{people.excluded} rows do not fit the guessed schema, such as rows without a label")
+        rows = "1 row does" if people.excluded == 1 else f"{people.excluded:,} rows do"
+        notes.append(f"{rows} not fit the guessed schema, such as rows without a label")
     if not roles.protected:
         notes.append("no feature is protected: say which with --protected, or write protected = true in the schema")
     if roles.label is None:

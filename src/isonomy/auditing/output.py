@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +43,9 @@ OWN = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *BESID
 OTHER = "counterpart: "
 """In front of a feature's name in the table of individuals: the value of the worst counterpart."""
 
+LEFT = 86_400
+"""Seconds after which a half-written folder is nobody's any more."""
+
 ROWS = 65_536
 """Individuals whose table is in memory at a time."""
 
@@ -56,9 +62,10 @@ def write(
     from isonomy.records import write as write_record
 
     target = check_target(directory, key)
-    staging = target.with_name(f".{target.name}.{os.getpid()}.part")
+    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")  # processes of two machines share numbers
     try:
         staging.mkdir(parents=True)
+        _sweep(target)
         _write_individuals(findings, staging / "individuals.parquet")
         for name, rendered in (("report.html", to_html), ("summary.md", to_markdown), ("junit.xml", to_junit)):
             (staging / name).write_text(rendered(findings.facts), encoding="utf-8")
@@ -75,6 +82,13 @@ def write(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return target
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed audits left half written: it holds people's rows. A younger one may still be written."""
+    for staging in target.parent.glob(f".{escape(target.name)}.*.part"):
+        if time.time() - staging.stat().st_mtime > LEFT:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def work_of(target: Path) -> Path:
@@ -175,7 +189,7 @@ def take_place(staging: Path, target: Path) -> None:
     if not target.exists():
         staging.rename(target)
         return
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    old = target.with_name(f".{target.name}.{secrets.token_hex(8)}.old")
     target.rename(old)
     try:
         staging.rename(target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -63,6 +64,9 @@ def about(
 def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
     """Run a command and give its exit status; every fault that a user can cause is one sentence."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):  # a terminal without these letters gets escapes, not a fault
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = commands(words, standalone_mode=False)
         return int(status or 0)

@@ -48,6 +48,9 @@ def explain(
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
     if audited is not None:
+        for name, value in given.items():
+            right = "left out with the folder of an audit, which has its own: give audit.toml to ask otherwise"
+            raise ParameterError(template(name, right, value))
         record = read(audited)
         if record.people is None:
             raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")

@@ -31,7 +31,8 @@ def verify(
 
     With --model and --data the original files are read anew and compared. Every claim is proved again, recomputed,
     trusted, not checked or rejected. Of a table of more than 20,000 people some are drawn, and what that is worth is
-    said. Exit status: 0 accepted, 1 not. The same check without this package: python -m isonomy_verify certificate.json
+    said. Exit status: 0 accepted, 1 not, 2 a file is missing, changed or malformed. The same check without this
+    package: python -m isonomy_verify certificate.json
     """
     file = _certificate(certificate)
     checker = import_module("isonomy_verify")
@@ -40,6 +41,7 @@ def verify(
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
         raise FileError(f"The certificate {file} cannot be checked: {error}") from error
+    _check_beside(file)
     claims = [tuple(map(str, claim)) for claim in found.claims]
     claims += _originals(file, model, data if folder is None else None)
     accepted = bool(found.accepted) and all(status != "rejected" for _, status, _ in claims)
@@ -93,10 +95,25 @@ def compare(
     from isonomy.report.text import change_to_markdown, to_json
 
     files = [_certificate(path) for path in (old, new)]
+    before, after = map(read, files)
+    for file in files:
+        _check_beside(file)
     beside = [file.with_name("individuals.parquet") for file in files]
     people = [pd.read_parquet(file) if file.is_file() else None for file in beside]
-    found = facts_of_change(read(files[0]), read(files[1]), people)
+    found = facts_of_change(before, after, people)
     return Answer(to_json(found), [change_to_markdown(found)])
+
+
+def _check_beside(certificate: Path) -> None:
+    """Refuse a report, or another file beside the evidence, that is not the one that the certificate names."""
+    from isonomy.errors import FileError
+    from isonomy.files import file_hash
+
+    record = import_module("isonomy_verify.record").Record.read(certificate)
+    for name, digest in record.hashes.items():
+        file = certificate.parent / name
+        if "/" not in name and file.is_file() and file_hash(file) != digest:
+            raise FileError(f"{file} is not the file that the certificate {certificate} names (another SHA-256).")
 
 
 def _certificate(path: Path) -> Path:

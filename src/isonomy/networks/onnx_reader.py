@@ -212,11 +212,10 @@ class _Reader:
             raise UnsupportedOperationError(f"{node.op_type} is supported only on what depends on the individual.")
         if rule is None and not (constant and steady):
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
-            trees = "boosted trees cannot be read, networks and linear models can: " if "Tree" in node.op_type else ""
-            supported = ", ".join(sorted({*RULES, *CLASSICAL}))
-            raise UnsupportedOperationError(
-                f"{trees}{label} is not among the supported: {supported}, and every operator on constants alone."
-            )
+            why = "it is neither an affine map nor an elementwise activation"
+            if "Tree" in node.op_type:
+                why = "boosted trees cannot be read, networks and linear models can"
+            raise UnsupportedOperationError(f"{label} is not supported: {why}.")
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
         if constant or rule is None:
             return reference(node, self.opset, operands)

@@ -81,10 +81,11 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
             raise NetworkError(f"it reads {last.n_features_in_} features, but {value.width} arrive.")
         builder.at = type(last).__name__
         output, own = rule(builder, value, last, head)
+        independent = own == "sigmoid" and output.width > 1  # answers of their own, not classes
+        read = in_class_order(builder.finish(output, own), schema, () if independent else _classes(last))
         if head not in ("auto", own):
             raise NetworkError(f"{type(last).__name__} has the head '{own}', so head='{head}' cannot be.")
-        independent = own == "sigmoid" and output.width > 1  # answers of their own, not classes
-        return in_class_order(builder.finish(output, own), schema, () if independent else _classes(last))
+        return read
 
 
 def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
@@ -129,10 +130,9 @@ _Result = tuple[Value, Head]  # the raw outputs, and what they mean
 def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
     rule = _ESTIMATORS.get(type(estimator))
     if rule is None:
-        known = ", ".join(sorted(kind.__name__ for kind in _ESTIMATORS))
         raise UnsupportedOperationError(
-            f"the estimator {type(estimator).__name__} cannot be read: supported are neural networks and linear "
-            f"models, by name {known}."
+            f"the estimator {type(estimator).__name__} cannot be read: neural networks (MLPClassifier, MLPRegressor) "
+            "and linear models can; docs/reference/formats.md names them all."
         )
     if not any(hasattr(estimator, attribute) for attribute in ("coef_", "coefs_")):
         raise NetworkError(f"{type(estimator).__name__} is not fitted.")
@@ -210,8 +210,9 @@ def _transformed(step: Any, columns: Columns) -> Columns:
     rule = _RULES.get(type(step))
     if rule is None:
         reason = _REFUSED.get(label, "it is not among those that are affine")
-        known = ", ".join(sorted(kind.__name__ for kind in _RULES))
-        raise UnsupportedOperationError(f"the transformer {label} cannot be read: {reason}. Supported are: {known}.")
+        raise UnsupportedOperationError(
+            f"the transformer {label} cannot be read: {reason}; docs/reference/formats.md names those that can."
+        )
     width = getattr(step, "n_features_in_", len(columns))
     if width != len(columns):
         raise NetworkError(f"{label} was fitted on {width} columns but gets {len(columns)}.")

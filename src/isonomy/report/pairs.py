@@ -95,7 +95,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
         ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
         *([("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []),
-        *((name, *map(str, values)) for name, values in question.items()),
+        *((name, *("none" if each is None else str(each) for each in values)) for name, values in question.items()),
     ]
     parts = [name for name, value in changed.items() if value]
     text = f"Changed: {', '.join(parts)}." if parts else f"{listed(list(PARTS)).capitalize()} are the same."
@@ -109,6 +109,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     sentences = [text]
     if alike and people[0] is not None and people[1] is not None:
         both = people[0].merge(people[1], on="row", suffixes=("_old", "_new"))
+        both = both[both["row"].isin(_shared(old, new, both["row"]))]
         better = int(np.sum(both["upper_new"] < both["lower_old"]))
         worse = int(np.sum(both["lower_new"] > both["upper_old"]))
         turned = [int(np.sum(both[f"decision_{which}"] == "flippable")) for which in ("old", "new")]
@@ -120,6 +121,17 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         )
     shown = table("change", "What changed", "", "before", "after", rows=rows)
     return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
+
+
+def _shared(old: Record, new: Record, rows: Any) -> Any:
+    """Rows in which both tables have the same person, as far as can be told: a row number alone is nobody."""
+    kept = [[each.hashes.get(f"evidence/people.{part}.bin") for part in ("x", "rows")] for each in (old, new)]
+    if kept[0] == kept[1]:
+        return rows
+    if old.people is None or new.people is None:
+        return []
+    rows, one, other = np.intersect1d(old.people.rows, new.people.rows, return_indices=True)
+    return rows[(old.people.x[one] == new.people.x[other]).all(axis=1)]
 
 
 def _given(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
