@@ -30,11 +30,11 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.affine import Constant
 from isonomy.networks.builder import Builder, Value
-from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed
 from isonomy.networks.limits import member, reading, unpacked
+from isonomy.networks.network import Network
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
@@ -58,7 +58,7 @@ def read_keras(
     head: HeadChoice = "auto",
     output: str | None = None,
     reads: Reads = "auto",
-) -> Read:
+) -> Network:
     """The graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:

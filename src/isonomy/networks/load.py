@@ -8,13 +8,14 @@ and names.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 from isonomy.errors import AssumedHeadWarning, FileError, NetworkError, ParameterError, needed, template
 from isonomy.given import instance
-from isonomy.networks.graph import Head, HeadChoice, Read
+from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, schema_adapter
 from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
@@ -96,8 +97,8 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         with reading_file(file, kind):
             module, _, function = reader.partition(".")
             options = {option: said[option] for option in used}
-            read: Read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
-            network = Network(read.graph, read.head, file.stem if name is None else name, read.assumed)
+            read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
+            network: Network = replace(read, name=file.stem if name is None else name)
             if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
                 return network
             return network.adapted(schema_adapter(schema, network.input_width, reads=said["reads"]))

@@ -16,7 +16,6 @@ from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, nee
 from isonomy.given import numbers
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
-from isonomy.networks.inputs import Reads
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -24,6 +23,8 @@ from isonomy_verify.activations import sigmoid
 
 if TYPE_CHECKING:
     import torch
+
+    from isonomy.networks.inputs import Reads
 
 _REAL = "an array of real numbers"
 _ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidden width times n
@@ -71,7 +72,7 @@ class Network:
         from isonomy.networks.torch_reader import read_torch
 
         read = read_torch(module, width=width, head=head)
-        network = cls(read.graph, read.head, type(module).__name__ if name is None else name, read.assumed)
+        network = replace(read, name=type(module).__name__ if name is None else name)
         if network.assumed_head:
             warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
         return network
@@ -96,7 +97,7 @@ class Network:
         from isonomy.networks.sklearn_reader import read_sklearn
 
         read = read_sklearn(estimator, schema, head=head, reads=reads)
-        return cls(read.graph, read.head, type(estimator).__name__ if name is None else name)
+        return replace(read, name=type(estimator).__name__ if name is None else name)
 
     @classmethod
     def from_layers(

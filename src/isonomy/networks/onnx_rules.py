@@ -25,10 +25,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.affine import Constant, numbers
 from isonomy.networks.builder import Builder, Unfinished, Value
-from isonomy.networks.fusion import fused_where
-from isonomy.networks.graph import Affine
+from isonomy.networks.graph import Affine, Constant, numbers
 from isonomy.networks.limits import take
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.networks.preprocessing import Cell, Choice, Column, Table, cell_of
@@ -145,7 +143,7 @@ def _where(call: OnnxCall, condition: Any, above: Any, below: Any) -> Value:
     parts = condition, above, below
     if not all(isinstance(each, Value) and each.shape == condition.shape for each in parts):
         raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
-    return fused_where(call.builder, condition, above, below)
+    return operations.fused_where(call.builder, condition, above, below)
 
 
 def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...]:

@@ -26,34 +26,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn import (
-    compose,
-    decomposition,
-    discriminant_analysis,
-    feature_selection,
-    impute,
-    linear_model,
-    neural_network,
-    pipeline,
-    svm,
-)
+from sklearn import compose, decomposition, feature_selection, impute, linear_model, neural_network, pipeline, svm
 from sklearn import preprocessing as scalers
 from sklearn.base import BaseEstimator
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection._search import BaseSearchCV
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, needed, template
 from isonomy.networks import preprocessing
-from isonomy.networks.affine import ZERO, ExactAffine, affine_of, exact
 from isonomy.networks.builder import Builder, Value
-from isonomy.networks.graph import Head, HeadChoice, Read
+from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
 from isonomy.networks.limits import member, opened_archive, reading, unpacked
-from isonomy.networks.preprocessing import Cell, Choice, Column, Number, as_choice, cell_of, settled
+from isonomy.networks.network import Network
+from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
 
-def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Read:
+def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Network:
     """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
@@ -76,7 +67,7 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
                 columns = _transformed(step, columns)
             builder = Builder((schema.width,))
             builder.at = "adapter"
-            value = builder.affine(builder.input, affine_of(settled(columns), schema.width), (len(columns),))
+            value = builder.numeric(Table(tuple(columns), (len(columns),)))
         if value.width != last.n_features_in_:
             raise NetworkError(f"it reads {last.n_features_in_} features, but {value.width} arrive.")
         builder.at = type(last).__name__
@@ -184,7 +175,7 @@ def _classes(estimator: Any) -> tuple[str, ...]:
 _ESTIMATORS: dict[type, Callable[[Builder, Value, Any, Any], _Result]] = {
     **dict.fromkeys((neural_network.MLPClassifier, neural_network.MLPRegressor), _perceptron),
     **dict.fromkeys((linear_model.LogisticRegression, linear_model.LogisticRegressionCV), _probabilities),
-    **dict.fromkeys((linear_model.SGDClassifier, discriminant_analysis.LinearDiscriminantAnalysis), _probabilities),
+    **dict.fromkeys((linear_model.SGDClassifier, LinearDiscriminantAnalysis), _probabilities),
     **dict.fromkeys((svm.LinearSVC, linear_model.RidgeClassifier, linear_model.RidgeClassifierCV), _decision),
     **dict.fromkeys((linear_model.Perceptron,), _decision),
     **dict.fromkeys((linear_model.LinearRegression, linear_model.Ridge, linear_model.RidgeCV), _number),
@@ -325,7 +316,7 @@ def _impute(step: Any, columns: Columns) -> Columns:
 
 def _indicate(step: Any, columns: Columns) -> Columns:
     flags = {i: preprocessing.indicator(columns[i], cell_of(step.missing_values)) for i in step.features_}
-    return [Number(columns[i].name, flag or ExactAffine.of(ZERO)) for i, flag in flags.items()]
+    return [Number(columns[i].name, flag or ExactAffine.of(preprocessing.ZERO)) for i, flag in flags.items()]
 
 
 def _function(step: Any, columns: Columns) -> Columns:
@@ -390,7 +381,7 @@ _TRUSTED = (
 )
 
 
-def read_skops(path: Path, **options: Any) -> Read:
+def read_skops(path: Path, **options: Any) -> Network:
     """The graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     _check_size(path)
