@@ -34,10 +34,9 @@ from isonomy.networks.graph import (
     Node,
     Operation,
     Select,
-    ancestors,
     numbers,
 )
-from isonomy.networks.limits import check_positions, take
+from isonomy.networks.limits import AT_ONCE, take
 from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Table, affine_of, settled
 from isonomy_verify.arithmetic import TINY, gamma
@@ -123,7 +122,8 @@ class Builder:
 
     def positions(self, value: Any) -> npt.NDArray[np.int64]:
         """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
-        check_positions(self.batch * value.width)
+        if self.batch * value.width > AT_ONCE:
+            raise NetworkError("the nominal table that its shapes ask for is larger than the supported size.")
         return np.arange(self.batch * value.width).reshape(self.batch, *value.shape)
 
     def place(self, value: Value, layout: Callable[[Constant], Any]) -> Value:
@@ -317,8 +317,6 @@ class Builder:
         if head == "auto" and not found and output.width == 1:
             raise NetworkError("The network ends in one raw number: say head='sigmoid' or head='regression'.")
         chosen: Head = (found or "softmax") if head == "auto" else head
-        if chosen == "softmax" and output.width == 1:
-            raise NetworkError("The network ends in one number, whose softmax is always 1: say head='sigmoid'.")
         return Network(self._graph(last), chosen, assumed_head=head == "auto" and found is None)
 
     # -- helpers
@@ -341,8 +339,11 @@ class Builder:
 
     def _graph(self, output: int) -> Graph:
         """The nodes that the output needs."""
-        kept = ancestors([read for _, read, _ in self.nodes], output)
-        place = {old: new for new, old in enumerate(kept)}
+        kept = {0, output}
+        for i in range(output, 0, -1):
+            if i in kept:
+                kept.update(self.nodes[i][1])
+        place = {old: new for new, old in enumerate(sorted(kept))}
         nodes = []
         for i in place:
             op, read, name = self.nodes[i]

@@ -309,16 +309,6 @@ class Graph:
         return digest.hexdigest()
 
 
-def ancestors(inputs: Sequence[Sequence[int]], output: int) -> list[int]:
-    """The nodes that an output depends on, in order, always with node 0; ``inputs[i]`` are those that node i reads."""
-    found, waiting = {0, output}, [output]
-    while waiting:
-        fresh = set(inputs[waiting.pop()]) - found
-        found |= fresh
-        waiting.extend(fresh)
-    return sorted(found)
-
-
 def _width(node: Node, position: int, read: list[int]) -> int:
     """The width of a node that reads nodes of these widths; an error if they do not fit."""
     single = isinstance(node.op, Affine | Activation | Select)

@@ -18,11 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import compress
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.errors import NetworkError, ParameterError, SchemaError, template
+from isonomy.errors import NetworkError, SchemaError
+from isonomy.given import choice
 from isonomy.networks import preprocessing
 from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Affine, Select
@@ -49,8 +50,7 @@ def model_columns(
     schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
 ) -> list[Column]:
     """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
-    if reads not in get_args(Reads):
-        raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
+    choice("reads", reads, Reads)
     raw = preprocessing.schema_columns(schema)
     readings = {"raw": raw, "coordinates": preprocessing.coordinate_columns(schema)}
     if reads != "auto":

@@ -6,14 +6,14 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
-from isonomy.given import numbers
+from isonomy.given import choice, numbers
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
 from isonomy.population.encoding import text_of
@@ -46,8 +46,7 @@ class Network:
     assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
 
     def __post_init__(self) -> None:
-        if self.head not in get_args(Head):
-            raise ParameterError(template("head", f"one of {', '.join(get_args(Head))}", self.head))
+        choice("head", self.head, Head)
         if self.head == "softmax" and self.classes < 2:
             raise NetworkError(
                 f"'{self.name}' ends in one raw number, whose softmax is always 1: say head='sigmoid' or "

@@ -54,8 +54,6 @@ class Moved:
 
 
 def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
-    if call("transA"):
-        raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
     weight = numbers(b).T if call("transB") and not isinstance(b, Value) else b
     return operations.gemm(call.builder, a, weight, c, call("alpha"), call("beta"))
 
@@ -72,14 +70,6 @@ def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
             "slopes of several axes are read from opset 7 on; before opset 7 runtimes differ."
         )
     return operations.prelu(call.builder, x, slopes)
-
-
-def _softmax(meaning: Callable[..., Value]) -> Rule:
-    def applied(call: OnnxCall, x: Value) -> Value:
-        # Before opset 13 all axes from ``axis`` on were taken together.
-        return meaning(call.builder, x, call("axis"), flattened=call.opset < 13)
-
-    return applied
 
 
 def _extreme(limit: str) -> Callable[..., Value]:
@@ -200,8 +190,9 @@ RULES: dict[str, Rule] = {
     "Softplus": rule(operations.softplus),
     "Selu": rule(operations.selu, alpha=("alpha",), scale=("gamma",)),
     "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
-    "Softmax": _softmax(operations.softmax),
-    "LogSoftmax": _softmax(operations.log_softmax),
+    # Before opset 13 all axes from ``axis`` on were taken together.
+    "Softmax": lambda call, x: operations.softmax(call.builder, x, call("axis"), flattened=call.opset < 13),
+    "LogSoftmax": lambda call, x: operations.log_softmax(call.builder, x, call("axis"), flattened=call.opset < 13),
     "BatchNormalization": _normalise,
     "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
     "Greater": _compared,

@@ -57,7 +57,9 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
             builder = Builder((int(last.n_features_in_),))
             value = builder.input
         else:
-            first = steps[0] if steps else last
+            first = (*steps, last)[0]
+            while type(first) is pipeline.Pipeline:
+                first = next(step for _, step in first.steps if not _does_nothing(step))
             names = getattr(first, "feature_names_in_", None)
             width = int(first.n_features_in_)
             columns = model_columns(
@@ -81,22 +83,15 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
 def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
     """The preprocessing steps that do something, and the estimator at the end."""
     if type(estimator) is pipeline.Pipeline:
-        *before, last = _steps(estimator)
+        *before, last = (step for _, step in _as_made(estimator).steps)
         inner, core = _taken_apart(last)
-        return before + inner, core
+        return [step for step in before if not _does_nothing(step)] + inner, core
     if isinstance(estimator, BaseSearchCV) and hasattr(estimator, "best_estimator_"):
         kinds = type(estimator).__mro__
         if any(name in vars(kind) for kind in kinds[: kinds.index(BaseSearchCV)] for name in _ANSWERS):
             raise UnsupportedOperationError(f"{type(estimator).__name__} predicts by a method of its own.")
         return _taken_apart(_as_made(estimator).best_estimator_)  # a search over parameters predicts with its best
     return [], estimator
-
-
-def _steps(whole: Any) -> list[Any]:
-    """The steps of a pipeline and of those inside it; one that does nothing is left out, unless it is the last."""
-    *before, last = (step for _, step in _as_made(whole).steps)
-    inner = [_steps(step) if type(step) is pipeline.Pipeline else [step] for step in before]
-    return [step for steps in inner for step in steps if not _does_nothing(step)] + [last]
 
 
 def _does_nothing(step: Any) -> bool:
@@ -211,7 +206,7 @@ def _transformed(step: Any, columns: Columns) -> Columns:
 
 
 def _pipeline(step: Any, columns: Columns) -> Columns:
-    for inner in _steps(step):
+    for _, inner in step.steps:
         columns = _transformed(inner, columns)
     return columns
 

@@ -246,12 +246,6 @@ def _linear(call: Call, x: Value) -> Value:
     return call.builder.matmul(x, numbers(weight).T, None if bias is None else numbers(bias))
 
 
-def _divide(call: Call, x: Any, y: Any) -> Value:
-    if call("rounding_mode") is not None:
-        raise UnsupportedOperationError("a division that rounds is not supported.")
-    return call.builder.divide(x, y)
-
-
 def _batch_norm(call: Call, x: Value) -> Value:
     mean, variance = call("running_mean"), call("running_var")
     if call("training") or mean is None or variance is None:
@@ -304,7 +298,7 @@ _RULES: dict[str, Rule] = _SAME | {
     "sub": lambda call, x, y: call.builder.add_scaled(x, y, -call("alpha", 1)),
     "rsub": lambda call, x, y: call.builder.add_scaled(call.builder.multiply(x, -call("alpha", 1)), y, 1.0),
     "mul": rule(Builder.multiply),
-    **dict.fromkeys(("div", "true_divide"), _divide),
+    **dict.fromkeys(("div", "true_divide"), rule(Builder.divide)),
     "reciprocal": lambda call, x: call.builder.divide(1.0, x),
     "neg": lambda call, x: call.builder.multiply(x, -1.0),
     "pow": rule(operations.power),
