@@ -23,8 +23,7 @@ from isonomy import records
 from isonomy.auditing.inputs import train_small
 from isonomy.datasets import load_population
 from isonomy.networks import Network
-from isonomy.networks.affine import Affine
-from isonomy.networks.graph import Activation, Add, Graph, Input, Node
+from isonomy.networks.graph import Activation, Add, Affine, Graph, Input, Node
 from isonomy.population import Population
 from isonomy_verify import verify
 from studies.extracts import available

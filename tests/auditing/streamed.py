@@ -11,7 +11,7 @@ import torch
 from tests.certificates.people import METRIC, SCHEMA, network, table
 
 from isonomy.auditing import Plan
-from isonomy.networks.affine import Affine
+from isonomy.networks.graph import Affine
 
 FILES, ROWS, CHUNK = 2, 30, 20  # a chunk has rows of one file only: two in each
 

@@ -117,7 +117,7 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
 def bad(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of files of which most are no good."""
     from isonomy.networks import Network
-    from isonomy.training.onnx_file import write_onnx
+    from isonomy.training.perceptron import write_onnx
 
     folder = tmp_path_factory.mktemp("bad")
     with contextlib.chdir(folder):

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isonomy.errors import NetworkError
-from isonomy.networks.affine import Affine, exact
+from isonomy.networks.graph import Affine
+from isonomy.networks.preprocessing import exact
 from isonomy_verify.arithmetic import U32, gamma
 
 from .exact import apply, matrix, vector

@@ -107,6 +107,28 @@ def test_keras_options_that_change_a_layer(tmp_path: Path, h5py: Any) -> None:
         load_network(path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "weights"),
+    [
+        ("Dense", {"lora_rank": 4}, [np.ones((4, 2)), np.ones(2)]),
+        ("Dense", {"quantization_config": {"mode": 8}}, [np.ones((4, 2)), np.ones(2)]),
+        ("BatchNormalization", {"renorm": True}, [np.ones(4)] * 4),
+        ("Normalization", {"invert": True, "mean": [0.0], "variance": [1.0]}, []),
+        ("ReLU", {"threshold": 1.0}, []),
+        ("Activation", {"threshold": 1.0}, []),  # by the record of a layer
+    ],
+)
+def test_keras_options_that_no_rule_reads(
+    tmp_path: Path, h5py: Any, kind: str, options: dict[str, Any], weights: list[Any]
+) -> None:
+    name, record = next(iter(options)), {"class_name": "ReLU", "config": options}
+    config = {"name": "b"} | ({"activation": record} if kind == "Activation" else options)
+    layers = [dense("a", 4, batch_input_shape=[None, 5]), {"class_name": kind, "config": config}]
+    keras_two(h5py, tmp_path / "two.h5", layers, {"a": [np.ones((5, 4)), np.ones(4)], "b": weights})
+    with pytest.raises(UnsupportedOperationError, match=rf"layer 'b' .*: its option '{name}' is not supported"):
+        load_network(tmp_path / "two.h5")
+
+
 def functional(h5py: Any, path: Path, call: Any, **options: Any) -> Path:
     """A dense layer, then a sum that is called in some way."""
     keras_two(h5py, path, [dense("a", 2)], {"a": [np.ones((5, 2)), np.ones(2)]})

@@ -115,6 +115,11 @@ REFUSED: dict[str, tuple[onnx.ModelProto, type[IsonomyError], str]] = {
         NetworkError,
         "my_transpose.*batch axis must stay first",
     ),
+    "transposed_individuals": (
+        build([node("Gemm", "x", "w", transA=1)], {"w": W43}),
+        UnsupportedOperationError,
+        "my_gemm.*its option 'transA' is not supported",
+    ),
     "unknown_attribute": (
         build([node("Gemm", "x", "w", transC=1)], {"w": W43}),
         NetworkError,

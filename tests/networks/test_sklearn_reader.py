@@ -35,8 +35,7 @@ from sklearn.svm import LinearSVC
 
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network
-from isonomy.networks.affine import affine_of
-from isonomy.networks.preprocessing import schema_columns, settled
+from isonomy.networks.preprocessing import affine_of, schema_columns, settled
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
 

@@ -146,6 +146,8 @@ class Bad(nn.Module):
                 return self.layer(x) + torch.rand(2)
             case "divisor":
                 return 1 / self.layer(x)
+            case "rounds":
+                return torch.div(self.layer(x), 2.0, rounding_mode="floor")
             case "softplus":
                 return functional.softplus(self.layer(x), threshold=1)
             case "pairs":
@@ -168,6 +170,7 @@ class Bad(nn.Module):
         ("exp", UnsupportedOperationError, r"'exp' \(exp\) is not supported; supported are:.{,60}BatchNorm1d.{,160}$"),
         ("random", NetworkError, "random"),
         ("divisor", UnsupportedOperationError, "'reciprocal'.*divisor"),
+        ("rounds", UnsupportedOperationError, "'div'.*its option 'rounding_mode' is not supported"),
         ("softplus", UnsupportedOperationError, "softplus"),
         ("pairs", NetworkError, "'add'"),
     ],

@@ -25,8 +25,7 @@ from isonomy.certificates.forms import network_arrays, network_of
 from isonomy.datasets import load_population
 from isonomy.errors import DataError, FileError
 from isonomy.networks import Network
-from isonomy.networks.affine import Affine
-from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Select
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
 from isonomy.population import Population
 from isonomy.records.writing import WITHHELD, read_key
 from isonomy_verify.claims import inward

@@ -12,7 +12,7 @@ import isonomy
 from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Affine, Network
 from isonomy.training import CollapsedModelWarning, FairClassifier, Frontier, frontier, repair
-from isonomy.training.onnx_file import write_onnx
+from isonomy.training.perceptron import write_onnx
 
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 

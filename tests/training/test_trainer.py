@@ -19,7 +19,6 @@ from isonomy.training import trainer as trainer_module
 from isonomy.training.config import ResolvedConfig, default_epochs, ramp
 from isonomy.training.gaps import Head
 from isonomy.training.penalties import Penalty, dual
-from isonomy.training.reach import shift_reach
 from isonomy.training.trainer import TrainingSet, constant_error, cooled, save_state
 
 QUICK = {"hidden": (16, 16), "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
@@ -137,9 +136,8 @@ def test_the_learning_rate_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shifts(order: float) -> Penalty:
-    reach, config = shift_reach("l2", Domain.unbounded(3), np.arange(3)), ResolvedConfig(order=order, ascent_steps=4)
-    edge = torch.full((3,), torch.inf)
-    return Penalty(config, Head(2), reach, reach, torch.zeros(3, 0), torch.eye(3), 2.0, -edge, edge)
+    config, metric = ResolvedConfig(order=order, ascent_steps=4), WeightedLp(np.ones(3), 2)
+    return Penalty(config, metric, Domain.unbounded(3), Head(2), np.arange(3), np.zeros((1, 3)))
 
 
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.0, np.inf])

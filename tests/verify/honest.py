@@ -14,8 +14,7 @@ import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
 from isonomy.networks import Network
-from isonomy.networks.affine import Affine
-from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node
 from isonomy.population import Feature, Population, Schema
 from isonomy.similarity import Counterparts, Explore, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 

@@ -17,8 +17,7 @@ from isonomy.auditing.inputs import read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
 from isonomy.files import file_hash
-from isonomy.networks.affine import Affine
-from isonomy.networks.graph import Activation
+from isonomy.networks.graph import Activation, Affine
 from isonomy.networks.load import open_network
 from isonomy.population import Dialect
 from isonomy.records import Record

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.errors import NetworkError
-from isonomy.networks.affine import Affine
-from isonomy.networks.graph import Activation, Add, Concat, Graph, Input, Node, Operation, Select
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
 from isonomy.networks.network import Network
 from isonomy_verify import domain as kernel
 

@@ -15,7 +15,7 @@ from isonomy.brief import brief
 from isonomy.certificates.protocol import Model
 from isonomy.errors import DataError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.given import instance, numbers, whole
-from isonomy.networks.affine import Affine
+from isonomy.networks.graph import Affine
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.similarity.counterparts import Counterparts

@@ -192,7 +192,7 @@ def repair(
     from isonomy.arithmetic import at_most
     from isonomy.auditing.inputs import read_network
     from isonomy.training import repair as repaired
-    from isonomy.training.onnx_file import write_onnx
+    from isonomy.training.perceptron import write_onnx
 
     plan, people = _read(given)
     if plan.model is None:

@@ -21,24 +21,24 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
-from isonomy.networks.affine import Constant, affine_of, numbers
 from isonomy.networks.graph import (
     Activation,
     Add,
     Affine,
     Concat,
+    Constant,
     Graph,
     Head,
     HeadChoice,
     Input,
     Node,
     Operation,
-    Read,
     Select,
-    ancestors,
+    numbers,
 )
-from isonomy.networks.limits import check_positions, take
-from isonomy.networks.preprocessing import Table, settled
+from isonomy.networks.limits import AT_ONCE, take
+from isonomy.networks.network import Network
+from isonomy.networks.preprocessing import Table, affine_of, settled
 from isonomy_verify.arithmetic import TINY, gamma
 
 BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
@@ -112,7 +112,7 @@ class Builder:
         return Value(self._emit(Activation(kind, tuple(map(float, parameters))), value.node), value.shape)
 
     def unfinished(self, value: Value, kind: str, parameter: float = 0.0) -> Value:
-        """A part of a pattern that :mod:`isonomy.networks.fusion` or :meth:`finish` completes."""
+        """A part of a pattern that :mod:`isonomy.networks.operations` or :meth:`finish` completes."""
         return Value(self._emit(Unfinished(kind, parameter), value.node), value.shape)
 
     def nearly(self, value: Value, error: float) -> Value:
@@ -122,7 +122,8 @@ class Builder:
 
     def positions(self, value: Any) -> npt.NDArray[np.int64]:
         """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
-        check_positions(self.batch * value.width)
+        if self.batch * value.width > AT_ONCE:
+            raise NetworkError("the nominal table that its shapes ask for is larger than the supported size.")
         return np.arange(self.batch * value.width).reshape(self.batch, *value.shape)
 
     def place(self, value: Value, layout: Callable[[Constant], Any]) -> Value:
@@ -241,7 +242,7 @@ class Builder:
         """The product with a constant; of two tensors only where it completes a known function."""
         left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
         if isinstance(other, Value):
-            from isonomy.networks.fusion import fused_product
+            from isonomy.networks.operations import fused_product
 
             return fused_product(self, left, other)
         if (other == 1).all():
@@ -299,7 +300,7 @@ class Builder:
         op = Affine.of(weight, row, roundings=0)
         return self.affine(self.input, op, table.shape[1:])
 
-    def finish(self, output: Value, head: HeadChoice) -> Read:
+    def finish(self, output: Value, head: HeadChoice) -> Network:
         """The graph up to the raw outputs, and the head that was asked for or found at its end."""
         if head not in (*get_args(Head), "auto"):
             raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
@@ -316,9 +317,7 @@ class Builder:
         if head == "auto" and not found and output.width == 1:
             raise NetworkError("The network ends in one raw number: say head='sigmoid' or head='regression'.")
         chosen: Head = (found or "softmax") if head == "auto" else head
-        if chosen == "softmax" and output.width == 1:
-            raise NetworkError("The network ends in one number, whose softmax is always 1: say head='sigmoid'.")
-        return Read(self._graph(last), chosen, assumed=head == "auto" and found is None)
+        return Network(self._graph(last), chosen, assumed_head=head == "auto" and found is None)
 
     # -- helpers
 
@@ -340,8 +339,11 @@ class Builder:
 
     def _graph(self, output: int) -> Graph:
         """The nodes that the output needs."""
-        kept = ancestors([read for _, read, _ in self.nodes], output)
-        place = {old: new for new, old in enumerate(kept)}
+        kept = {0, output}
+        for i in range(output, 0, -1):
+            if i in kept:
+                kept.update(self.nodes[i][1])
+        place = {old: new for new, old in enumerate(sorted(kept))}
         nodes = []
         for i in place:
             op, read, name = self.nodes[i]

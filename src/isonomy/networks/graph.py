@@ -3,6 +3,14 @@
 Readers of every format end here, and everything that proves something starts here. Six operations are enough:
 layouts (reshape, transpose, slice) are a :class:`Select`, scalings and batch norms an :class:`Affine`, and
 every non-linearity is an elementwise :class:`Activation`. Each node holds a flat vector per individual.
+
+Merging layers is what makes bounds tight (one row ``w1 - w0`` instead of two logits, an adapter absorbed by the first
+layer), but the merged weights are rounded. Each :class:`Affine` therefore carries two kinds of slack:
+``weight_slack`` and ``bias_slack`` enclose the *exact* map of the original layers, in real arithmetic; ``magnitude``,
+``magnitude_bias`` and ``roundings`` bound what a floating-point *run* of those layers adds.
+
+**Soundness.** Every slack is an upper bound that includes the rounding of its own computation. Products of
+matrices are conventional sums, in any order: ``|fl(AB) - AB| <= gamma_n |A||B|``.
 """
 
 from __future__ import annotations
@@ -11,17 +19,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError, template
-from isonomy.networks.affine import Affine as Affine
+from isonomy.given import as_array
 from isonomy.networks.limits import reading
 from isonomy_verify import activations
+from isonomy_verify.arithmetic import TINY, gamma
 
+Constant = npt.NDArray[Any]
 Head = Literal["softmax", "sigmoid", "regression"]
 HeadChoice = Head | Literal["auto"]
 
@@ -40,6 +50,115 @@ class Input:
     """The features of one individual, in the order in which the network reads them."""
 
     width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """``y = W x + b``, where the exact ``W`` and ``b`` lie within the slacks of the stored ones.
+
+    ``sum_j |W_exact - W|_ij <= weight_slack_i`` and ``|b_exact - b| <= bias_slack``. A run of the original
+    layers with unit roundoff ``u`` differs from the exact map by at most
+    ``gamma_roundings(u) * (magnitude |x| + magnitude_bias)``, underflow apart; both magnitudes also bound
+    ``|W_exact|`` and ``|b_exact|``. Use :meth:`magnitudes`: a stored ``None`` means "the weights themselves".
+    """
+
+    weight: FloatArray  # (out, in)
+    bias: FloatArray  # (out,)
+    weight_slack: FloatArray  # (out,)
+    bias_slack: FloatArray  # (out,)
+    magnitude: FloatArray | None = None  # (out, in)
+    magnitude_bias: FloatArray | None = None  # (out,)
+    roundings: int = 0
+
+    def __post_init__(self) -> None:
+        if self.weight.ndim != 2:
+            raise NetworkError(f"A weight must be a matrix. Got the shape {tuple(self.weight.shape)}.")
+        rows = self.weight.shape[:1]
+        expected = {"bias": rows, "weight_slack": rows, "bias_slack": rows, "magnitude_bias": rows}
+        expected |= {"weight": self.weight.shape, "magnitude": self.weight.shape}
+        for field, shape in expected.items():
+            array = getattr(self, field)
+            if array is None:
+                continue
+            if array.shape != shape or array.dtype != np.float64:
+                got = f"{array.dtype} of shape {tuple(array.shape)}"
+                raise NetworkError(f"The {field} must be float64 of shape {tuple(shape)}. Got {got}.")
+            if not np.isfinite(array).all():
+                raise NetworkError(f"The {field} holds a NaN or an infinite number; all must be finite.")
+
+    @classmethod
+    def of(
+        cls,
+        weight: FloatArray,
+        bias: FloatArray | None = None,
+        *,
+        weight_slack: FloatArray | None = None,
+        bias_slack: FloatArray | None = None,
+        magnitude_bias: FloatArray | None = None,
+        roundings: int | None = None,
+    ) -> Affine:
+        """One layer: exact unless slacks are given; one rounding per product, one for the bias."""
+        matrix = np.array(weight, dtype=np.float64)
+
+        def column(values: FloatArray | None) -> FloatArray:
+            return np.zeros(matrix.shape[:1]) if values is None else np.array(values, dtype=np.float64)
+
+        offset = None if magnitude_bias is None else column(magnitude_bias)
+        if roundings is None:
+            roundings = int(np.count_nonzero(np.atleast_2d(matrix), axis=1).max(initial=0)) + 1
+        return cls(matrix, column(bias), column(weight_slack), column(bias_slack), None, offset, roundings)
+
+    @classmethod
+    def diagonal(
+        cls, scale: FloatArray, bias: FloatArray | None = None, *, roundings: int = 2, **slacks: FloatArray | None
+    ) -> Affine:
+        """``y = scale * x + bias``, element by element, with the slacks of :meth:`of`."""
+        return cls.of(np.diag(scale), bias, roundings=roundings, **slacks)
+
+    @classmethod
+    def identity(cls, width: int, roundings: int = 0) -> Affine:
+        """``y = x``; a run may round it."""
+        return cls.diagonal(np.ones(width), roundings=roundings)
+
+    @classmethod
+    def selection(cls, index: Sequence[int], width: int) -> Affine:
+        """``y_i = x_index[i]``, exact also in a floating-point run."""
+        return cls.of(np.eye(width)[list(index)], roundings=0)
+
+    @property
+    def width_in(self) -> int:
+        """How many numbers it takes."""
+        return int(self.weight.shape[1])
+
+    @property
+    def width_out(self) -> int:
+        """How many numbers it gives."""
+        return int(self.weight.shape[0])
+
+    def magnitudes(self) -> tuple[FloatArray, FloatArray]:
+        """Both magnitudes with ``None`` filled in, at least ``|W_exact|`` and ``|b_exact|``."""
+        weight = _widened(self.weight, self.weight_slack[:, None]) if self.magnitude is None else self.magnitude
+        bias = _widened(self.bias, self.bias_slack) if self.magnitude_bias is None else self.magnitude_bias
+        return weight, bias
+
+
+def _widened(value: FloatArray, slack: FloatArray) -> FloatArray:
+    """``|value| + slack``, rounded up: the factor covers both roundings and its own, the addend underflow. Where there
+    is no slack nothing is rounded."""
+    size = np.abs(value)
+    return (size + slack) * (1.0 + 2.0 * gamma(4)) + 2 * TINY if slack.any() else size
+
+
+def numbers(array: Any) -> FloatArray:
+    """A constant in float64; float32 and smaller convert exactly."""
+    if hasattr(array, "detach"):  # a tensor
+        array = as_array(array)
+    plain = np.asarray(array)
+    if plain.dtype.kind in "cUSOMm":  # complex, text, objects, dates
+        raise NetworkError(f"a constant must hold real numbers. Got {plain.dtype}.")
+    with np.errstate(all="ignore"):  # a NaN or infinity is refused where it would become a weight
+        result: FloatArray = np.array(plain, dtype=np.float64)
+    return result
 
 
 @dataclass(frozen=True)
@@ -188,24 +307,6 @@ class Graph:
                     assert_never(node.op)
             digest.update(b"\n")
         return digest.hexdigest()
-
-
-class Read(NamedTuple):
-    """What a reader gives: the graph up to the raw outputs, the head, and whether nothing but custom speaks for it."""
-
-    graph: Graph
-    head: Head
-    assumed: bool = False
-
-
-def ancestors(inputs: Sequence[Sequence[int]], output: int) -> list[int]:
-    """The nodes that an output depends on, in order, always with node 0; ``inputs[i]`` are those that node i reads."""
-    found, waiting = {0, output}, [output]
-    while waiting:
-        fresh = set(inputs[waiting.pop()]) - found
-        found |= fresh
-        waiting.extend(fresh)
-    return sorted(found)
 
 
 def _width(node: Node, position: int, read: list[int]) -> int:

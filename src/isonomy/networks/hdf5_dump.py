@@ -22,7 +22,7 @@ _MEMBERS = 20_000  # groups and arrays of one file
 
 
 def dump(source: Any, limit: int, texts_limit: int) -> bytes:
-    """An npz archive: one array per dataset, and ``:attributes`` and ``:strangers`` as JSON texts."""
+    """An npz archive: one array per dataset, and their names, the attributes and strangers as one JSON text."""
     arrays: dict[str, Any] = {}
     attributes: dict[str, dict[str, Any]] = {}
     strangers: list[str] = []
@@ -47,13 +47,11 @@ def dump(source: Any, limit: int, texts_limit: int) -> bytes:
                     waiting.append((inner, part[name]))
                 else:
                     strangers.append(inner)
-    buffer = io.BytesIO()
-    content: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays.values())}
-    texts = {"names": list(arrays), "attributes": attributes, "strangers": strangers}
-    content |= {f":{key}": json.dumps(each) for key, each in texts.items()}
-    if sum(len(content[f":{key}"]) for key in texts) > texts_limit:
+    texts = json.dumps({"names": list(arrays), "attributes": attributes, "strangers": strangers})
+    if len(texts) > texts_limit:
         raise ValueError("texts larger than the supported size")
-    np.savez(buffer, **content)
+    buffer = io.BytesIO()
+    np.savez(buffer, *arrays.values(), texts=texts)
     return buffer.getvalue()
 
 
@@ -66,19 +64,12 @@ def _text(value: Any) -> Any:
     return None
 
 
-def _limit_memory(limit: int) -> None:
-    """Whatever the library would allocate beyond what arrays may need fails: an attribute can repeat one text for ever.
-
-    Not on Windows, where a process cannot limit itself.
-    """
-    with suppress(ImportError, ValueError, OSError):
+if __name__ == "__main__":
+    # What the library would allocate beyond what arrays may need fails: an attribute can repeat one text for ever.
+    with suppress(ImportError, ValueError, OSError):  # not on Windows, where a process cannot limit itself
         import resource
 
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
-if __name__ == "__main__":
-    _limit_memory(3 * int(sys.argv[2]) + 2**26)
+        resource.setrlimit(resource.RLIMIT_DATA, (3 * int(sys.argv[2]) + 2**26,) * 2)
     place: Any = io.BytesIO(sys.stdin.buffer.read()) if sys.argv[1] == "-" else sys.argv[1]
     with h5py.File(place, "r") as file:
         sys.stdout.buffer.write(dump(file, *map(int, sys.argv[2:])))

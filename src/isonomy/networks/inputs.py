@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import compress
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.errors import NetworkError, ParameterError, SchemaError, template
+from isonomy.errors import NetworkError, SchemaError
+from isonomy.given import choice
 from isonomy.networks import preprocessing
-from isonomy.networks.affine import Affine, ExactAffine, affine_of, exact
 from isonomy.networks.builder import BATCH, Builder, Value
-from isonomy.networks.graph import Read, Select
+from isonomy.networks.graph import Affine, Select
 from isonomy.networks.limits import reading
-from isonomy.networks.preprocessing import Choice, Column, Number, Table, as_choice, as_number, cell_of, settled, shown
+from isonomy.networks.network import Network
+from isonomy.networks.preprocessing import Choice, Column, Number, Table, as_choice, as_number, cell_of, exact
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
@@ -41,15 +43,14 @@ def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "
     them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.
     """
     columns = model_columns(schema, width=width, reads=reads)
-    return affine_of(settled(columns), schema.width)
+    return preprocessing.affine_of(preprocessing.settled(columns), schema.width)
 
 
 def model_columns(
     schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
 ) -> list[Column]:
     """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
-    if reads not in get_args(Reads):
-        raise ParameterError(template("reads", "one of auto, raw, coordinates", reads))
+    choice("reads", reads, Reads)
     raw = preprocessing.schema_columns(schema)
     readings = {"raw": raw, "coordinates": preprocessing.coordinate_columns(schema)}
     if reads != "auto":
@@ -102,7 +103,7 @@ def _lacking(reader: str, name: str, raw: Mapping[str, Column]) -> NetworkError:
     return NetworkError(f"{reader} that the schema lacks; {advice}")
 
 
-def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Read:
+def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> Network:
     """A model with named classes, its raw outputs put into the order of the schema's classes.
 
     Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's
@@ -121,7 +122,7 @@ def in_class_order(read: Read, schema: Schema | None, own: Sequence[str]) -> Rea
         return read
     order = Select(tuple(list(own).index(each) for each in wanted))
     op = Affine.of(-np.ones((1, 1)), roundings=0) if read.head == "sigmoid" else order
-    return read._replace(graph=read.graph.appended(op, "classes"))
+    return replace(read, graph=read.graph.appended(op, "classes"))
 
 
 # -- what the inputs of a model file read
@@ -202,7 +203,7 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Col
     if scale == "coordinate":
         if isinstance(column, Choice) and column.rank is None:
             raise NetworkError('the coordinates of a category are its one-hot block: write encode = "onehot".')
-        read = [Number(column.name, ExactAffine.coordinate(start))]
+        read = [Number(column.name, preprocessing.ExactAffine.coordinate(start))]
     elif scale != "none" or encode != "index":
         parts = {part: _number(table, key) for key, part in keys.items() if key != "to"}
         if scale == "minmax":
@@ -288,7 +289,7 @@ def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:
 
 def _unknown(choice: Choice, key: str) -> preprocessing.Unknown:
     def refuse(cells: tuple[str | None, ...]) -> Any:
-        raise preprocessing.unknown_to(f"key {key!r}, which lacks {shown(cells[0])}", choice.name, cells)
+        raise preprocessing.unknown_to(f"key {key!r}, which lacks {preprocessing.shown(cells[0])}", choice.name, cells)
 
     return refuse
 

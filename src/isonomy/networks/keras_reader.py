@@ -30,11 +30,11 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.affine import Constant
 from isonomy.networks.builder import Builder, Value
-from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed
 from isonomy.networks.limits import member, reading, unpacked
+from isonomy.networks.network import Network
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
@@ -58,7 +58,7 @@ def read_keras(
     head: HeadChoice = "auto",
     output: str | None = None,
     reads: Reads = "auto",
-) -> Read:
+) -> Network:
     """The graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
@@ -125,18 +125,14 @@ class _Model:
             self.known[key] = self._applied(layer, [self._value(*each) for each in layer.inbound[node]])
         return self.known[key]
 
-    def _applied(self, layer: _Layer, read: list[Value | Table]) -> Value | Table:
+    def _applied(self, layer: _Layer, read: list[Value | Table]) -> Any:
         self.builder.at = layer.name
         with reading(f"layer '{layer.name}' ({layer.kind})"):
             if layer.kind not in _LAYERS:
                 known = ", ".join(sorted(_LAYERS))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
             operands = read if layer.kind == "Embedding" else [self.builder.numeric(each) for each in read]
-            call = Call(self.builder, layer.config, layer.weights)
-            result: Value | Table = _LAYERS[layer.kind](call, *operands)
-            training = [name for name in layer.config if name.endswith(_TRAINING)]
-            call.refuse_unread(dict.fromkeys(layer.config, False), {*training, *_HARMLESS})
-            return result
+            return _meant(layer.kind, Call(self.builder, layer.config, layer.weights), *operands)
 
 
 def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
@@ -201,13 +197,21 @@ def _harmless(arguments: Mapping[str, Any]) -> None:
 # -- what layers do
 
 
+def _meant(kind: str, call: Call, *operands: Value | Table) -> Any:
+    """What a kind of layer gives; an option that changes it and that its rule does not look at is refused."""
+    result = _LAYERS[kind](call, *operands)
+    training = [name for name in call.options if name.endswith(_TRAINING)]
+    call.refuse_unread(dict.fromkeys(call.options, False), {*training, *_HARMLESS})
+    return result
+
+
 def _activated(call: Call, x: Value, activation: Any) -> Any:
     """An activation by its name, or by the record of an activation layer; a function of the user's is neither."""
     if isinstance(activation, Mapping):
         kind, config = activation.get("class_name"), activation.get("config")
         if kind not in ("ReLU", "LeakyReLU", "ELU", "Softmax") or not isinstance(config, Mapping):
             raise UnsupportedOperationError("an activation that is a function of the user's own is not supported.")
-        return _LAYERS[kind](Call(call.builder, config), x)
+        return _meant(kind, Call(call.builder, config), x)
     name = "linear" if activation is None else activation
     if not isinstance(name, str) or name not in _ACTIVATIONS:
         known = ", ".join(sorted(_ACTIVATIONS))
@@ -217,7 +221,7 @@ def _activated(call: Call, x: Value, activation: Any) -> Any:
 
 def _dense(call: Call, x: Value) -> Any:
     biased = bool(call("use_bias", True))
-    if call("lora_rank") or call("quantization_config") or len(call.weights) != 1 + biased:
+    if len(call.weights) != 1 + biased:
         raise NetworkError(f"it should have {1 + biased} plain weights; there are {len(call.weights)}.")
     if biased and call.weights[1].shape != call.weights[0].shape[1:]:
         raise NetworkError("its bias does not fit its kernel.")
@@ -228,7 +232,7 @@ def _dense(call: Call, x: Value) -> Any:
 def _batch_norm(call: Call, x: Value) -> Value:
     scaled, centred = bool(call("scale", True)), bool(call("center", True))
     flat = call("axis", -1) in (-1, 1, [-1], [1]) and len(x.shape) == 1
-    if not flat or len(call.weights) != 2 + scaled + centred or call("renorm", False):
+    if not flat or len(call.weights) != 2 + scaled + centred:
         raise UnsupportedOperationError("only a normalisation of flat features by stored statistics is supported.")
     *learned, mean, variance = call.weights
     gamma, beta = learned[0] if scaled else None, learned[-1] if centred else None
@@ -241,7 +245,7 @@ def _normalization(call: Call, x: Value) -> Value:
     if mean is None and len(call.weights) >= 2:
         mean, variance = call.weights[:2]
     flat = call("axis", -1) in (-1, 1, [-1], [1]) and len(x.shape) == 1
-    if mean is None or variance is None or call("invert", False) or not flat:
+    if mean is None or variance is None or not flat:
         raise UnsupportedOperationError("only a fitted normalisation of flat features is supported.")
     parts = [np.broadcast_to(np.asarray(each, dtype=np.float64).reshape(-1), (x.width,)) for each in (mean, variance)]
     if not (parts[1] > 1e-12).all():
@@ -257,26 +261,17 @@ def _embedding(call: Call, *read: Value | Table) -> Table:
 
 def _relu(call: Call, x: Value) -> Value:
     slope, top = float(call("negative_slope", 0.0)), call("max_value")
-    if float(call("threshold", 0.0)) or (top is not None and slope):
-        raise UnsupportedOperationError("a threshold, or a slope together with a largest value, is not supported.")
+    if top is not None and slope:
+        raise UnsupportedOperationError("a slope together with a largest value is not supported.")
     if top is None:
         return call.builder.activation(x, "leaky_relu", slope)
     return call.builder.activation(x, "clip", 0.0, float(top))
-
-
-def _leaky(call: Call, x: Value) -> Value:
-    return call.builder.activation(x, "leaky_relu", float(call("negative_slope", call("alpha", 0.3))))
 
 
 def _flatten(call: Call, x: Value) -> Value:
     if call("data_format") == "channels_first" and len(x.shape) > 1:
         raise UnsupportedOperationError("only data_format='channels_last' is supported.")
     return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, -1))
-
-
-def _reshape(call: Call, x: Value) -> Value:
-    shape = [int(size) for size in call("target_shape")]
-    return call.builder.place(x, lambda positions: positions.reshape(call.builder.batch, *shape))
 
 
 def _rescaling(call: Call, x: Value) -> Value:
@@ -307,12 +302,12 @@ _LAYERS: dict[str, Rule] = {
     "Normalization": _normalization,
     "Activation": lambda call, x: _activated(call, x, call("activation")),
     "ReLU": _relu,
-    "LeakyReLU": _leaky,
+    "LeakyReLU": lambda call, x: call.builder.activation(x, "leaky_relu", call("negative_slope", call("alpha", 0.3))),
     "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
     "ELU": elementwise("elu", alpha=1.0),
     "Softmax": rule(operations.softmax, axis=("axis", -1)),
     "Flatten": _flatten,
-    "Reshape": _reshape,
+    "Reshape": lambda call, x: call.builder.place(x, lambda each: each.reshape(len(each), *call("target_shape"))),
     "Rescaling": _rescaling,
     "Add": _sum,
     "Subtract": rule(Builder.subtract),
@@ -401,6 +396,6 @@ def _read_hdf5(source: Path | bytes) -> _Stored:
             raise FileError("Its arrays or texts are larger than the supported size.")
         raise FileError(f"It is damaged or not an HDF5 file ({lines[-1] if lines else 'the library crashed'}).")
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as content:
-        texts = {key: json.loads(str(content[f":{key}"])) for key in ("names", "attributes", "strangers")}
-        arrays = {path: content[f"a{i}"] for i, path in enumerate(texts["names"])}
+        texts = json.loads(str(content["texts"]))
+        arrays = {path: content[f"arr_{i}"] for i, path in enumerate(texts["names"])}
     return _Stored(arrays, texts["attributes"], tuple(texts["strangers"]))

@@ -76,12 +76,6 @@ def take(numbers: int, what: str) -> None:
         raise NetworkError(f"{what} is larger than the supported size.")
 
 
-def check_positions(numbers: int) -> None:
-    """A table of positions, which does not stay."""
-    if numbers > AT_ONCE:
-        raise NetworkError("the nominal table that its shapes ask for is larger than the supported size.")
-
-
 def unpacked() -> int:
     """Bytes to which the file that is being read may unpack."""
     return UNPACKED + 2 * _OPEN.get().size

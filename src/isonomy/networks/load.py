@@ -8,13 +8,14 @@ and names.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 from isonomy.errors import AssumedHeadWarning, FileError, NetworkError, ParameterError, needed, template
-from isonomy.given import instance
-from isonomy.networks.graph import Head, HeadChoice, Read
+from isonomy.given import choice, instance
+from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, schema_adapter
 from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
@@ -76,8 +77,7 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         instance(parameter, value, str | None, "None or a text")
     if said["head"] not in ("auto", *get_args(Head)):
         raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", said["head"]))
-    if said["reads"] not in get_args(Reads):
-        raise ParameterError(template("reads", f"one of {', '.join(get_args(Reads))}", said["reads"]))
+    choice("reads", said["reads"], Reads)
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix in _REFUSED:
@@ -90,19 +90,16 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
     kind, reader, used = FORMATS[suffix]
     if "torch" in kind:
         needed("torch", "torch", f"Reading '{file}'")
-    try:
+    with reading_file(file, kind):
         if file.stat().st_size > FILE:
             raise FileError(f"'{file}' is larger than {FILE >> 30} GiB, more than a network that can be certified.")
-        with reading_file(file, kind):
-            module, _, function = reader.partition(".")
-            options = {option: said[option] for option in used}
-            read: Read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
-            network = Network(read.graph, read.head, file.stem if name is None else name, read.assumed)
-            if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
-                return network
-            return network.adapted(schema_adapter(schema, network.input_width, reads=said["reads"]))
-    except OSError as error:
-        raise FileError(f"'{file}' cannot be read: {error.strerror or error}.") from error
+        module, _, function = reader.partition(".")
+        options = {option: said[option] for option in used}
+        read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
+        network: Network = replace(read, name=file.stem if name is None else name)
+        if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
+            return network
+        return network.adapted(schema_adapter(schema, network.input_width, reads=said["reads"]))
 
 
 # ending -> what it is, its reader (module and function), and what the reader wants to know

@@ -6,17 +6,16 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
-from isonomy.given import numbers
+from isonomy.given import choice, numbers
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
-from isonomy.networks.inputs import Reads
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -24,6 +23,8 @@ from isonomy_verify.activations import sigmoid
 
 if TYPE_CHECKING:
     import torch
+
+    from isonomy.networks.inputs import Reads
 
 _REAL = "an array of real numbers"
 _ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidden width times n
@@ -45,8 +46,7 @@ class Network:
     assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
 
     def __post_init__(self) -> None:
-        if self.head not in get_args(Head):
-            raise ParameterError(template("head", f"one of {', '.join(get_args(Head))}", self.head))
+        choice("head", self.head, Head)
         if self.head == "softmax" and self.classes < 2:
             raise NetworkError(
                 f"'{self.name}' ends in one raw number, whose softmax is always 1: say head='sigmoid' or "
@@ -71,7 +71,7 @@ class Network:
         from isonomy.networks.torch_reader import read_torch
 
         read = read_torch(module, width=width, head=head)
-        network = cls(read.graph, read.head, type(module).__name__ if name is None else name, read.assumed)
+        network = replace(read, name=type(module).__name__ if name is None else name)
         if network.assumed_head:
             warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
         return network
@@ -96,7 +96,7 @@ class Network:
         from isonomy.networks.sklearn_reader import read_sklearn
 
         read = read_sklearn(estimator, schema, head=head, reads=reads)
-        return cls(read.graph, read.head, type(estimator).__name__ if name is None else name)
+        return replace(read, name=type(estimator).__name__ if name is None else name)
 
     @classmethod
     def from_layers(

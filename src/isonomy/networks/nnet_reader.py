@@ -20,16 +20,17 @@ from pathlib import Path
 import numpy as np
 
 from isonomy.errors import FileError, NetworkError
-from isonomy.networks.affine import ExactAffine, affine_of, exact
 from isonomy.networks.builder import Builder, Value
-from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.graph import HeadChoice
 from isonomy.networks.limits import MATRIX
+from isonomy.networks.network import Network
+from isonomy.networks.preprocessing import ExactAffine, affine_of, exact
 from isonomy.population.toml import TEXT
 
 _NONE = 1e30
 
 
-def read_nnet(path: Path, head: HeadChoice) -> Read:
+def read_nnet(path: Path, head: HeadChoice) -> Network:
     """The graph of a ``.nnet`` file up to its outputs, and its head."""
     rows = _rows(path)
     layers, width, outputs, *_ = _whole(next(rows))

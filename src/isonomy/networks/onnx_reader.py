@@ -22,11 +22,11 @@ import onnx.inliner
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.affine import Constant
 from isonomy.networks.builder import BATCH, Value
-from isonomy.networks.graph import HeadChoice, Read
+from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
+from isonomy.networks.network import Network
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.population.schema import Schema
@@ -45,7 +45,7 @@ def read_onnx(
     head: HeadChoice = "auto",
     output: str | None = None,
     reads: Reads = "auto",
-) -> Read:
+) -> Network:
     """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
@@ -165,7 +165,7 @@ class _Reader:
         self.builder, fed = feed(shapes, schema, reads, batch)
         self.known |= fed
 
-    def read(self, head: HeadChoice) -> Read:
+    def read(self, head: HeadChoice) -> Network:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name
@@ -181,7 +181,7 @@ class _Reader:
         if head == "auto" and result.width == 1 and self.needed[-1].op_type == "LinearRegressor":
             head = "regression"
         read = self.builder.finish(result, head)
-        if read.assumed and "prob" in self.output.lower():
+        if read.assumed_head and "prob" in self.output.lower():
             raise NetworkError(
                 f"its output '{self.output}' ends in no softmax or sigmoid that is known: say head='softmax' if it "
                 "holds raw scores, head='regression' to certify its numbers."

@@ -25,10 +25,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.affine import Constant, numbers
 from isonomy.networks.builder import Builder, Unfinished, Value
-from isonomy.networks.fusion import fused_where
-from isonomy.networks.graph import Affine
+from isonomy.networks.graph import Affine, Constant, numbers
 from isonomy.networks.limits import take
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.networks.preprocessing import Cell, Choice, Column, Table, cell_of
@@ -56,8 +54,6 @@ class Moved:
 
 
 def _gemm(call: OnnxCall, a: Any, b: Any, c: Any = None) -> Value:
-    if call("transA"):
-        raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
     weight = numbers(b).T if call("transB") and not isinstance(b, Value) else b
     return operations.gemm(call.builder, a, weight, c, call("alpha"), call("beta"))
 
@@ -74,14 +70,6 @@ def _prelu(call: OnnxCall, x: Value, slopes: Any) -> Value:
             "slopes of several axes are read from opset 7 on; before opset 7 runtimes differ."
         )
     return operations.prelu(call.builder, x, slopes)
-
-
-def _softmax(meaning: Callable[..., Value]) -> Rule:
-    def applied(call: OnnxCall, x: Value) -> Value:
-        # Before opset 13 all axes from ``axis`` on were taken together.
-        return meaning(call.builder, x, call("axis"), flattened=call.opset < 13)
-
-    return applied
 
 
 def _extreme(limit: str) -> Callable[..., Value]:
@@ -145,7 +133,7 @@ def _where(call: OnnxCall, condition: Any, above: Any, below: Any) -> Value:
     parts = condition, above, below
     if not all(isinstance(each, Value) and each.shape == condition.shape for each in parts):
         raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
-    return fused_where(call.builder, condition, above, below)
+    return operations.fused_where(call.builder, condition, above, below)
 
 
 def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved, ...]:
@@ -202,8 +190,9 @@ RULES: dict[str, Rule] = {
     "Softplus": rule(operations.softplus),
     "Selu": rule(operations.selu, alpha=("alpha",), scale=("gamma",)),
     "Clip": lambda call, x, low=None, high=None: operations.clip(call.builder, x, call("min", low), call("max", high)),
-    "Softmax": _softmax(operations.softmax),
-    "LogSoftmax": _softmax(operations.log_softmax),
+    # Before opset 13 all axes from ``axis`` on were taken together.
+    "Softmax": lambda call, x: operations.softmax(call.builder, x, call("axis"), flattened=call.opset < 13),
+    "LogSoftmax": lambda call, x: operations.log_softmax(call.builder, x, call("axis"), flattened=call.opset < 13),
     "BatchNormalization": _normalise,
     "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
     "Greater": _compared,

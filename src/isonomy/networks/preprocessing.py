@@ -7,14 +7,17 @@ function of the coordinates, possibly with a flag that says it is missing; a :cl
 finitely many values. Whatever turns a choice into numbers (one-hot, codes, an embedding) is a lookup, and a lookup is
 affine: on a one-hot block always, on the rank of an ordinal feature when the values grow in equal steps.
 
-The coordinate ``c`` of a number stands for the raw value ``c * unit + origin``.
+The coordinate ``c`` of a number stands for the raw value ``c * unit + origin``. What follows is a chain of steps (minus
+a mean, over a scale, plus a gap filled) whose constants are floats, so the whole chain is rational.
 
-**Soundness.** All of it is exact: columns are rational affine functions of the coordinates, rounded once at the end. A
-category that the model does not know is refused, unless the format says what it becomes.
+**Soundness.** All of it is exact: columns are rational affine functions of the coordinates (:class:`ExactAffine`),
+rounded once, at the end, by :func:`affine_of`, whose slacks are the exact differences, rounded up. A category that the
+model does not know is refused, unless the format says what it becomes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,11 +27,15 @@ import numpy as np
 import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.affine import ZERO, Constant, ExactAffine, exact, numbers, weighted
+from isonomy.given import FINITE
+from isonomy.networks.graph import Affine, Constant, numbers
+from isonomy.networks.limits import take
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
+from isonomy_verify.arithmetic import rounded_up
 
+ZERO = Fraction(0)
 Cell = str | None  # the text of a cell; None is a missing one
 _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
 _MOST_CELLS = 2**16  # of one individual
@@ -36,6 +43,96 @@ _TRUTH = {"false": ZERO, "true": Fraction(1)}
 _T = TypeVar("_T")
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
+
+
+_Terms = Mapping[int | None, Fraction]
+
+
+@dataclass(frozen=True)
+class ExactAffine:
+    """``terms[None] + sum_i terms[i] x_i`` exactly; ``reach`` is the same with absolute values, summed along the chain,
+    for the bound of a floating-point run of the original steps."""
+
+    terms: _Terms
+    reach: _Terms
+    roundings: int = 0
+
+    @classmethod
+    def coordinate(cls, index: int) -> ExactAffine:
+        """The coordinate itself."""
+        return cls({index: Fraction(1)}, {index: Fraction(1)})
+
+    @classmethod
+    def of(cls, constant: Fraction) -> ExactAffine:
+        """A constant."""
+        return cls({None: constant}, {None: abs(constant)}) if constant else cls({}, {})
+
+    def times(self, factor: Fraction) -> ExactAffine:
+        """The product with a number; a run rounds once."""
+        if factor == 1:
+            return self
+        terms = {i: term * factor for i, term in self.terms.items() if factor}
+        return ExactAffine(terms, {i: term * abs(factor) for i, term in self.reach.items()}, self.roundings + 1)
+
+    def plus(self, other: ExactAffine | Fraction) -> ExactAffine:
+        """The sum with a number or a function; a run rounds once."""
+        if isinstance(other, Fraction):
+            if not other:
+                return self
+            other = ExactAffine.of(other)
+        terms = {i: term for i, term in _sum(self.terms, other.terms).items() if term}
+        return ExactAffine(terms, _sum(self.reach, other.reach), max(self.roundings, other.roundings) + 1)
+
+
+def _sum(first: _Terms, second: _Terms) -> _Terms:
+    return {i: first.get(i, ZERO) + second.get(i, ZERO) for i in {**first, **second}}
+
+
+def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> ExactAffine:
+    """``sum_i factors[i] * functions[i]``."""
+    total = ExactAffine.of(ZERO)
+    for function, factor in zip(functions, factors, strict=True):
+        if factor:
+            total = total.plus(function.times(factor)) if total.reach else function.times(factor)
+    return total
+
+
+def exact(value: Any, what: str) -> Fraction:
+    """A finite number as it is stored."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int | np.integer):
+        return Fraction(int(value))
+    try:  # Python would also take 1_0 for a number
+        number = math.nan if isinstance(value, str) and "_" in value else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise NetworkError(f"{what} must be a finite number. Got {value!r}.")
+    return Fraction(number)
+
+
+def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
+    """Functions as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
+    if not functions:
+        raise NetworkError("The model reads no feature at all.")
+    take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
+    weight, magnitude = np.zeros((2, len(functions), width))
+    bias, weight_slack, bias_slack, magnitude_bias = np.zeros((4, len(functions)))
+    for row, function in enumerate(functions):
+        lost = ZERO
+        for i, reach in function.reach.items():
+            term = function.terms.get(i, ZERO)
+            if reach > FINITE:
+                raise NetworkError("A scale of the model's inputs is too extreme: its weight overflows.")
+            gap = abs(term - Fraction(float(term)))
+            if i is None:
+                bias[row], bias_slack[row], magnitude_bias[row] = float(term), rounded_up(gap), rounded_up(reach)
+            else:
+                weight[row, i], magnitude[row, i], lost = float(term), rounded_up(reach), lost + gap
+        weight_slack[row] = rounded_up(lost)
+    roundings = max(function.roundings for function in functions)
+    return Affine(weight, bias, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
 
 
 @dataclass(frozen=True)

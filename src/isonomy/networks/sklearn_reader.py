@@ -26,34 +26,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn import (
-    compose,
-    decomposition,
-    discriminant_analysis,
-    feature_selection,
-    impute,
-    linear_model,
-    neural_network,
-    pipeline,
-    svm,
-)
+from sklearn import compose, decomposition, feature_selection, impute, linear_model, neural_network, pipeline, svm
 from sklearn import preprocessing as scalers
 from sklearn.base import BaseEstimator
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection._search import BaseSearchCV
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, needed, template
 from isonomy.networks import preprocessing
-from isonomy.networks.affine import ZERO, ExactAffine, affine_of, exact
 from isonomy.networks.builder import Builder, Value
-from isonomy.networks.graph import Head, HeadChoice, Read
+from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
 from isonomy.networks.limits import member, opened_archive, reading, unpacked
-from isonomy.networks.preprocessing import Cell, Choice, Column, Number, as_choice, cell_of, settled
+from isonomy.networks.network import Network
+from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
 
-def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Read:
+def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Network:
     """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
@@ -66,7 +57,9 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
             builder = Builder((int(last.n_features_in_),))
             value = builder.input
         else:
-            first = steps[0] if steps else last
+            first = (*steps, last)[0]
+            while type(first) is pipeline.Pipeline:
+                first = next(step for _, step in first.steps if not _does_nothing(step))
             names = getattr(first, "feature_names_in_", None)
             width = int(first.n_features_in_)
             columns = model_columns(
@@ -76,7 +69,7 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
                 columns = _transformed(step, columns)
             builder = Builder((schema.width,))
             builder.at = "adapter"
-            value = builder.affine(builder.input, affine_of(settled(columns), schema.width), (len(columns),))
+            value = builder.numeric(Table(tuple(columns), (len(columns),)))
         if value.width != last.n_features_in_:
             raise NetworkError(f"it reads {last.n_features_in_} features, but {value.width} arrive.")
         builder.at = type(last).__name__
@@ -91,22 +84,15 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
 def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
     """The preprocessing steps that do something, and the estimator at the end."""
     if type(estimator) is pipeline.Pipeline:
-        *before, last = _steps(estimator)
+        *before, last = (step for _, step in _as_made(estimator).steps)
         inner, core = _taken_apart(last)
-        return before + inner, core
+        return [step for step in before if not _does_nothing(step)] + inner, core
     if isinstance(estimator, BaseSearchCV) and hasattr(estimator, "best_estimator_"):
         kinds = type(estimator).__mro__
         if any(name in vars(kind) for kind in kinds[: kinds.index(BaseSearchCV)] for name in _ANSWERS):
             raise UnsupportedOperationError(f"{type(estimator).__name__} predicts by a method of its own.")
         return _taken_apart(_as_made(estimator).best_estimator_)  # a search over parameters predicts with its best
     return [], estimator
-
-
-def _steps(whole: Any) -> list[Any]:
-    """The steps of a pipeline and of those inside it; one that does nothing is left out, unless it is the last."""
-    *before, last = (step for _, step in _as_made(whole).steps)
-    inner = [_steps(step) if type(step) is pipeline.Pipeline else [step] for step in before]
-    return [step for steps in inner for step in steps if not _does_nothing(step)] + [last]
 
 
 def _does_nothing(step: Any) -> bool:
@@ -184,7 +170,7 @@ def _classes(estimator: Any) -> tuple[str, ...]:
 _ESTIMATORS: dict[type, Callable[[Builder, Value, Any, Any], _Result]] = {
     **dict.fromkeys((neural_network.MLPClassifier, neural_network.MLPRegressor), _perceptron),
     **dict.fromkeys((linear_model.LogisticRegression, linear_model.LogisticRegressionCV), _probabilities),
-    **dict.fromkeys((linear_model.SGDClassifier, discriminant_analysis.LinearDiscriminantAnalysis), _probabilities),
+    **dict.fromkeys((linear_model.SGDClassifier, LinearDiscriminantAnalysis), _probabilities),
     **dict.fromkeys((svm.LinearSVC, linear_model.RidgeClassifier, linear_model.RidgeClassifierCV), _decision),
     **dict.fromkeys((linear_model.Perceptron,), _decision),
     **dict.fromkeys((linear_model.LinearRegression, linear_model.Ridge, linear_model.RidgeCV), _number),
@@ -221,7 +207,7 @@ def _transformed(step: Any, columns: Columns) -> Columns:
 
 
 def _pipeline(step: Any, columns: Columns) -> Columns:
-    for inner in _steps(step):
+    for _, inner in step.steps:
         columns = _transformed(inner, columns)
     return columns
 
@@ -326,7 +312,7 @@ def _impute(step: Any, columns: Columns) -> Columns:
 
 def _indicate(step: Any, columns: Columns) -> Columns:
     flags = {i: preprocessing.indicator(columns[i], cell_of(step.missing_values)) for i in step.features_}
-    return [Number(columns[i].name, flag or ExactAffine.of(ZERO)) for i, flag in flags.items()]
+    return [Number(columns[i].name, flag or ExactAffine.of(preprocessing.ZERO)) for i, flag in flags.items()]
 
 
 def _function(step: Any, columns: Columns) -> Columns:
@@ -391,7 +377,7 @@ _TRUSTED = (
 )
 
 
-def read_skops(path: Path, **options: Any) -> Read:
+def read_skops(path: Path, **options: Any) -> Network:
     """The graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     _check_size(path)

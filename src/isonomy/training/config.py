@@ -6,10 +6,10 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from isonomy.errors import ParameterError, template
-from isonomy.given import FINITE, instance, number, whole
+from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.population import Domain, DomainKind
 from isonomy.progress import Progress
 from isonomy.similarity import Metric
@@ -62,8 +62,7 @@ class TrainingConfig:
     def _check_parameters(self) -> None:
         """Refuse what no training can go by."""
         for name, kind in (("method", Method), ("bound", Form)):
-            if getattr(self, name) not in get_args(kind):
-                raise ParameterError(template(name, f"one of {', '.join(get_args(kind))}", getattr(self, name)))
+            choice(name, getattr(self, name), kind)
         for name in ("delta", "gamma", "alpha", "keep", "weight_decay"):
             number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
         for name in ("epochs", "batch_size", "ascent_steps"):

@@ -39,15 +39,59 @@ from isonomy.similarity.ground import Ground
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig
-from isonomy.training.gaps import Head
-from isonomy.training.onnx_file import write_onnx
-from isonomy.training.reach import IntArray
+from isonomy.training.gaps import Head, IntArray
+from isonomy.training.perceptron import write_onnx
 from isonomy.training.trainer import OnEpoch, TrainingData, train
+
+_Outcomes = tuple[npt.NDArray[Any], FloatArray, Head, Sequence[object]]
+"""What is learned, how much each individual counts, what the network gives, and the names of its classes."""
 
 
 @dataclass(eq=False, repr=False)
 class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
     """What classification and regression share: the training itself, certificates, the file."""
+
+    def fit(
+        self,
+        X: Population | npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        *,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Train on a population, whose label is learned (of classes the schema's index), or on ``X`` and ``y``.
+
+        ``sample_weight`` says how much each of the rows trained on counts. ``on_epoch`` is called with the record of
+        each epoch, as it will stand in ``history_``.
+        """
+        x, given, weight, people = _individuals(self, X, y, sample_weight)
+        wanted, weight, head, names = self._outcomes(given, weight, people)
+        self._check_parameters()
+        self.domain_ = self._domain(x.shape[1], people)
+        self.metric_ = self._metric(x.shape[1], people)
+        reads = _reads(self.method, self.metric_, x.shape[1], people)
+        origin, unit, advice = 0.0, 1.0, "a smaller 'alpha', more 'epochs', or class_weight='balanced'"
+        if not head.classes:  # a regression learns standardised outcomes
+            origin, advice = float(np.average(wanted, weights=weight)), "a smaller 'alpha' or more 'epochs'"
+            unit = float(np.sqrt(np.average((wanted - origin) ** 2, weights=weight))) or 1.0
+        learned = wanted if head.classes else (wanted - origin) / unit
+        task = TrainingData(x, learned, weight, head, self.metric_, self.domain_, reads)
+        config = ResolvedConfig.of(self, len(x), int(check_random_state(self.random_state).randint(2**31 - 1)))
+        with shown("Training", self.progress) as tick:
+            trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
+        name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
+        self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
+        self.n_iter_ = len(self.history_)
+        reason = collapse(self.network_, x, wanted, weight, names)
+        self.collapsed_ = bool(reason)
+        if reason:
+            text = f"The network {reason}: it is fair because it decides nothing. Train with {advice}."
+            warnings.warn(text, CollapsedModelWarning, stacklevel=2)
+        return self
+
+    def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
+        """What a network of this kind learns from labels."""
+        raise NotImplementedError
 
     def certify(
         self,
@@ -157,34 +201,6 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             X.x if isinstance(X, Population) else validate_data(self, X, dtype=np.float64, reset=False)
         )
 
-    def _train(
-        self,
-        x: FloatArray,
-        y: npt.NDArray[Any],
-        weight: FloatArray,
-        head: Head,
-        people: Population | None,
-        on_epoch: OnEpoch | None,
-    ) -> None:
-        """Train, and leave everything that was learned; a regression learns standardised outcomes."""
-        self._check_parameters()
-        width = x.shape[1]
-        self.domain_ = self._domain(width, people)
-        self.metric_ = self._metric(width, people)
-        reads = _reads(self.method, self.metric_, width, people)
-        origin, unit = 0.0, 1.0
-        if not head.classes:
-            origin = float(np.average(y, weights=weight))
-            unit = float(np.sqrt(np.average((y - origin) ** 2, weights=weight))) or 1.0
-            y = (y - origin) / unit
-        task = TrainingData(x, y, weight, head, self.metric_, self.domain_, reads)
-        config = ResolvedConfig.of(self, len(x), int(check_random_state(self.random_state).randint(2**31 - 1)))
-        with shown("Training", self.progress) as tick:
-            trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
-        name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
-        self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
-        self.n_iter_ = len(self.history_)
-
     def _domain(self, width: int, people: Population | None) -> Domain:
         if isinstance(self.domain, Domain):
             return self.domain
@@ -201,16 +217,6 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         if metric.width != width:
             raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
         return metric
-
-    def _judge_collapse(
-        self, x: FloatArray, wanted: npt.NDArray[Any], weight: FloatArray, names: Sequence[object], advice: str
-    ) -> None:
-        """Say so where the network decides nothing."""
-        reason = collapse(self.network_, x, wanted, weight, names)
-        self.collapsed_ = bool(reason)
-        if reason:
-            text = f"The network {reason}: it is fair because it decides nothing. Train with {advice}."
-            warnings.warn(text, CollapsedModelWarning, stacklevel=3)
 
 
 @dataclass(eq=False, repr=False)
@@ -245,37 +251,21 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
 
     class_weight: Literal["balanced"] | dict[Any, float] | None = field(default=None, kw_only=True)
 
-    def fit(
-        self,
-        X: Population | npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
-        sample_weight: npt.ArrayLike | None = None,
-        *,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
-        """Train on a population (its classes are the indices of the schema's), or on ``X`` and labels ``y``.
-
-        ``sample_weight`` says how much each of the rows trained on counts. ``on_epoch`` is called with the record of
-        each epoch, as it will stand in ``history_``.
-        """
-        x, labels, weight, people = _individuals(self, X, y, sample_weight)
-        check_classification_targets(labels)
+    def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
+        check_classification_targets(given)
         if people is not None and people.schema.label is not None:
             self.classes_ = np.arange(len(people.schema.label.classes))
-            codes = np.asarray(labels, dtype=np.int64)
+            codes = np.asarray(given, dtype=np.int64)
         else:
-            self.classes_, codes = np.unique(labels, return_inverse=True)
+            self.classes_, codes = np.unique(given, return_inverse=True)
         counted = np.unique(codes[weight > 0])
         if len(counted) < 2:
             raise DataError(f"The individuals must belong to at least two classes; here is {len(counted)} class.")
         if self.class_weight is not None:
-            factors = compute_class_weight(self.class_weight, classes=np.unique(labels), y=labels)
+            factors = compute_class_weight(self.class_weight, classes=np.unique(given), y=given)
             weight = weight * np.asarray(factors)[np.unique(codes, return_inverse=True)[1]]  # of classes that occur
-        self._train(x, codes, weight, Head(len(self.classes_)), people, on_epoch)
         names = list(self.classes_) if people is None else class_names(people.schema.label)
-        advice = "a smaller 'alpha', more 'epochs', or class_weight='balanced'"
-        self._judge_collapse(x, codes, weight, names, advice)
-        return self
+        return codes, weight, Head(len(self.classes_)), names
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
         """Probabilities (n, classes)."""
@@ -295,23 +285,8 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
     their standard deviation; the network that is left behind, and its certificates, are in the outcome's own units.
     """
 
-    def fit(
-        self,
-        X: Population | npt.ArrayLike,
-        y: npt.ArrayLike | None = None,
-        sample_weight: npt.ArrayLike | None = None,
-        *,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
-        """Train on a population whose label is a number, or on ``X`` and numbers ``y``.
-
-        ``sample_weight`` and ``on_epoch`` are as for :class:`FairClassifier`.
-        """
-        x, target, weight, people = _individuals(self, X, y, sample_weight, numeric=True)
-        target = np.asarray(target, dtype=np.float64)
-        self._train(x, target, weight, Head(0), people, on_epoch)
-        self._judge_collapse(x, target, weight, (), "a smaller 'alpha' or more 'epochs'")
-        return self
+    def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
+        return np.asarray(given, dtype=np.float64), weight, Head(0), ()
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:
         """One number for each individual."""
@@ -319,14 +294,16 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
 
 
 def _individuals(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, numeric: bool = False
+    estimator: Any, X: Any, y: Any, sample_weight: Any
 ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray, Population | None]:
     """Rows, outcomes and weights, checked; of a whole population the training split."""
     if not isinstance(X, Population):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         try:
-            x, labels = validate_data(estimator, X, y, dtype=np.float64, y_numeric=numeric)
+            x, labels = validate_data(
+                estimator, X, y, dtype=np.float64, y_numeric=isinstance(estimator, RegressorMixin)
+            )
         except ValueError as error:
             raise DataError(f"'X' and 'y' cannot be trained on: {_first_sentence(error)}{_not_finite(X)}.") from None
         weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)

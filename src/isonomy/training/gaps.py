@@ -2,8 +2,8 @@
 
 A person ``z`` within radius ``r`` (ground cost) of the individual ``x``, and ``y`` similar to ``z``. Each neuron
 carries its value ``c`` at ``x``, a bound ``s`` of how far ``z``'s value is from ``c``, and a bound ``b`` of the
-difference ``Δ`` between the values of ``y`` and ``z``. The first layer is exact (:mod:`isonomy.training.reach`), an
-affine layer maps ``s`` and ``b`` by ``|W|``, and a ReLU by
+difference ``Δ`` between the values of ``y`` and ``z``. The first layer is exact (:class:`Reach`), an affine
+layer maps ``s`` and ``b`` by ``|W|``, and a ReLU by
 
     s ← min(relu(c + s), s),        b ← min(relu(c + s + b), b),
 
@@ -11,8 +11,17 @@ since ``relu(v + b) − relu(v) = min(relu(v + b), b)`` for ``v ≥ 0`` and is n
 Of each bound one product per layer is left; ``b`` scales with δ and not with δ + r. At the end the probability
 ``σ(t)`` changes most when ``t + Δ/2`` is as near to 0 as ``t`` in ``[c − s, c + s]`` allows.
 
-**Soundness.** Upper bounds of the violation in real arithmetic; computed in float32 without rounding terms, because
-nothing is certified from them.
+How far can a first layer move? It is affine, so over ``{v : ‖R v‖_p ≤ δ}`` its pre-activations move by at most
+
+    h(w) = δ ‖R⁺ᵀ w‖_q,        1/p + 1/q = 1,
+
+for a row ``w`` in the range of ``Rᵀ``. Directions that the root leaves free are bounded by the domain alone: a part
+``w₂ = T N w`` of the row, with ``N`` a basis of the free directions and ``N T = I``, goes to the box around the domain.
+``T`` is chosen once, by linear programs, so that the box costs little. None of this depends on the individual, hence a
+batch pays for it once.
+
+**Soundness.** Upper bounds of the violation of every pair of individuals of the domain, in real arithmetic; computed
+in float32 without rounding terms, because nothing is certified from them: :mod:`isonomy.certificates` does that.
 """
 
 from __future__ import annotations
@@ -21,11 +30,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import linprog
 from torch import Tensor
 from torch.nn import functional
 
-from isonomy.training.reach import Reach
+from isonomy.arithmetic import FloatArray
+from isonomy.errors import MetricError
+from isonomy.population import Domain
+from isonomy.similarity.ground import Ground, ground_metric, ground_root
+from isonomy.similarity.metric import Metric
+from isonomy_verify.arithmetic import dual_order
+
+IntArray = NDArray[np.int64]
+
+_NOTHING = 1e-9
+"""Relative size below which a direction counts as free, or as not read."""
 
 _MOST = 0.8
 """The share of rows from which on picking them costs more than it saves."""
@@ -56,11 +78,8 @@ class Head:
         k = self.classes
         if k == 0:
             return None
-        pairs = [(0, 1)] if k == 2 else [(c, j) for c in range(k) for j in range(k) if j != c]
-        rows = torch.zeros(len(pairs), k)
-        for row, (c, j) in enumerate(pairs):
-            rows[row, j], rows[row, c] = 1.0, -1.0
-        return rows
+        ones = torch.eye(k)
+        return torch.stack([ones[j] - ones[c] for c in range(1 if k == 2 else k) for j in range(k) if j != c])
 
     def gap(self, margin: Tensor, spread: Tensor, apart: Tensor) -> Tensor:
         """The largest change (n,) when margins are within ``spread`` of ``margin`` and differ by at most ``apart``."""
@@ -190,3 +209,163 @@ def _passed(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:
 
 def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
     return gradient if gradient.shape == shape else gradient.sum(0)
+
+
+# -- the first layer
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The largest ``|w·v|`` over moves ``v``, for the rows ``w`` of a first layer that reads some coordinates.
+
+    ``ball`` (read, r) and its dual ``order`` are the part that grows with the radius, ``tolerance`` (read,) that of
+    single coordinates. ``free`` (read, m) leads to the part that the domain alone bounds: by ``extent`` per coordinate,
+    or by the largest minus the smallest entry of each one-hot block.
+    """
+
+    ball: Tensor
+    order: float
+    tolerance: Tensor
+    free: Tensor
+    extent: Tensor
+    blocks: tuple[tuple[int, int], ...] = ()
+
+    def growing(self, weight: Tensor) -> Tensor:
+        """The part that is multiplied by the radius, one number for each row of ``weight`` (out, read)."""
+        along: Tensor = torch.linalg.vector_norm(weight @ self.ball, self.order, dim=1)
+        return along + weight.abs() @ self.tolerance
+
+    def fixed(self, weight: Tensor) -> Tensor:
+        """The part that is there at any radius; 0 when nothing is free."""
+        turned = weight @ self.free
+        total = turned.abs() @ self.extent
+        for start, stop in self.blocks:
+            block = turned[:, start:stop]
+            total = total + block.amax(1) - block.amin(1)
+        return total
+
+    def unlimited(self) -> Tensor:
+        """An orthonormal basis (read, k) of the directions in which the domain alone limits a move."""
+        reached = self.extent > 0
+        for start, stop in self.blocks:
+            reached[start:stop] = True
+        basis, sizes, _ = torch.linalg.svd(self.free[:, reached], full_matrices=False)
+        kept: Tensor = basis[:, sizes > _NOTHING**0.5]
+        return kept
+
+    def over(self, weight: Tensor, radius: float) -> Tensor:
+        """Both parts together."""
+        return radius * self.growing(weight) + self.fixed(weight)
+
+
+def similar_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray, delta: float) -> Reach:
+    """The reach of the similar sets; tolerances of single coordinates are measured around individuals ``x``."""
+    if len(metric.gauge()[0]):
+        root, order = metric.gauge()
+        return _of_root(root, order, domain, reads, _moving(root, domain, delta))
+    radius = delta if delta > 0 else 1.0
+    low, high = metric.box(x, radius)
+    size = np.maximum(np.abs(low), np.abs(high)).max(axis=0) / radius
+    size[domain.immutable] = 0.0
+    loose = np.isinf(size)
+    free = np.diag(np.where(loose, 1.0, 0.0))[reads]
+    return _assembled(np.zeros((len(reads), 0)), 2.0, domain, free, np.where(loose, 0.0, size)[reads])
+
+
+def shift_reach(ground: Ground, domain: Domain, reads: IntArray) -> Reach:
+    """The reach of a shift: the ball of the ground cost."""
+    root, order = ground_root(ground_metric(ground, domain.width))
+    return _of_root(root, order, domain, reads, np.ones(domain.width, dtype=bool))
+
+
+def boxed(exact: Reach) -> Reach:
+    """The box around the similar set, through which the paper's bounds go."""
+    eye = torch.eye(len(exact.ball))
+    return Reach(torch.zeros(len(eye), 0), 2.0, exact.growing(eye), eye, exact.fixed(eye))
+
+
+def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]:
+    """The coordinates in which similar individuals may differ.
+
+    Where a category is whole (realizable domain), a one-hot block or flag stays as it is unless some change of it is
+    within ``delta``, given the best change of the numbers and of the blocks that can change already. Blocks that could
+    change only several at a time are taken for still: good for training, where it keeps the bound from counting
+    fractions of categories, but not a proof.
+    """
+    moving = domain.numeric & ~domain.immutable
+    if domain.kind != "realizable":
+        return ~domain.immutable
+    still = [block for block in domain.blocks if not domain.immutable[slice(*block)].any()]
+    for _ in range(len(still)):
+        basis = np.linalg.svd(root[:, moving], full_matrices=False)
+        within = basis[0][:, basis[1] > _NOTHING * basis[1].max(initial=0.0)]
+
+        def least(block: tuple[int, int], within: FloatArray = within) -> float:
+            columns = root[:, slice(*block)]
+            changes = [columns[:, a] - columns[:, b] for a in range(columns.shape[1]) for b in range(a)]
+            turned = np.stack(changes or [columns[:, 0]], axis=1)
+            return float(np.linalg.norm(turned - within @ (within.T @ turned), axis=0).min())
+
+        changing = [block for block in still if least(block) <= delta + _NOTHING]
+        if not changing:
+            break
+        for block in changing:
+            moving[slice(*block)] = True
+            still.remove(block)
+    return moving
+
+
+def _of_root(root: FloatArray, order: float, domain: Domain, reads: IntArray, moving: NDArray[np.bool_]) -> Reach:
+    left, values, right = np.linalg.svd(root[:, moving], full_matrices=True)
+    rank = int((values > _NOTHING * values.max(initial=0.0)).sum())
+    inverse = (right[:rank].T / values[:rank]) @ left[:, :rank].T  # (moving, r)
+    basis = right[rank:]  # free directions, orthonormal rows
+    read = np.eye(domain.width)[reads][:, moving]
+    free = np.zeros((len(reads), domain.width))
+    if np.abs(read @ basis.T).max(initial=0.0) > _NOTHING:
+        free[:, moving] = read @ basis.T @ _cheapest(basis, domain, moving).T
+    ball = (read - free[:, moving]) @ inverse
+    return _assembled(ball, dual_order(order), domain, free, np.zeros(len(reads)))
+
+
+def _cheapest(basis: FloatArray, domain: Domain, moving: NDArray[np.bool_]) -> FloatArray:
+    """``T`` (moving, k) with ``basis @ T = I`` and the least box around each of its columns."""
+    extent = np.where(domain.numeric, domain.high - domain.low, 1.0)[moving]
+    if domain.kind == "unbounded":
+        extent = np.full(extent.shape, np.inf)
+    usable = np.isfinite(extent)
+    chosen = np.zeros((len(extent), len(basis)))
+    for k in range(len(basis)):
+        # t = plus - minus, both at least 0: the smallest sum of extent |t| with basis t = e_k.
+        cost = np.concatenate([extent[usable], extent[usable]]) + _NOTHING
+        equal = np.concatenate([basis[:, usable], -basis[:, usable]], axis=1)
+        program = linprog(cost, A_eq=equal, b_eq=np.eye(len(basis))[k], method="highs") if usable.any() else None
+        if program is None or program.x is None:
+            raise MetricError(
+                "The metric leaves directions free that nothing in the domain bounds, so similar individuals can be "
+                "arbitrarily far apart: train with a bounded domain ('relaxed' or 'realizable'), or with ridge > 0."
+            )
+        chosen[usable, k] = program.x[: usable.sum()] - program.x[usable.sum() :]
+    return chosen
+
+
+def _assembled(ball: FloatArray, order: float, domain: Domain, free: FloatArray, tolerance: FloatArray) -> Reach:
+    used = free.any(axis=0)
+    blocks = tuple(block for block in domain.blocks if block[1] - block[0] > 1 and used.any())
+    extent = np.where(domain.numeric, domain.high - domain.low, 1.0)
+    for start, stop in blocks:
+        extent[start:stop] = 0.0
+    extent[~used] = 0.0
+    if not np.isfinite(extent).all() or (used.any() and domain.kind == "unbounded"):
+        name = domain.names[int(np.flatnonzero(used)[0])]
+        raise MetricError(
+            f"The metric leaves '{name}' free, which the network reads and the domain does not bound: train with a "
+            "bounded domain ('relaxed' or 'realizable'), or with method='ftu'."
+        )
+    most = domain.width if used.any() else 0  # what is not there costs nothing
+    return Reach(single(ball), order, single(tolerance), single(free[:, :most]), single(extent[:most]), blocks)
+
+
+def single(array: FloatArray) -> Tensor:
+    """A copy in float32, as everything is that is trained with."""
+    return torch.from_numpy(np.array(array, dtype=np.float32))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,50 +28,33 @@ from isonomy.errors import ParameterError, template
 from isonomy.population import Domain
 from isonomy.similarity.ground import ground_metric, ground_root
 from isonomy.similarity.metric import Metric
+from isonomy.training import gaps
 from isonomy.training.config import FURTHEST, ResolvedConfig
-from isonomy.training.gaps import DifferenceBounds, Head, Layers, paper_gap, run
-from isonomy.training.reach import IntArray, Reach, boxed, shift_reach, similar_reach, single
+from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, paper_gap, run, single
 
 _HALVINGS = 16
 _DEAREST = 1e30  # what a power of a radius is at most, so that float32 has room for it
 _LOOKED_AT = 2048  # individuals around whom tolerances of single coordinates are measured
 
 
-@dataclass(frozen=True)
 class Penalty:
     """What a method adds to the loss of a batch: bounds of the violation, prepared for the first layer that is trained.
 
     The tensors say who counts as similar (``moves``), what shifts cost, and which vectors are somebody.
     """
 
-    config: ResolvedConfig
-    head: Head
-    moves: Reach
-    shifts: Reach
-    unlimited: Tensor  # (read, k) directions in which nothing but the domain limits who is similar
-    ground: Tensor  # (r, read) root of the ground cost, and its order
-    ground_order: float
-    low: Tensor  # (read,) the domain's ranges
-    high: Tensor
-
-    @classmethod
-    def prepared(
-        cls, config: ResolvedConfig, metric: Metric, domain: Domain, head: Head, reads: IntArray, x: FloatArray
-    ) -> Penalty:
+    def __init__(
+        self, config: ResolvedConfig, metric: Metric, domain: Domain, head: Head, reads: IntArray, x: FloatArray
+    ) -> None:
         """For a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
-        exact = similar_reach(metric, domain, reads, x[:_LOOKED_AT], config.delta)
-        root, root_order = ground_root(ground_metric(config.ground, domain.width))
-        return cls(
-            config=config,
-            head=head,
-            moves=boxed(exact) if config.bound == "paper" else exact,
-            shifts=shift_reach(config.ground, domain, reads),
-            unlimited=exact.unlimited(),
-            ground=single(root[:, reads]),
-            ground_order=root_order,
-            low=single(domain.low[reads]),
-            high=single(domain.high[reads]),
-        )
+        exact = gaps.similar_reach(metric, domain, reads, x[:_LOOKED_AT], config.delta)
+        root, self.ground_order = ground_root(ground_metric(config.ground, domain.width))
+        self.config, self.head = config, head
+        self.moves = gaps.boxed(exact) if config.bound == "paper" else exact
+        self.shifts = gaps.shift_reach(config.ground, domain, reads)
+        self.unlimited = exact.unlimited()  # (read, k) directions in which nothing but the domain limits who is similar
+        self.ground = single(root[:, reads])  # (r, read) root of the ground cost
+        self.low, self.high = single(domain.low[reads]), single(domain.high[reads])  # (read,)
 
     def __call__(
         self,
@@ -105,8 +87,8 @@ class Penalty:
         if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
         values = run(layers, x) if values is None else values
-        gaps = DifferenceBounds(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
-        return [gaps.at(delta, radius) for radius in radii]
+        bounds = DifferenceBounds(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
+        return [bounds.at(delta, radius) for radius in radii]
 
     def cost(self, shift: Tensor) -> Tensor:
         """What each shift (n, read) costs."""
@@ -178,7 +160,6 @@ def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor
     return high
 
 
-@dataclass
 class Adversary:
     """The inner maximisation of SenSR: ``max over x' of loss(x') − λ d(x, x')²``, and its multiplier ``λ``.
 
@@ -186,17 +167,7 @@ class Adversary:
     distance penalised. Afterwards ``λ ← max(0, λ − step (budget − mean d²))``, as the authors update it.
     """
 
-    subspace: Tensor  # (k, read) orthonormal sensitive directions
-    root: Tensor  # (r, read) of the metric
-    low: Tensor
-    high: Tensor
-    budget: float
-    steps: int = 5
-    rate: float = 0.1
-    multiplier: float = 2.0
-
-    @classmethod
-    def prepared(cls, config: ResolvedConfig, metric: Metric, domain: Domain, reads: IntArray) -> Adversary:
+    def __init__(self, config: ResolvedConfig, metric: Metric, domain: Domain, reads: IntArray) -> None:
         """For a metric: the directions that it resists least are its sensitive subspace."""
         root = metric.gauge()[0]
         if metric.boxed:
@@ -207,14 +178,11 @@ class Adversary:
         limit = (1 - 1e-6 if metric.kind == "sensitive-subspace" else 1e-9) * values.max()
         subspace = right_vectors[(values < limit) | (values == 0)][:, reads]
         _, sizes, rows = np.linalg.svd(subspace, full_matrices=False)
-        return cls(
-            subspace=single(rows[sizes > 1e-9]),
-            root=single(root[:, reads]),
-            low=single(domain.low[reads]),
-            high=single(domain.high[reads]),
-            budget=max(config.delta, config.gamma) ** 2,
-            steps=config.ascent_steps,
-        )
+        self.subspace = single(rows[sizes > 1e-9])  # (k, read) orthonormal sensitive directions
+        self.root = single(root[:, reads])  # (r, read) of the metric
+        self.low, self.high = single(domain.low[reads]), single(domain.high[reads])
+        self.budget = max(config.delta, config.gamma) ** 2
+        self.steps, self.rate, self.multiplier = config.ascent_steps, 0.1, 2.0
 
     def __call__(self, layers: Layers, x: Tensor, y: Tensor, head: Head) -> Tensor:
         """Adversarial individuals for a batch."""

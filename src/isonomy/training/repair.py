@@ -32,10 +32,9 @@ from isonomy.progress import Progress, shown
 from isonomy.similarity import Metric, SensitiveSubspace
 from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.config import ResolvedConfig, TrainingConfig
-from isonomy.training.gaps import Head
+from isonomy.training.gaps import Head, single
 from isonomy.training.penalties import Penalty
 from isonomy.training.perceptron import Perceptron
-from isonomy.training.reach import single
 from isonomy.training.trainer import Trainer, TrainingSet
 
 _SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -145,7 +144,7 @@ def repair(
         alpha_ramp=still, delta_ramp=still, gamma_ramp=still,
     )  # fmt: skip
     config = ResolvedConfig.of(given, len(train), random_state)
-    penalty = Penalty.prepared(config, similarity, train.domain, head, perceptron.reads, train.x)
+    penalty = Penalty(config, similarity, train.domain, head, perceptron.reads, train.x)
     learned, weights = _filled(train, random_state)
     x = single(learned[:, perceptron.reads])
     labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # nobody looks at them

@@ -28,10 +28,9 @@ from isonomy.population import Domain
 from isonomy.progress import Progress
 from isonomy.similarity.metric import Metric
 from isonomy.training.config import ResolvedConfig
-from isonomy.training.gaps import Head, run
+from isonomy.training.gaps import Head, IntArray, run, single
 from isonomy.training.penalties import Adversary, Penalty, errors
 from isonomy.training.perceptron import Perceptron
-from isonomy.training.reach import IntArray, single
 
 Record = dict[str, float]
 """What is remembered of one epoch.
@@ -107,13 +106,13 @@ def _trained(
     everybody = TrainingSet(single(task.x[:, task.reads]), y, single(task.weight / task.weight.mean()))
     table, held_out = split(everybody, config.validation, task.head, generator)
     perceptron = Perceptron.fresh(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
-    penalty = Penalty.prepared(config, task.metric, task.domain, task.head, task.reads, task.x)
+    penalty = Penalty(config, task.metric, task.domain, task.head, task.reads, task.x)
     adversary = None
     if config.penalised:
         # A network that starts out reading what similar people differ in freely has a bound near 1, which is flat.
         perceptron.blinded(penalty.unlimited)
     if config.method == "sensr":
-        adversary = Adversary.prepared(config, task.metric, task.domain, task.reads)
+        adversary = Adversary(config, task.metric, task.domain, task.reads)
     return perceptron, Trainer(perceptron, config, penalty, generator, adversary).fit(table, held_out, tick, on_epoch)
 
 
