@@ -99,7 +99,7 @@ class Above(NamedTuple):
             else:
                 np.copyto(first, a, casting="same_kind")
             np.matmul(first, self.single, out=product)
-            if np.isfinite(np.max(product, initial=0.0)):
+            if product.max(initial=0.0) < math.inf:
                 np.multiply(product, self.grow, out=out)
                 out += self.rest
                 return out
@@ -221,8 +221,9 @@ def exact_sum(values: Array) -> int:
         digits = np.ldexp(mantissa, 53).astype(np.int64)
         lowest = int(exponent.min())
         high, low = (np.bincount(exponent - lowest, weights=half) for half in (digits >> 26, digits & (2**26 - 1)))
-        for place in np.flatnonzero((high != 0) | (low != 0)).tolist():
-            whole += ((int(high[place]) << 26) + int(low[place])) << (lowest + place - 53 + SHIFT)
+        for place, (first, last) in enumerate(zip(high.tolist(), low.tolist(), strict=True), lowest - 53 + SHIFT):
+            if first or last:
+                whole += ((int(first) << 26) + int(last)) << place
     return whole
 
 
@@ -246,7 +247,12 @@ def rounded_down(number: Fraction) -> float:
 
 def mean_of_sums(total: int, weight: int, largest: float) -> float:
     """At least ``total / weight`` for exact sums, rounded once; no mean is above the largest of its numbers."""
-    return min(rounded_up(Fraction(total, weight)), largest)
+    try:
+        mean = total / weight  # of whole numbers, whatever their size: the nearest float
+    except OverflowError:
+        return largest
+    top, bottom = mean.as_integer_ratio()
+    return min(mean if top * weight >= total * bottom else float(up(mean)), largest)
 
 
 def mean_up(values: Array, weights: Array | None = None) -> float:

@@ -113,11 +113,12 @@ class Head:
 
     def violation(self, one: Enclosure, other: Enclosure) -> Array:
         """The largest change (n,) between two whose margins are enclosed."""
-        a, b = self.received(one), self.received(other)
+        n, both = len(one.low), self.received(Enclosure(*map(np.concatenate, zip(one, other, strict=True))))
+        (low, high), (other_low, other_high) = ((side[:n] for side in both), (side[n:] for side in both))
         with np.errstate(all="ignore"):
-            change = np.maximum(b.high - a.low, a.high - b.low).max(1)
+            change = np.maximum(other_high - low, high - other_low).max(1)
             change = np.where(np.isnan(change), np.inf, change) * (1 + 4 * U) + 4 * U
-        return np.asarray(np.clip(change, 0.0, self.largest))
+        return np.minimum(np.maximum(change, 0.0), self.largest)
 
     @np.errstate(all="ignore")
     def gap(self, near: Enclosure, far: Enclosure, move: Enclosure) -> Array:

@@ -17,6 +17,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Mask
 from isonomy_verify.heads import Head
 from isonomy_verify.preparations import Preparations
+from isonomy_verify.prepared import Prepared
 from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose_at
@@ -64,7 +65,11 @@ class LocalBounds:
     ) -> None:
         self.network, self.head, self.similarity, self.size = network, head, similarity, size
         self.tier, self.float32_run, self.by_box = tier, float32_run, by_box
-        self.alone = network.single(float32_run=float32_run)
+
+    @property
+    def alone(self) -> Prepared:
+        """The network made ready for no sets in particular."""
+        return self.network.single(float32_run=self.float32_run)
 
     @property
     def ladder(self) -> tuple[Tier, ...]:

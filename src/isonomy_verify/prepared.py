@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isonomy_verify.arithmetic import (
+    ELEMENTARY,
     SMALL,
     TINY,
     U32,
@@ -93,7 +94,8 @@ class Prepared:
     ``rounding[k] eta rho`` and the second row of ``charge[k]`` are what a coefficient 1 of an activation costs in
     a backward pass: the rounding of its line (slope, intercept, sums over the layer), behind the slope that of the
     layer, and, where ranges leave the noise of a layer out (see :meth:`Sweep.enclose`), twice that noise for applying
-    the line to a value that is so much off.
+    the line to a value that is so much off. No value is above ``eta most[k][0] + most[k][1]`` but for what the region
+    adds to it.
     """
 
     @np.errstate(all="ignore")  # what overflows ends as an infinite bound
@@ -138,13 +140,18 @@ class Prepared:
             zero = 0.0 if shape is None else 2 * unit * shape.at_zero
             self.charge.append(np.stack([layer.rho, loose * factor * 1.01 + zero + TINY]))
         self.charge_norms = [(float(norm_up(rho)), float(norm_up(rest))) for rho, rest in self.charge]
+        # Of a million numbers in float32 the sum may be off by more than a hundredth.
+        grow = [max(1.01, (1 + noise) * (1 + 1e-6)) for noise in self.noise]
+        self.most = [
+            (layer.rho * by, loose * 1.01) for layer, by, loose in zip(network.layers, grow, self.loose, strict=True)
+        ]
         self.open = [_Open.of(self, layer) for layer in network.layers]
         self.buffers = Buffers()
         self.dense: list[_Dense | None] = [None] * len(network.layers)
         self.narrow = max(layer.width for layer in network.layers) < NARROW  # a pass for each open neuron costs little
         if columns and isinstance(region, Ball) and region.order == 2 and region.radius > 0 and not self.narrow:
             self._majorants(region, columns)
-        self._norms: list[list[float]] | None = None
+        self._errors: tuple[list[Array], Array] | None = None
         self.column_weights = [_column_weights(network, k + 1) for k in range(network.depth)]
         self._single: _Single | None = None
         self._alone: Prepared | None = None
@@ -159,14 +166,49 @@ class Prepared:
         return self._alone
 
     @property
-    def norms(self) -> list[list[float]]:
-        """Spectral norms of all blocks, from above."""
-        if self._norms is None:
-            self._norms = [
-                [spectral_up(block.weight) + layer.unit * float(norm_up(block.size.ravel())) for block in layer.blocks]
-                for layer in self.network.layers
-            ]
-        return self._norms
+    def errors(self) -> tuple[list[Array], Array]:
+        """How far a float64 run at a point can be off, as weights of 1 and the etas of all layers: for each source in
+        norm, (1 + layers,) each, and for the outputs one by one, (1 + layers, outputs)."""
+        if self._errors is None:
+            self._errors = self._growth()
+        return self._errors
+
+    @np.errstate(all="ignore")
+    def _growth(self) -> tuple[list[Array], Array]:
+        """``‖h − ĥ‖₂`` grows by the spectral norm of each block and the steepest slope of each activation.
+
+        **Soundness.** It is linear in 1 and the etas, with no negative weight. What underflow can take is added to
+        every weight: an eta may be large.
+        """
+        layers = self.network.layers
+        one, *etas = np.eye(1 + len(layers))
+        errors, under = [0 * one], SMALL + 0 * one
+        for layer, eta, lost in zip(layers[:-1], etas, self.lost, strict=False):
+            error, eta, noise = self._noise(layer, eta, errors)
+            under = under + layer.underflow * (1 + eta)
+            assert layer.activation is not None
+            shape, size = layer.activation.shape, layer.rho_norm
+            error = shape.steepest * (error + noise * size + float(norm_up(lost)) * one)
+            if layer.activation.kind == "clip":  # limits round, where they are reached
+                error = error + self.unit32 * (eta * size + shape.at_zero * layer.width * one + error)
+            elif layer.activation.kind != "relu":
+                largest = max([abs(p) for p in layer.activation.parameters], default=0.0)
+                flat = (max(2 + shape.at_zero, 1 + 2 * shape.at_zero) + largest) * layer.width * one
+                error = error + (ELEMENTARY + 32 * self.unit32) * (eta * size * (1 + shape.steepest) + flat)
+            errors.append(error * (1 + 1e-9) + SMALL)
+        last = layers[-1]
+        error, eta, noise = self._noise(last, etas[-1], errors)
+        outputs = (error[:, None] + np.outer(noise, last.rho) + np.outer(one, self.lost[-1])) * (1 + 1e-9)
+        return errors, outputs + (under + last.underflow * (1 + eta))[:, None]
+
+    def _noise(self, layer: Layer, eta: Array, errors: list[Array]) -> tuple[Array, Array, Array]:
+        """What errors of its sources make of a layer's error and of its eta, and its own noise."""
+        error = 0 * eta
+        for block, scale in zip(layer.blocks, layer.largest_scale, strict=True):
+            if block.source:
+                norm = spectral_up(block.weight) + layer.unit * float(norm_up(block.size.ravel()))
+                error, eta = error + norm * errors[block.source], eta + errors[block.source] * scale
+        return error, eta, eta * (layer.run_unit + (layer.unit32 if self.run_unit else 0.0))
 
     @property
     def single(self) -> _Single:

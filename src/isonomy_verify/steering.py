@@ -59,7 +59,8 @@ def steer(sweep: Sweep, output: int) -> list[Float32]:
             landed = product if landed is None else landed + product
     if landed is None:
         return [np.zeros_like(slope) for slope in slopes]
-    landed = np.broadcast_to(landed, (sweep.n, landed.shape[1]))
+    if len(landed) < sweep.n:
+        landed = np.broadcast_to(landed, (sweep.n, landed.shape[1]))
     sweep.pulls.append(landed)
     u = sweep.region.maximiser(landed, slice(None)).astype(np.float32)
     moved = 2 * np.maximum(np.vecdot(landed, u), 1e-30)

@@ -184,7 +184,8 @@ class Sweep:
 
     def _left_open(self, k: int, name: str) -> Array:
         """What rounding leaves open in a layer that was weighed."""
-        open_, weights = self.prepared.open[k], np.ones((self.n, len(self.prepared.open[k].vectors)))
+        open_, weights = self.prepared.open[k], np.empty((self.n, len(self.prepared.open[k].vectors)))
+        weights[:, -1] = 1.0
         for i, source in enumerate((k, *open_.sources)):
             weights[:, i] = self.eta[source]
         return np.matmul(weights, open_.vectors, out=self._room(name, self.network.layers[k].width))
@@ -322,10 +323,9 @@ class Sweep:
         # Of a ReLU nothing but the upper end is used for sizes.
         both = layer.activation is None or layer.activation.kind != "relu" or not self.bare
         if clip or both:
-            # Of a million numbers in float32 the sum may be off by more than a hundredth.
-            grow = max(1.01, (1 + self.prepared.noise[k]) * (1 + 1e-6))
-            most = np.multiply(self.eta[k][:, None], layer.rho * grow, out=self._room("noise", layer.width))
-            most += self.prepared.loose[k] * 1.01
+            per_eta, rest = self.prepared.most[k]
+            most = np.multiply(self.eta[k][:, None], per_eta, out=self._room("noise", layer.width))
+            most += rest
             if landing is not None:
                 low += landing.low
                 high += landing.high
@@ -548,7 +548,8 @@ class Sweep:
                 landed = product if landed is None else landed + product
         bound = total + cost * (1 + 1e-9) + size * ((4 * len(layers) + 32) * U) + self._slack()
         if landed is not None:
-            landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
+            if len(landed) < self.n:
+                landed = np.broadcast_to(landed, (self.n, landed.shape[1]))
             if trace is not None:
                 trace[-1] = landed
             here = slice(None)

@@ -11,6 +11,7 @@ intervals, and lines that touch at one place those by the shape of a range.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -97,8 +98,11 @@ def enclose(
         found.append(_block(sweep, tier, rows))
         if pulls is not None:
             pulls += sweep.pulls[:1]
-    none = np.zeros((0, prepared.network.outputs.width))
-    joined = [np.concatenate(each) for each in zip(*found, strict=True)] if found else [none] * 4
+    if len(found) == 1:
+        joined: Sequence[Array] = found[0]
+    else:
+        none = np.zeros((0, prepared.network.outputs.width))
+        joined = [np.concatenate(each) for each in zip(*found, strict=True)] if found else [none] * 4
     at_low, at_high, low, high = joined[:4]
     if tier == "tight" and not once and found:
         slack, dense_slack = joined[4:]
@@ -110,7 +114,7 @@ def enclose(
             low[some], high[some] = np.fmax(low[some], more.low), np.fmin(high[some], more.high)
     at = Enclosure(at_low, at_high)
     if not _rough(*at, COARSE).any():
-        return Bounds(_known(*at), _known(low, high))
+        return Bounds(at, _known(low, high))
     width, large = high - low, 1.0 + np.abs(at_low + at_high) / 2
     matters = np.asarray(~((at_high - at_low < ROUNDED * width) & (width <= BURST * large)).all(1))
     rough = np.flatnonzero(_rough(*at, BURIED if prepared.run_unit else COARSE) & matters)
@@ -204,7 +208,8 @@ def _block(sweep: Sweep, tier: Tier, rows: float | None, turn: Index = NOBODY) -
     # A ball around 0 holds its centre, and where ranges cannot have grown much sizes over it are nearly those there.
     known = sweep.shared and (last <= 2 or (tier == "tight" and any(sweep.prepared.dense)))
     at = enclose_run(sweep.prepared, run, sweep.eta if known else None)
-    low[sweep.burst], high[sweep.burst] = -np.inf, np.inf
+    if sweep.prepared.run_unit:
+        low[sweep.burst], high[sweep.burst] = -np.inf, np.inf
     return _Found(*at, low, high, sweep.slack, sweep.dense_slack)
 
 

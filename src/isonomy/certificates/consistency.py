@@ -91,9 +91,9 @@ def compare(
     lower: npt.ArrayLike, upper: npt.ArrayLike, words: Callable[[int], str], evidence: Callable[[int], Evidence]
 ) -> None:
     """Refuse the first place at which something attained is not at most what was proved."""
-    low, high = np.broadcast_arrays(np.atleast_1d(lower), np.atleast_1d(upper))
-    crossed = ~(low <= high)
+    crossed = ~np.less_equal(lower, upper)
     if crossed.any():
+        low, high = np.broadcast_arrays(np.atleast_1d(lower), np.atleast_1d(upper))
         at = int(np.flatnonzero(crossed)[0])
         numbers = {"lower": float(low[at]), "upper": float(high[at])}
         said = f"{words(at)} changes by {numbers['lower']!r}, and {numbers['upper']!r} was proved to be the most"
@@ -122,9 +122,9 @@ def compare_people(
         return described(question) | asked | pair
 
     compare(lower, upper, lambda row: f"Row {called(row)}: the output for a similar individual", evidence)
-    both = np.flatnonzero(certified & flips)
-    if len(both):
-        row = int(both[0])
+    both = certified & flips
+    if both.any():
+        row = int(both.argmax())
         said = (
             f"Row {called(row)}: a similar individual has another decision, and none was proved to have one (change "
             f"{float(lower[row])!r}, at most {float(upper[row])!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.metric import Metric, checked_delta
-from isonomy.similarity.regions import MAX_BRANCHES, Similarity
+from isonomy.similarity.regions import MAX_BRANCHES, Similarity, kept
 
 ROWS = 65_536
 """Rows checked at a time, so that checking needs no second table."""
@@ -68,7 +68,7 @@ class Question:
             if x.ndim != 2:
                 raise ParameterError(template("people", "a Population or a table of numbers", f"shape {x.shape}"))
             x, weights = x.copy(), np.ones(len(x))  # callers may write to theirs later
-            space = Domain.unbounded(x.shape[1]) if domain is None else _domain(domain, None, x.shape[1])
+            space = _domain("unbounded" if domain is None else domain, None, x.shape[1])
         if not len(x):
             raise DataError("There are no individuals: the table is empty.")
         if x.shape[1] != space.width:
@@ -87,7 +87,7 @@ class Question:
     @cached_property
     def similarity(self) -> Similarity:
         """The similar sets of everybody."""
-        return Similarity(self.metric, self.delta, self.domain, self.max_branches, keep=True)
+        return kept(self.metric, self.delta, self.domain, self.max_branches)
 
     @property
     def network(self) -> Network:
@@ -113,14 +113,15 @@ def own_delta(metric: Any, delta: Any) -> Any:
 
 def check_members(x: FloatArray, start: int, space: Domain) -> None:
     """Refuse the first row that is not a possible individual, with its reason."""
+    outside = ~space.contains(x)
+    if not outside.any():
+        return
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
         where = f"Row {start + row}, coordinate '{space.names[column]}'"
         raise DataError(f"{where} is {x[row, column]}: it must be finite.")
-    outside = ~space.contains(x)
-    if outside.any():
-        row = int(np.flatnonzero(outside)[0])
-        raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
+    row = int(np.flatnonzero(outside)[0])
+    raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
 
 
 def checked_asked(model: Any, metric: Any) -> None:
@@ -140,8 +141,11 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     if schema is not None:
         return schema.domain(domain)
     if domain == "unbounded":
-        return Domain.unbounded(width)
+        return _everything(width)
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
+
+
+_everything = lru_cache(Domain.unbounded)
 
 
 Judged = TypeVar("Judged", bound=Model)
