@@ -9,7 +9,6 @@ search adds are checked like all others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +22,8 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, certify, certify_local
 from isonomy.certificates.dual import Cells, Dual
 from isonomy.certificates.moving import WIDE, Moving
-from isonomy.certificates.worst_case import Points, search, still
+from isonomy.certificates.transport import Transport
+from isonomy.certificates.worst_case import Points, search
 from isonomy.networks import Network
 from isonomy.population import DomainKind, Population
 from isonomy.similarity import Metric
@@ -177,13 +177,9 @@ def refined(found: Certificate, radii: int) -> Dual:
 
 
 def searched(found: Certificate, gamma: float, effort: AttackBudget) -> Points:
-    """The points of a certificate and those of a search at smaller radii, down to half of this gamma."""
+    """The points of a certificate and those of a search for this gamma."""
     moving = Moving(found.question, found.ground)
-    radii = [found.gamma / 2.0**k for k in range(2, 2 + math.ceil(math.log2(found.gamma / gamma)))]
-    known = still(found.question.x, found.local.lower, found.local.witnesses.counterpart)
-    more = search(moving, known, radii, effort)
-    parts = ("owner", "person", "counterpart", "cost", "value")
-    return Points(*(np.concatenate([getattr(some, part) for some in (found.points, more)]) for part in parts))
+    return search(moving, found.points, Transport(gamma, found.order, found.ground), found.profiles, effort)
 
 
 def box_dual(network: Network, some: Population, metric: Metric, delta: float, count: int) -> Dual:

@@ -122,9 +122,9 @@ class Reach:
 
     @cached_property
     def together(self) -> bool:
-        """May neurons be judged all together? Then every radius is worth a pass of its own.
+        """May neurons be judged all together? Then a pass says little of smaller radii, which are worth their own.
 
-        Neuron by neuron a smaller one costs no more than a support function. A guide, nothing more.
+        Neuron by neuron it says nearly as much of them as theirs would. A guide, nothing more.
         """
         root = self.similarity.form.root
         return bool(len(root) >= root.shape[1])
@@ -162,10 +162,8 @@ class Reach:
             )
             return [self.head.gap(*gap) for gap in gaps]
 
-        if self.together or not tight:  # a pass that says nothing of smaller radii
-            values = [compared(sets, ())[0] for sets in nears]
-        else:
-            values = compared(nears[0], nears[1:])
+        # Without backward passes one says nothing of smaller radii.
+        values = compared(nears[0], nears[1:]) if tight else [compared(sets, ())[0] for sets in nears]
         return np.stack([*values[1:], values[0]], axis=1)
 
     def _limits(self, near: Regions, owner: Index, apart: ConvexSets) -> ConvexSets | None:

@@ -31,7 +31,7 @@ from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, profiles
 from isonomy.certificates.protocol import Model, Shift
 from isonomy.certificates.transport import Transport
-from isonomy.certificates.worst_case import search, search_radii, still
+from isonomy.certificates.worst_case import search, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
@@ -135,7 +135,7 @@ class Job:
                 assert self.schedule is not None
                 profile = profiles(moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule)
                 if self.attack is not None:
-                    points = search(moving, points, search_radii(self.shift, moving.diameter), self.attack)
+                    points = search(moving, points, self.shift, profile, self.attack)
             else:  # nobody but the individuals counts
                 profile = Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):

@@ -26,7 +26,7 @@ from isonomy.attacks.judge import last_of_each
 from isonomy.brief import brief
 from isonomy.certificates.dual import Cells, Dual, Each
 from isonomy.certificates.moving import WIDE, Moving
-from isonomy.certificates.transport import Transport
+from isonomy.certificates.transport import Transport, power
 from isonomy_verify import claims
 from isonomy_verify.dual import gains
 
@@ -37,7 +37,10 @@ FINEST = 8
 """The same where radii are chosen one by one."""
 
 HALVES = 2
-"""How often a round halves cells, where passes say nothing of smaller radii; else once."""
+"""How often a round halves cells, where passes say little of smaller radii, or nothing; else once."""
+
+WORTH = 0.6
+"""A single round of such passes halves more often, and only where more than this share of the mean height is left."""
 
 READ = 0.24
 """A pass that halves a cell is read at radii down to this share of its own: further down others say more."""
@@ -171,15 +174,14 @@ def profiles(
     for rung in schedule.rungs if schedule.whole else (schedule.first,):
         if rung is not None:
             known.compute(everybody, rung)
-    for _ in range(rounds):
-        jobs = []
-        for _ in range(HALVES if known.single else 1):
-            found = known.halves(schedule)
-            for rung, rows in found:
-                known.compute(rows, rung, READ * rung)
-            jobs += found
-        if not jobs:
+    times, worth = HALVES if known.alone else 1, 0.0
+    if rounds == 1 and known.alone and tight:
+        times, worth = 2 * HALVES, WORTH
+    for _ in range(rounds * times):
+        if not (found := known.halves(schedule, worth)):
             break
+        for rung, rows in found:
+            known.compute(rows, rung, READ * rung)
     return known.profiles()
 
 
@@ -202,7 +204,7 @@ class _Known:
     def __init__(self, moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> None:
         self.moving, self.shift, self.largest, self.tight = moving, shift, largest, tight
         self.local, self.scale = local, min(max(shift.gamma, NEAREST), FURTHEST)
-        self.single = moving.kernel.together or not tight  # does a pass say nothing of smaller radii?
+        self.alone = moving.kernel.together or not tight  # does a pass say little of smaller radii, or nothing?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
 
@@ -215,7 +217,7 @@ class _Known:
 
     def radii(self, rung: float) -> list[float]:
         """Where a pass is read."""
-        return [rung] if self.single else subradii(rung, self.scale)
+        return subradii(rung, self.scale) if self.tight else [rung]
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
         """Take note of bounds, the smaller of old and new."""
@@ -250,18 +252,21 @@ class _Known:
         cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights)
         return Dual([cells], self.shift).bound(self.shift.gamma).upper
 
-    def halves(self, schedule: Schedule) -> list[tuple[float, IntArray]]:
-        """Radii, and the individuals whose bound rests on a cell that such a radius would halve."""
+    def halves(self, schedule: Schedule, worth: float) -> list[tuple[float, IntArray]]:
+        """Radii, and the individuals whose bound rests on a cell that such a radius would halve; without those whom
+        no passes at all would bring more than this share of the mean height."""
         if schedule.first is None:
             return []
         radii, values = self.table()
-        owner, near, far = self._active(radii, values, schedule.multiplier)
+        owner, near, far, height = self._active(radii, values, schedule.multiplier)
+        spare = height - self._least(schedule.multiplier)
         far = self._came(radii, values, owner, far)  # the grid is everybody's, the pass behind a value one's own
         last = max(schedule.rungs)
         middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * schedule.first) / 2)
         step = np.rint(FINEST * np.log2(np.maximum(np.minimum(middle, last) / self.scale, NEAREST)))
         chosen = np.minimum(self.scale * 2.0 ** (step / FINEST), last)
         wanted = (chosen > near * (1 + 1e-9)) & (chosen < far * (1 - 1e-9)) & (chosen >= SMALLEST * self.scale)
+        wanted &= spare > worth * height.mean()
         return [
             (float(radius), np.unique(owner[wanted & (chosen == radius)]).astype(np.int64))
             for radius in np.unique(chosen[wanted])
@@ -269,11 +274,21 @@ class _Known:
 
     def _active(
         self, radii: FloatArray, values: FloatArray, multiplier: float
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Everybody's cell in which the bound is largest: whose, and between which radii."""
+    ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        """Everybody's cell in which the bound is largest: whose, between which radii, and how large."""
         cells = Cells.from_profiles(radii, values, self.largest)
-        active = last_of_each(cells.owner, gains(cells, self.shift.order, self.shift.gamma, multiplier))
-        return cells.owner[active], cells.near[active], cells.far[active]
+        gain = gains(cells, self.shift.order, self.shift.gamma, multiplier)
+        active = last_of_each(cells.owner, gain)
+        return cells.owner[active], cells.near[active], cells.far[active], gain[active]
+
+    def _least(self, multiplier: float) -> FloatArray:
+        """What everybody's bound would be at least, whatever else were computed: what passes say at their own radii."""
+        least = np.full(len(self.local), -np.inf)
+        for radius, value in self.values.items():
+            if radius < WIDE:
+                own = np.where(self.source[radius] == radius, value, -np.inf)
+                least = np.maximum(least, own - multiplier * power(radius, self.shift.order))
+        return least
 
     def _came(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:
         """At which radius the pass stood from which a value of a profile, once monotone, comes.

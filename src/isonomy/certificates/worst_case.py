@@ -13,9 +13,8 @@ its mean violation is summed up again from its atoms.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -28,10 +27,10 @@ from isonomy.attacks import AttackBudget
 from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import FURTHEST
+from isonomy.certificates.profiles import FURTHEST, NEAREST, Profiles
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
-from isonomy.certificates.transport import Transport
+from isonomy.certificates.transport import Transport, power
 from isonomy.parallel import in_parallel
 from isonomy_verify.arithmetic import mean_down
 
@@ -40,8 +39,11 @@ IntArray = NDArray[np.int64]
 ROWS = 512
 """Pairs searched at once."""
 
-STARTS = 2
-"""Searches around each individual, from different places; what each of them finds is a point."""
+NEAR = 5
+"""Radii within which everybody's surroundings are searched; larger ones where they may be worth it."""
+
+AROUND = (-1, 0, 1)
+"""Half octaves, from where the best populations have individuals travel, at which they are searched once more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,16 +129,19 @@ def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
     return Points(np.arange(len(x)), np.array(x), counterpart, np.zeros(len(x)), lower)
 
 
-def search(moving: Moving, known: Points, radii: Sequence[float], budget: AttackBudget) -> Points:
-    """Attainable points of everybody: those that are known, and people within the ``radii``."""
+def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, budget: AttackBudget) -> Points:
+    """Attainable points of everybody: those that are known, and people around them.
+
+    First everybody's surroundings are searched within a few radii. The best populations of these points say how far
+    each individual would travel, and there they are searched once more, a little nearer and a little further.
+    """
     tier, question = moving.tier, moving.question
     x, everybody = question.x, np.arange(len(question.x))
     # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
-    def around(job: tuple[float, int, int]) -> Points | None:
-        radius, start, turn = job
-        rows = everybody[start : start + ROWS]
+    def around(job: tuple[float, IntArray, int]) -> Points | None:
+        radius, rows, turn = job
         person = tier.nearby(rows, moving.reach.resized(radius), replace(budget, seed=budget.seed + turn))
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
         if not len(moved):
@@ -146,9 +151,32 @@ def search(moving: Moving, known: Points, radii: Sequence[float], budget: Attack
         cost = moving.ground.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
-    jobs = list(itertools.product(radii, range(0, len(x), ROWS), range(STARTS)))
-    several = [known, *(some for some in in_parallel(around, jobs) if some is not None)]
-    return Points(*(np.concatenate([getattr(some, part.name) for some in several]) for part in fields(Points))).best()
+    def searched(points: Points, jobs: Iterable[tuple[float, IntArray, int]]) -> Points:
+        cut = [(r, rows[k : k + ROWS], turn) for r, rows, turn in jobs for k in range(0, len(rows), ROWS)]
+        several = [points, *(some for some in in_parallel(around, cut) if some is not None)]
+        return Points(*(np.concatenate([getattr(some, p.name) for some in several]) for p in fields(Points))).best()
+
+    radii = search_radii(shift, moving.diameter)
+    if not radii or math.isinf(shift.order):
+        return searched(known, [(radius, everybody, turn) for radius in radii for turn in (0, 1)])
+    points = searched(known, [(radius, everybody, 0) for radius in radii[:NEAR]])
+    weights = question.weights if question.weights.any() else np.ones(len(x))
+    now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
+    jobs = [(radius, _worth(points, profile, shift, radius, ahead.value - now.value), 1) for radius in radii[NEAR:]]
+    way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
+    steps = np.rint(2 * np.log2(np.maximum(way / unit, NEAREST)))
+    for step in np.unique(steps[way > 0]):
+        rows = np.flatnonzero(((steps == step) & (way > 0)).any(axis=0))
+        jobs += [(min(unit * 2.0 ** ((step + k) / 2), moving.diameter, FURTHEST), rows, 1) for k in AROUND]
+    return searched(points, jobs)
+
+
+def _worth(points: Points, profile: Profiles, shift: Transport, radius: float, rise: float) -> IntArray:
+    """Who might be worth a quarter of the way to a radius, going by what is proved of everybody within it, where the
+    best population rises by so much when γ is doubled."""
+    within = np.where(profile.radius >= radius, profile.value, profile.largest)
+    promise = np.minimum.reduceat(within, profile.start[:-1]) - points.value[points.cost == 0]
+    return np.flatnonzero(promise > rise * power(radius / (4 * shift.gamma), shift.order))
 
 
 def search_radii(shift: Transport, diameter: float) -> list[float]:
