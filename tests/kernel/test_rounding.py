@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import Array, Float32
+from isonomy_verify.activations import SHAPES, Activation
+from isonomy_verify.arithmetic import Array, Float32, U
 from isonomy_verify.network import Network, Node, normal_form
 from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
@@ -273,3 +273,22 @@ def test_slopes_that_are_small_for_float32(tier: Way) -> None:
         low, high = point(Prepared(normal_form(nodes), run_unit=True), x, tier)
         assert low[0, 0] <= float(single(nodes, x[0])[0]) <= high[0, 0]
         assert not escapes(nodes, low[0], high[0], x[0])
+
+
+@pytest.mark.parametrize("tier", WAYS)
+@pytest.mark.parametrize("steepness", [1.0, 3.0])
+def test_what_a_layer_may_be_off_behind_an_activation(
+    tier: Way, steepness: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what a file says of its bias, and by the error that a library's own function may make: a float64 run shows
+    neither of them."""
+    slack, off = 1e-3, 20 * U
+    leaky = Activation("leaky_relu", (steepness,))
+    nodes = following(1, plain([[1.0]])._replace(bias_error=np.array([slack])), leaky, plain([[2.0]]))
+    low, high = point(Prepared(normal_form(nodes)), np.array([[-1.0]]), tier)
+    assert low[0, 0] <= -2 * steepness * (1 + slack) and high[0, 0] >= -2 * steepness * (1 - slack)
+    tanh = SHAPES["tanh"]()
+    monkeypatch.setitem(SHAPES, "tanh", lambda: tanh._replace(value=lambda t: np.tanh(t) + off * (1 + np.abs(t))))
+    nodes = following(1, plain([[1.0]]), Activation("tanh"), plain([[1.0]]))
+    low, high = point(Prepared(normal_form(nodes)), np.array([[1e-9]]), tier)
+    assert low[0, 0] <= 1e-9 <= high[0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,7 +19,7 @@ from tests.contracts.metric import steady
 from isonomy.errors import MetricError
 from isonomy.population import Domain, DomainKind, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
-from isonomy.similarity.regions import Regions, Similarity
+from isonomy.similarity.regions import Regions, Similarity, kept
 
 from .people import people as some_people
 
@@ -595,3 +596,17 @@ def test_large_whole_numbers_that_must_be_equal_stay_so() -> None:
         (piece,) = Similarity(Counterparts([tolerance, 0.1]), 1.0, same).regions(numbers[None])
         most = 0.0 if immutable else tolerance
         assert piece.sets.low[0, 0] == pytest.approx(-most, abs=1e-6) and most <= piece.sets.high[0, 0] < most + 1e-6
+
+
+def test_who_is_similar_is_made_ready_once_for_each_question() -> None:
+    """Also for two metrics that share their arrays: each question knows its own metric."""
+    domain = possible("realizable", [0, 0, 0], [1, 1, 1], [(0, 2)])
+    metric = WeightedLp(np.ones(3))
+    assert metric.form is copy(metric).form
+    asked = [(metric, 0.5, domain, 8), (copy(metric), 0.5, domain, 8), (WeightedLp(np.ones(3)), 0.5, domain, 8)]
+    asked += [(metric, 0.6, domain, 8), (metric, 0.5, domain.with_kind("relaxed"), 8), (metric, 0.5, domain, 9)]
+    made = [kept(*each) for each in asked]
+    assert len(set(map(id, made))) == len(made)
+    for each, (mine, delta, space, branches) in zip(made, asked, strict=True):
+        assert kept(mine, delta, space, branches) is each
+        assert each.metric is mine and each.domain is space and (each.delta, each.max_branches) == (delta, branches)
