@@ -252,7 +252,8 @@ class Curve:
         if self.shape.turn is not None:
             place, least = self.shape.turn
             inside = (self.low <= place + 1e-9) & (self.high >= place - 1e-9)
-            least = least - 2 * ELEMENTARY - np.max(error)
+            # Curves fall less steeply than 1 before they turn: an end is off by no less. Straight ones are exact there.
+            least = least - 2 * ELEMENTARY - np.max(error, 0)
             bottom = np.where(inside, np.minimum(bottom, least), bottom)
         return bottom, top
 

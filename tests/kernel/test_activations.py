@@ -125,6 +125,19 @@ def test_a_point_has_a_narrow_image(activation: Activation) -> None:
 
 
 @EACH
+@pytest.mark.parametrize("unit", [0.0, U32])
+def test_an_image_does_not_hang_on_other_intervals(activation: Activation, unit: float) -> None:
+    low, high = np.full((2, WIDTH), -2.0), np.full((2, WIDTH), 1.0)
+    alone = Curve(activation, low[:1], high[:1], unit).image()
+    for far in (1e4, 1e200, np.inf):
+        low[1], high[1] = -far, far
+        with np.errstate(all="ignore"):
+            beside = Curve(activation, low, high, unit).image()
+        for mine, same in zip(beside, alone, strict=True):
+            assert np.array_equal(mine[:1], same)
+
+
+@EACH
 @pytest.mark.parametrize("low", [-1e308, -1e200, -1e3])
 @pytest.mark.parametrize("high", [1e3, 1e200, 1e308])
 def test_huge_intervals_are_enclosed_or_not_a_number(activation: Activation, low: float, high: float) -> None:
