@@ -256,11 +256,11 @@ class _Check:
     def _draw(self, could_hide: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
         """Individuals drawn with replacement, each with a probability proportional to weight times what it could
         hide: enough to miss a share of θ with probability α at most."""
-        counted = np.flatnonzero(self.weights > 0)
+        counted, heaviest = np.flatnonzero(self.weights > 0), self.weights.max()  # shares of which add up, also if huge
         room = np.empty(len(counted))
         for start in range(0, len(counted), 2**14):
             some = counted[start : start + 2**14]
-            room[start : start + 2**14] = self.weights[some] * np.maximum(0.0, could_hide(some))
+            room[start : start + 2**14] = self.weights[some] / heaviest * np.maximum(0.0, could_hide(some))
         ends = np.cumsum(room)
         at = self.draws.random(_draws()) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
