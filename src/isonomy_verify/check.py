@@ -144,7 +144,7 @@ class _Check:
         need(len(self.profiles) == n, "profiles of other individuals")
         self.multiplier = _multiplier(self.claims)
         self.found = Verification(self._words(n), number(self.claims["upper"]), individuals=n)
-        self.float32 = asked["arithmetic"] == "float32"
+        self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
         nodes, outputs, width = nodes_of(record)
         self.head = Head(asked["head"], outputs, None, self.float32)
         self.network = Preparations(normal_form(nodes, self.head.rows))
@@ -416,14 +416,14 @@ class _Check:
         found.say("remarks", None, "names, dates, sources, and what stands beside the claims: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
-        """The statement about the population behind the sample, by Hoeffding or by bets fixed in advance."""
+        """The statement about the population behind the sample, by Hoeffding or bets, and a range, fixed in advance."""
         upper, confidence = number(said["upper"]), self.record.predicate["question"]["confidence"]
         slope = _multiplier(said)
         need(set(said) == {"upper", "multiplier"}, "the statement about the population")
         largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
         most = float(inflated(largest))
         trivial = upper >= most  # true of anybody, and so of every population
-        holds = trivial or bool(np.ptp(self.weights) == 0)
+        holds = trivial or bool(np.ptp(self.weights) == 0 and largest <= inflated(self.largest))
         if not still and not trivial:
             steepest = min(largest / max(float(power_down(self.gamma, self.order)), 1e-300), 1e300)
             step = 2 * math.log2(steepest / slope) if slope else -1.0

@@ -193,6 +193,17 @@ def test_the_statement_about_the_population_is_computed_again(order: float, tmp_
         assert statuses(verify(forger.done()))["population"] == "rejected"
 
 
+def test_the_range_of_bets_is_not_the_issuers_choice(still: Path, tmp_path: Path) -> None:
+    """Nor, by it, are the multipliers: what is chosen after the people were seen is no bet."""
+    forger = Forger(still, tmp_path)
+    for factor, status in ((1.0, "recomputed"), (1.2, "rejected")):
+        forger.put("profiles.largest", factor * forger.array("profiles.largest"))
+        forger.follow()
+        forger.claims["population"] = {"upper": 0.3, "multiplier": None}
+        found = statuses(verify(forger.done()))
+        assert found["population"] == status and found["anybody"] == "proved again"
+
+
 @pytest.mark.slow
 def test_the_default_audit_is_proved_again(tmp_path: Path) -> None:
     people = load_population("german")
