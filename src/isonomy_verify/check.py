@@ -44,7 +44,7 @@ from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inwa
 from isonomy_verify.decisions import certain
 from isonomy_verify.definitions import MATRICES, domain_of, form_of
 from isonomy_verify.dual import heights, plain, price, together
-from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of
+from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of, written
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, witnessed
 from isonomy_verify.local import LocalBounds
@@ -167,9 +167,9 @@ class _Check:
         who, metric, ground = (printable(json.dumps(str(of), ensure_ascii=False)) for of in words)
         run = " run in float32" if asked["arithmetic"] == "float32" else ""
         return (
-            f"{n:,} individuals, {who}; network{run}; similar: at most {self.delta:g} apart by the metric, {metric}; "
-            f"{asked['domain']} domain; populations within {self.gamma:g} in the Wasserstein distance of order "
-            f"{self.order:g} by the ground cost, {ground}; in quotation marks the issuer's words"
+            f"{n:,} individuals, {who}; network{run}; similar: at most {written(self.delta)} apart by the metric, "
+            f"{metric}; {asked['domain']} domain; populations within {written(self.gamma)} in the Wasserstein distance "
+            f"of order {written(self.order)} by the ground cost, {ground}; in quotation marks the issuer's words"
         )
 
     def signatures(self, signer: str | None) -> None:
@@ -201,7 +201,7 @@ class _Check:
             low, high = map(number, declared)
             need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
             largest = min(largest, float(up(high - low)))
-            found.say("output range", None, f"that outputs keep to {low:g} to {high:g} is declared, not proved")
+            found.say("output range", None, f"outputs from {written(low)} to {written(high)} are declared, not proved")
         self.largest = largest
         detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
         found.say("anybody", largest <= claimed, detail, "proved again")

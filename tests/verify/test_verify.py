@@ -486,6 +486,14 @@ def test_a_missing_file_is_bad_input_as_a_changed_one_is(name: str, forger: Forg
         verify(path)
 
 
+def test_the_question_is_told_with_all_its_digits(forger: Forger) -> None:
+    """Whole numbers that are at most 1 apart need not be at most 0.9999999 apart."""
+    forger.question |= {"delta": 0.9999999, "gamma": 0.09999999999, "order": 1.0000001}
+    question = verify(forger.done()).question
+    assert "at most 0.9999999 apart" in question and "within 0.09999999999 in" in question
+    assert "of order 1.0000001 by" in question
+
+
 def test_remarks_are_said_to_be_trusted(forger: Forger) -> None:
     forger.predicate["remarks"] |= {"created": "1970-01-01", "metric": "everybody is equal\x1b[2J"}
     found = verify(forger.done())
