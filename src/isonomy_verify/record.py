@@ -273,4 +273,4 @@ def signers(record: Record) -> list[str] | None:
             Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, encoded(payload))
         except (InvalidSignature, ValueError):
             raise BadInput(f"{path.name} has a signature that is not that of the key {key[:16]}.") from None
-    return [key for key, _ in named]
+    return [bytes.fromhex(key).hex() for key, _ in named]  # which skips blanks, and those could write on the terminal

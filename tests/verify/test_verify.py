@@ -270,6 +270,17 @@ def test_a_signature_is_asked_for(audit: Path, signed: tuple[Path, str]) -> None
         assert not found.accepted and statuses(found)["signature"] == "rejected"
 
 
+def test_keys_are_told_in_one_way_however_an_envelope_spells_them(signed: tuple[Path, str]) -> None:
+    """Blanks between the digits are none of the key, and would write on the terminal."""
+    path, public = signed
+    envelope = json.loads((path / "certificate.dsse.json").read_text())
+    for spelled in (public.upper(), "\n\r\v" + " ".join(public[i : i + 2] for i in range(0, 64, 2))):
+        envelope["signatures"][0]["keyid"] = spelled
+        (path / "certificate.dsse.json").write_text(json.dumps(envelope))
+        assert verify(path, signer=public).accepted
+        assert f"by {public[:16]}…: whose key is that?" in [detail for _, _, detail in verify(path).claims]
+
+
 def test_stale_and_garbage_signatures_are_refused_without_being_asked(signed: tuple[Path, str]) -> None:
     path, _ = signed
     file, original = path / "certificate.dsse.json", json.loads((path / "certificate.dsse.json").read_text())
