@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from isonomy.auditing.inputs import train_small
 from isonomy.datasets import load_population
 from isonomy_verify import BadInput, check, verify
 from isonomy_verify.definitions import domain_of
-from isonomy_verify.record import DOCUMENT_BYTES, encoded, strict_json
+from isonomy_verify.record import DOCUMENT_BYTES, Record, encoded, strict_json
 
 from .conftest import SMALL, Forger, drawing, refused, statuses
 
@@ -425,6 +426,22 @@ def test_flags_are_true_or_false(forger: Forger) -> None:
     forger.table("metric.toml", lambda table: table.update(free=[2] * 58))
     with pytest.raises(BadInput, match="no numbers"):
         verify(forger.done())
+
+
+def test_what_was_hashed_is_what_is_read(forger: Forger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although another file of the same name takes their place in between."""
+    path, hashed = forger.done(), hashlib.file_digest
+
+    def digest(file: Any, kind: str) -> Any:
+        found, place = hashed(file, kind), Path(file.name)
+        if place.name == "people.x.bin":
+            place.with_suffix(".new").write_bytes(b"\0" * place.stat().st_size)
+            place.with_suffix(".new").replace(place)
+        return found
+
+    kept = forger.array("people.x")
+    monkeypatch.setattr(hashlib, "file_digest", digest)
+    assert np.array_equal(Record.read(path).array("people.x"), kept) and not forger.array("people.x").any()
 
 
 def test_small_files_cannot_ask_for_much(forger: Forger) -> None:
