@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from isonomy.report.pairs import facts_of_row
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
 
-from .audits import audit
+from .audits import audit, render
 from .reading import read
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -145,6 +146,12 @@ def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
     facts = dataclasses.replace(base, certificate=certificate).facts
     assert facts.fact("largest_gamma").value == 0 and str(facts.fact("largest_gamma")) == "0"
     assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
+
+
+def test_where_anybody_may_come_there_is_a_bound_and_no_curve() -> None:
+    told = audit(gamma=math.inf)
+    assert told.claimed[1] < math.inf and "no finite bound" not in render(told)
+    assert told.facts["shift"].sentences == ("γ is ∞, and the bound is that for every population.",)
 
 
 def test_a_redacted_audit_has_no_facts_of_persons() -> None:
