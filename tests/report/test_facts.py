@@ -179,7 +179,8 @@ def test_one_person() -> None:
 def test_the_verdict_is_that_of_the_certificate(kind: str, tmp_path: Path) -> None:
     """Also where ε lies between what was derived and what is claimed of it."""
     base = findings(kind)
-    for epsilon in (base.certificate.upper, base.claimed[1], base.certificate.lower, base.claimed[0]):
+    lower, upper = base.certificate.lower, base.certificate.upper
+    for epsilon in (upper, (upper + base.claimed[1]) / 2, base.claimed[1], lower, base.claimed[0]):
         certificate = dataclasses.replace(base.certificate, epsilon=epsilon)
         told = dataclasses.replace(base, certificate=certificate)
         claims = json.loads(write(tmp_path / "record", certificate).read_text())["predicate"]["claims"]
@@ -188,3 +189,5 @@ def test_the_verdict_is_that_of_the_certificate(kind: str, tmp_path: Path) -> No
             claims[name] for name in ("lower", "upper", "verdict")
         )
         assert told.facts.verdict == claims["verdict"]
+        largest = -1.0 if told.largest_gamma is None else told.largest_gamma
+        assert (largest >= certificate.gamma) == (told.verdict == "certified")
