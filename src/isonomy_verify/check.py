@@ -44,7 +44,7 @@ from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inwa
 from isonomy_verify.decisions import certain
 from isonomy_verify.definitions import MATRICES, domain_of, form_of
 from isonomy_verify.dual import heights, plain, price, together
-from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of
+from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of, written
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, witnessed
 from isonomy_verify.local import LocalBounds
@@ -144,7 +144,7 @@ class _Check:
         need(len(self.profiles) == n, "profiles of other individuals")
         self.multiplier = _multiplier(self.claims)
         self.found = Verification(self._words(n), number(self.claims["upper"]), individuals=n)
-        self.float32 = asked["arithmetic"] == "float32"
+        self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
         nodes, outputs, width = nodes_of(record)
         self.head = Head(asked["head"], outputs, None, self.float32)
         self.network = Preparations(normal_form(nodes, self.head.rows))
@@ -167,9 +167,9 @@ class _Check:
         who, metric, ground = (printable(json.dumps(str(of), ensure_ascii=False)) for of in words)
         run = " run in float32" if asked["arithmetic"] == "float32" else ""
         return (
-            f"{n:,} individuals, {who}; network{run}; similar: at most {self.delta:g} apart by the metric, {metric}; "
-            f"{asked['domain']} domain; populations within {self.gamma:g} in the Wasserstein distance of order "
-            f"{self.order:g} by the ground cost, {ground}; in quotation marks the issuer's words"
+            f"{n:,} individuals, {who}; network{run}; similar: at most {written(self.delta)} apart by the metric, "
+            f"{metric}; {asked['domain']} domain; populations within {written(self.gamma)} in the Wasserstein distance "
+            f"of order {written(self.order)} by the ground cost, {ground}; in quotation marks the issuer's words"
         )
 
     def signatures(self, signer: str | None) -> None:
@@ -201,7 +201,7 @@ class _Check:
             low, high = map(number, declared)
             need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
             largest = min(largest, float(up(high - low)))
-            found.say("output range", None, f"that outputs keep to {low:g} to {high:g} is declared, not proved")
+            found.say("output range", None, f"outputs from {written(low)} to {written(high)} are declared, not proved")
         self.largest = largest
         detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
         found.say("anybody", largest <= claimed, detail, "proved again")
@@ -256,11 +256,11 @@ class _Check:
     def _draw(self, could_hide: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
         """Individuals drawn with replacement, each with a probability proportional to weight times what it could
         hide: enough to miss a share of θ with probability α at most."""
-        counted = np.flatnonzero(self.weights > 0)
+        counted, heaviest = np.flatnonzero(self.weights > 0), self.weights.max()  # shares of which add up, also if huge
         room = np.empty(len(counted))
         for start in range(0, len(counted), 2**14):
             some = counted[start : start + 2**14]
-            room[start : start + 2**14] = self.weights[some] * np.maximum(0.0, could_hide(some))
+            room[start : start + 2**14] = self.weights[some] / heaviest * np.maximum(0.0, could_hide(some))
         ends = np.cumsum(room)
         at = self.draws.random(_draws()) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
@@ -416,14 +416,14 @@ class _Check:
         found.say("remarks", None, "names, dates, sources, and what stands beside the claims: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
-        """The statement about the population behind the sample, by Hoeffding or by bets fixed in advance."""
+        """The statement about the population behind the sample, by Hoeffding or bets, and a range, fixed in advance."""
         upper, confidence = number(said["upper"]), self.record.predicate["question"]["confidence"]
         slope = _multiplier(said)
         need(set(said) == {"upper", "multiplier"}, "the statement about the population")
         largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
         most = float(inflated(largest))
         trivial = upper >= most  # true of anybody, and so of every population
-        holds = trivial or bool(np.ptp(self.weights) == 0)
+        holds = trivial or bool(np.ptp(self.weights) == 0 and largest <= inflated(self.largest))
         if not still and not trivial:
             steepest = min(largest / max(float(power_down(self.gamma, self.order)), 1e-300), 1e300)
             step = 2 * math.log2(steepest / slope) if slope else -1.0

@@ -97,6 +97,12 @@ def number(value: Any) -> float:
     return float(value)
 
 
+def written(value: float) -> str:
+    """A number of the question, every digit of it: within 1 there may be people who are not within 0.9999999."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
 def need(holds: Any, what: str) -> None:
     """Refuse what does not hold, in one sentence."""
     if not holds:

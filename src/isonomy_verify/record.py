@@ -177,11 +177,11 @@ class Record:
             length = _regular(file).stat().st_size
             if length != size or size > LARGEST_ARRAY:
                 raise BadInput(f"{file.name} has {length} bytes, and an array of shape {shape} has {size}.")
-            with file.open("rb") as content:
+            with file.open("rb") as content:  # and no other of that name, which may have taken its place meanwhile
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
+                array = np.memmap(content, dtype, "r", shape=tuple(shape)) if size else np.zeros(shape, dtype)
             if digest != self.hashes[f"{EVIDENCE}/{name}.bin"]:
                 raise BadInput(f"{file.name} is not the file that the certificate names (another SHA-256).")
-            array = np.memmap(file, dtype, "r", shape=tuple(shape)) if size else np.zeros(shape, dtype)
         except OSError as error:
             raise BadInput(f"{file} cannot be read: {error.strerror}.") from None
         flat = array.reshape(-1)
@@ -273,4 +273,4 @@ def signers(record: Record) -> list[str] | None:
             Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, encoded(payload))
         except (InvalidSignature, ValueError):
             raise BadInput(f"{path.name} has a signature that is not that of the key {key[:16]}.") from None
-    return [key for key, _ in named]
+    return [bytes.fromhex(key).hex() for key, _ in named]  # which skips blanks, and those could write on the terminal

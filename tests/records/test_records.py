@@ -223,6 +223,8 @@ def test_people_without_a_schema_have_no_record(made: Made, tmp_path: Path) -> N
         (lambda d: _document(d, lambda c: c.update(predicateType="urn:isonomy:certificate:9")), "another version"),
         (lambda d: _document(d, lambda c: c.pop("predicate")), "damaged"),
         (lambda d: _document(d, lambda c: c["predicate"].pop("claims")), "damaged"),
+        (lambda d: _document(d, lambda c: c["predicate"]["question"].update(gamma="nan")), "no number"),
+        (lambda d: _document(d, lambda c: c["predicate"]["claims"].update(upper=True)), "no number"),
         (lambda d: _document(d, lambda c: c["subject"].append(c["subject"][0])), "twice"),
         (lambda d: _document(d, lambda c: c["predicate"]["arrays"].update({"../x": [1]})), "no shape"),
         (lambda d: (d / "evidence" / "profiles.value.bin").unlink(), "cannot be read"),

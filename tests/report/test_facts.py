@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from isonomy.report.pairs import facts_of_row
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
 
-from .audits import audit
+from .audits import audit, render
 from .reading import read
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -147,6 +148,12 @@ def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
     assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
 
 
+def test_where_anybody_may_come_there_is_a_bound_and_no_curve() -> None:
+    told = audit(gamma=math.inf)
+    assert told.claimed[1] < math.inf and "no finite bound" not in render(told)
+    assert told.facts["shift"].sentences == ("γ is ∞, and the bound is that for every population.",)
+
+
 def test_a_redacted_audit_has_no_facts_of_persons() -> None:
     """The terminal too: no pair, no extremes."""
     facts = findings("redacted").facts
@@ -172,7 +179,8 @@ def test_one_person() -> None:
 def test_the_verdict_is_that_of_the_certificate(kind: str, tmp_path: Path) -> None:
     """Also where ε lies between what was derived and what is claimed of it."""
     base = findings(kind)
-    for epsilon in (base.certificate.upper, base.claimed[1], base.certificate.lower, base.claimed[0]):
+    lower, upper = base.certificate.lower, base.certificate.upper
+    for epsilon in (upper, (upper + base.claimed[1]) / 2, base.claimed[1], lower, base.claimed[0]):
         certificate = dataclasses.replace(base.certificate, epsilon=epsilon)
         told = dataclasses.replace(base, certificate=certificate)
         claims = json.loads(write(tmp_path / "record", certificate).read_text())["predicate"]["claims"]
@@ -181,3 +189,5 @@ def test_the_verdict_is_that_of_the_certificate(kind: str, tmp_path: Path) -> No
             claims[name] for name in ("lower", "upper", "verdict")
         )
         assert told.facts.verdict == claims["verdict"]
+        largest = -1.0 if told.largest_gamma is None else told.largest_gamma
+        assert (largest >= certificate.gamma) == (told.verdict == "certified")

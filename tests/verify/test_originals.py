@@ -17,6 +17,8 @@ from isonomy.auditing.originals import check_data, check_model
 from isonomy.networks.load import open_network
 from isonomy.population import Feature, Population, Schema
 
+from .conftest import Forger
+
 SCHEMA = Schema(
     "people",
     (
@@ -71,3 +73,10 @@ def test_the_table_is_read_anew(place: Path) -> None:
     assert check_data(record, place / "garbage.bin")[1] == "trusted"
     shutil.copy(place / "people.csv", place / "again.csv")
     assert check_data(record, place / "again.csv")[1] == "recomputed"
+
+
+def test_other_weights_are_those_of_another_population(place: Path, tmp_path: Path) -> None:
+    """The same people, of whom those who are treated well count more."""
+    forger = Forger(place / "audit", tmp_path)
+    forger.put("people.weights", np.r_[100.0, np.ones(5)])
+    assert check_data(records.read(forger.done()), place / "people.csv")[1] == "rejected"

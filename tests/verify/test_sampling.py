@@ -204,3 +204,11 @@ def test_false_counts_are_missed_as_seldom_as_alpha(share: float, large: Any, mo
     with drawing(theta=THETA):
         missed = [check.verify(large, seed=seed).accepted for seed in range(50)]
     assert np.mean(missed) <= THETA + 3 * math.sqrt(THETA / 50)
+
+
+def test_many_heavy_people_who_could_hide_much_are_all_drawn_from() -> None:
+    """Weights and violations may each be as large as 2^500, and ten million people add up to more than any float."""
+    it: Any = object.__new__(_Check)
+    it.weights, it.draws = np.full(600, 2.0**500), np.random.default_rng(0)
+    with drawing(theta=THETA):
+        assert len(it._draw(lambda some: np.full(len(some), 2.0**515))) > 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from isonomy.auditing.inputs import train_small
 from isonomy.datasets import load_population
 from isonomy_verify import BadInput, check, verify
 from isonomy_verify.definitions import domain_of
-from isonomy_verify.record import DOCUMENT_BYTES, encoded, strict_json
+from isonomy_verify.record import DOCUMENT_BYTES, Record, encoded, strict_json
 
 from .conftest import SMALL, Forger, drawing, refused, statuses
 
@@ -193,6 +194,17 @@ def test_the_statement_about_the_population_is_computed_again(order: float, tmp_
         assert statuses(verify(forger.done()))["population"] == "rejected"
 
 
+def test_the_range_of_bets_is_not_the_issuers_choice(still: Path, tmp_path: Path) -> None:
+    """Nor, by it, are the multipliers: what is chosen after the people were seen is no bet."""
+    forger = Forger(still, tmp_path)
+    for factor, status in ((1.0, "recomputed"), (1.2, "rejected")):
+        forger.put("profiles.largest", factor * forger.array("profiles.largest"))
+        forger.follow()
+        forger.claims["population"] = {"upper": 0.3, "multiplier": None}
+        found = statuses(verify(forger.done()))
+        assert found["population"] == status and found["anybody"] == "proved again"
+
+
 @pytest.mark.slow
 def test_the_default_audit_is_proved_again(tmp_path: Path) -> None:
     people = load_population("german")
@@ -257,6 +269,17 @@ def test_a_signature_is_asked_for(audit: Path, signed: tuple[Path, str]) -> None
     for place, key in ((path, "0" * 64), (path, public[:-1]), (path, ""), (audit, public)):
         found = verify(place, signer=key)
         assert not found.accepted and statuses(found)["signature"] == "rejected"
+
+
+def test_keys_are_told_in_one_way_however_an_envelope_spells_them(signed: tuple[Path, str]) -> None:
+    """Blanks between the digits are none of the key, and would write on the terminal."""
+    path, public = signed
+    envelope = json.loads((path / "certificate.dsse.json").read_text())
+    for spelled in (public.upper(), "\n\r\v" + " ".join(public[i : i + 2] for i in range(0, 64, 2))):
+        envelope["signatures"][0]["keyid"] = spelled
+        (path / "certificate.dsse.json").write_text(json.dumps(envelope))
+        assert verify(path, signer=public).accepted
+        assert f"by {public[:16]}…: whose key is that?" in [detail for _, _, detail in verify(path).claims]
 
 
 def test_stale_and_garbage_signatures_are_refused_without_being_asked(signed: tuple[Path, str]) -> None:
@@ -405,6 +428,22 @@ def test_flags_are_true_or_false(forger: Forger) -> None:
         verify(forger.done())
 
 
+def test_what_was_hashed_is_what_is_read(forger: Forger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although another file of the same name takes their place in between."""
+    path, hashed = forger.done(), hashlib.file_digest
+
+    def digest(file: Any, kind: str) -> Any:
+        found, place = hashed(file, kind), Path(file.name)
+        if place.name == "people.x.bin":
+            place.with_suffix(".new").write_bytes(b"\0" * place.stat().st_size)
+            place.with_suffix(".new").replace(place)
+        return found
+
+    kept = forger.array("people.x")
+    monkeypatch.setattr(hashlib, "file_digest", digest)
+    assert np.array_equal(Record.read(path).array("people.x"), kept) and not forger.array("people.x").any()
+
+
 def test_small_files_cannot_ask_for_much(forger: Forger) -> None:
     """Concatenations and sums that double what they read."""
     for kind in ("concat", "add"):
@@ -473,6 +512,14 @@ def test_a_missing_file_is_bad_input_as_a_changed_one_is(name: str, forger: Forg
     forger.file(name).unlink()
     with pytest.raises(BadInput, match=f"{name}.bin cannot be read"):
         verify(path)
+
+
+def test_the_question_is_told_with_all_its_digits(forger: Forger) -> None:
+    """Whole numbers that are at most 1 apart need not be at most 0.9999999 apart."""
+    forger.question |= {"delta": 0.9999999, "gamma": 0.09999999999, "order": 1.0000001}
+    question = verify(forger.done()).question
+    assert "at most 0.9999999 apart" in question and "within 0.09999999999 in" in question
+    assert "of order 1.0000001 by" in question
 
 
 def test_remarks_are_said_to_be_trusted(forger: Forger) -> None:

@@ -63,10 +63,11 @@ def check_data(record: Record, path: Path) -> Claim:
         read = True
         place = {row: i for i, row in enumerate(table.rows.tolist())}
         rows = [place.get(row, -1) for row in record.people.rows.tolist()]
-        if min(rows) >= 0 and np.array_equal(table.x[rows], record.people.x):
+        pairs = ((table.x, record.people.x), (table.weights, record.people.weights))
+        if min(rows) >= 0 and all(np.array_equal(own[rows], certified) for own, certified in pairs):
             return "data file", "recomputed", f"{path.name} has the {len(rows)} certified individuals in its rows"
     if read:
-        return "data file", "rejected", f"{path.name} has other people in the rows of the certified ones"
+        return "data file", "rejected", f"{path.name} has other people, or weights, in the rows of the certified ones"
     return _by_hash(record, "data file", path)
 
 

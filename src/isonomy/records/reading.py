@@ -32,7 +32,7 @@ from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
 from isonomy_verify.definitions import MATRICES
-from isonomy_verify.evidence import profiles_of, sources_of
+from isonomy_verify.evidence import number, profiles_of, sources_of
 
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
@@ -149,12 +149,12 @@ def _read(path: Path) -> Record:
         ground=ground,
         schema=schema,
         domain=domain,
-        **{name: float(question[name]) for name in ("delta", "gamma", "order")},
-        epsilon=None if question["epsilon"] is None else float(question["epsilon"]),
-        confidence=None if question["confidence"] is None else float(question["confidence"]),
+        **{name: number(question[name]) for name in ("delta", "gamma", "order")},
+        epsilon=None if question["epsilon"] is None else number(question["epsilon"]),
+        confidence=None if question["confidence"] is None else number(question["confidence"]),
         arithmetic=str(question["arithmetic"]),
-        upper=float(claims["upper"]),
-        lower=float(claims["lower"]),
+        upper=number(claims["upper"]),
+        lower=number(claims["lower"]),
         verdict=None if claims["verdict"] is None else str(claims["verdict"]),
         profiles=profiles,
         weights=weights,

@@ -63,7 +63,7 @@ class Sheet:
         unit = words.unit(audit) if audit.regression else ""
         reached = str(self.lower) if lower > 0 else "0.00000" if found.lower > 0 else None  # claims have six decimals
         self.headline = found.headline(str(self.upper), reached, unit)
-        largest = None if found.epsilon is None else found.largest_gamma(found.epsilon)
+        largest = audit.largest_gamma
         printed = "any" if largest == math.inf else "" if largest is None else down(largest)
         self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
         confidence = f"The population behind the sample, with confidence {found.confidence}"

@@ -64,6 +64,20 @@ class Findings:
         epsilon = self.certificate.epsilon
         return None if epsilon is None else judge(*self.claimed, epsilon)
 
+    @cached_property
+    def largest_gamma(self) -> float | None:
+        """Up to which shift ε is proved to be kept: at least γ where the claims show that at γ, below it where not."""
+        certificate, epsilon = self.certificate, self.certificate.epsilon
+        if epsilon is None:
+            return None
+        largest = certificate.largest_gamma(epsilon)
+        if self.verdict == "certified":
+            return max(certificate.gamma, largest or 0.0)
+        if largest is None or largest < certificate.gamma:
+            return largest
+        least = epsilon - 2 * (self.claimed[1] - certificate.upper)  # the claim at γ is above ε by less than its margin
+        return certificate.largest_gamma(least) if least >= 0 else None
+
     @property
     def regression(self) -> bool:
         """Whether the network gives numbers instead of probabilities."""

@@ -52,10 +52,12 @@ def shift(findings: Findings, rounded: Rounded) -> Section:
             lanes.append((each.name, distance.lower, distance.estimate, f"at least {least}, estimate {estimate}"))
     others = table("shifts", "Observed shifts", "Population", "Estimate#", "Floor#", "At least#", "Confidence#",
                    "What it means@wide", rows=measured)  # fmt: skip
-    none = "γ is 0, and only these very people were judged." if gamma == 0 else "no finite bound was proved."
     points = [(place[0], *row[1:]) for place, row in zip(places, rows, strict=True)] if gamma > 0 else []
+    why = {0.0: "γ is 0, and only these very people were judged.",
+           math.inf: "γ is ∞, and the bound is that for every population."}  # fmt: skip
+    none = () if points else (why.get(gamma, "no finite bound was proved."),)
     drawn = {"places": points, "lanes": lanes[:6], "gamma": gamma, "epsilon": certificate.epsilon}
-    return Section("shift", (), () if points else (none,), (bounds, others), drawn=drawn)
+    return Section("shift", (), none, (bounds, others), drawn=drawn)
 
 
 def curve(findings: Findings) -> list[tuple[float, float, float]]:
