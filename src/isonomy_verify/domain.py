@@ -62,6 +62,8 @@ class Domain:
         ends = [end for block in sorted(self.blocks) for end in block]
         if any(a > b for a, b in itertools.pairwise([0, *ends, self.width])) or any(a == b for a, b in self.blocks):
             raise ValueError("The blocks of a domain must be ranges of its coordinates that do not overlap.")
+        if not ((self.low >= 0) & (self.high <= 1) | self.numeric).all():  # else shares that add up to 1 are no simplex
+            raise ValueError("Shares and flags of a domain must lie between 0 and 1.")
         flags = {start for start, stop in self.blocks if stop - start == 1}
         if any(flag not in flags or not 0 <= value < self.width for flag, value, _ in self.fills):
             raise ValueError("A fill must name a flag and the coordinate that it fills.")

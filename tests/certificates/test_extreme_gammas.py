@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from isonomy import AttackBudget, Network, Transport, WeightedLp, certify
+from isonomy import AttackBudget, Domain, Network, Transport, WeightedLp, certify
 from isonomy.certificates.profiles import FURTHEST, NEAREST, subradii
 from isonomy_verify.arithmetic import power_down, power_up
 
@@ -48,6 +49,16 @@ def test_people_and_ground_costs_whose_balls_are_beyond_all_numbers(size: float,
         ground = WeightedLp([weight, weight], p)
         found = certify(network, x, WeightedLp([1.0, 1.0]), 0.1, 1e5, order=order, ground=ground, progress=None)
         assert found.lower <= found.upper <= 1.0
+
+
+@pytest.mark.parametrize("gamma", [1e30, 1e300])
+def test_nobody_can_be_anybody_else(gamma: float) -> None:
+    """A domain of one person is about 0 across, of which a large γ is no multiple."""
+    network, one = Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid"), np.ones(1)
+    domain = replace(Domain.unbounded(1), kind="relaxed", low=one, high=one)
+    for ground in ("l1", "l2", "linf"):
+        found = certify(network, [one], WeightedLp([1.0]), 0.1, gamma, ground=ground, domain=domain, progress=None)
+        assert found.lower <= found.upper < 1e-12
 
 
 def test_any_population_of_a_bounded_domain() -> None:

@@ -128,6 +128,8 @@ def test_arrays_that_are_no_metric_are_refused(wrong: dict[str, Any]) -> None:
         {"blocks": np.array([[3, 6]])},
         {"blocks": np.array([[3, 3]])},
         {"blocks": np.array([[-1, 2]])},
+        {"low": np.full(5, -5.0)},
+        {"high": np.full(5, 5.0)},
         {"fills": np.array([[1.0, 0.0, 0.5]])},
         {"fills": np.array([[0.0, 5.0, 0.5]])},
     ],

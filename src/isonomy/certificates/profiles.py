@@ -326,4 +326,4 @@ def _ladder(gamma: float, flip: float, diameter: float) -> list[float]:
     rungs = [gamma * 2.0**k for k in range(-1, RUNGS - 1)]
     if gamma / 2 < flip < rungs[-1]:
         return [*(rung for rung in rungs if rung < flip), flip * (1 - 1e-9)]
-    return [rung for rung in rungs if rung < diameter] or [rung for rung in (diameter,) if rung > 0]
+    return [rung for rung in rungs if rung < diameter] or [rung for rung in (diameter,) if rung > NEAREST]
