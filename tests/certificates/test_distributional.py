@@ -161,7 +161,8 @@ def test_no_shift_is_the_mean_of_local_bounds_and_weights_are_repetitions() -> N
     for gamma, order in ((0.0, 1.0), (0.0, math.inf), (0.1, 1.0), (0.1, 2.0), (0.3, math.inf)):
         one, other = (quietly(network, some, metric, 1.0, gamma, order=order) for some in (weighted, repeated))
         assert one.upper == pytest.approx(other.upper, rel=1e-9), (gamma, order)
-        assert one.lower == pytest.approx(other.lower, rel=1e-6), (gamma, order)
+        # Whoever stands there several times is searched as often.
+        assert one.lower == pytest.approx(other.lower, rel=1e-4), (gamma, order)
         if gamma == 0:
             assert one.upper == pytest.approx(np.average(one.local.upper, weights=[3, 1, 2, 1]), rel=1e-12)
             assert one.lower == pytest.approx(np.average(one.local.lower, weights=[3, 1, 2, 1]), rel=1e-12)
