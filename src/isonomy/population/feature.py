@@ -182,20 +182,47 @@ class Feature:
 
 @dataclass(frozen=True)
 class Label:
-    """The outcome's column, and its classes in the order of the model's outputs (none: a regression)."""
+    """The outcome's column, its classes in the order of the model's outputs (none: a regression), and the decision.
+
+    ``favourable`` names the classes that people hope for, or ``("high",)`` or ``("low",)`` numbers of a regression.
+    ``threshold`` is the cut-off of the decision: the probability of the favourable one of two classes (of the second
+    where none is named), or a number of a regression. :func:`isonomy.population.outcome.decided` is the rule.
+    """
 
     column: str
     classes: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     description: str = ""
+    favourable: tuple[str, ...] = ()
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", tuple(self.classes))
+        named = (self.favourable,) if isinstance(self.favourable, str) else tuple(self.favourable)
+        object.__setattr__(self, "favourable", named)
         if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
             raise SchemaError(
                 f"Label {self.column!r}: 'classes' must be two or more names, or none for a regression. "
                 f"Got {list(self.classes)!r}."
             )
+        known = self.classes or ("high", "low")
+        if not set(named) <= set(known) or len(set(named)) != len(named) or len(named) == len(known):
+            raise SchemaError(
+                f"Label {self.column!r}: 'favourable' must be one or more, not all, of "
+                f"{', '.join(map(repr, known))}. Got {list(named)!r}."
+            )
+        if self.threshold is not None:
+            self._check_threshold(self.threshold)
+
+    def _check_threshold(self, threshold: float) -> None:
+        if len(self.classes) > 2:
+            right = "left out with more than two classes: the most probable one is given"
+        elif self.classes:
+            right = "" if 0 < threshold < 1 else "a probability strictly between 0 and 1"
+        else:
+            right = "" if math.isfinite(threshold) else "a finite number"
+        if right:
+            raise SchemaError(f"Label {self.column!r}: 'threshold' must be {right}. Got {threshold}.")
 
     @property
     def regression(self) -> bool:

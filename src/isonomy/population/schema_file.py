@@ -9,6 +9,8 @@
     [label]
     column = "repaid"
     classes = ["no", "yes"]          # in the order of the model's outputs; leave out for a regression
+    favourable = "yes"               # the outcome that people hope for; of a regression "high" or "low"
+    threshold = 0.5                  # a probability of "yes" from here on is a yes
 
     [features.age]
     kind = "integer"                 # numeric (default), integer, ordinal, categorical
@@ -156,6 +158,8 @@ def _value(kind: str, value: Any, where: str) -> Any:
         return {key: _value("str", word, where) for key, word in _table(value, where).items()}
     if kind == "float | str | None":
         kind = "str" if isinstance(value, str) else "float"
+    if kind == "tuple[str, ...]" and where.endswith("'favourable'") and not isinstance(value, list | dict):
+        value = [value]  # one class needs no brackets
     right, expected, convert = _READERS.get(kind, _READERS["str"])
     if not right(value):
         raise SchemaError(f"{where} must {expected}. Got {value!r}.")
