@@ -26,8 +26,8 @@ from isonomy.networks import Network
 from isonomy.networks.graph import Activation, Add, Affine, Graph, Input, Node
 from isonomy.population import Population
 from isonomy_verify import verify
-from studies.extracts import available
-from studies.extracts import load_population as survey
+from studies.surveys import available
+from studies.surveys import load_population as survey
 
 HINTS = ("profiles.count", "profiles.radius", "profiles.pass", "profiles.passes", "points.count", "local.decision")
 

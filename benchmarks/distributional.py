@@ -47,7 +47,7 @@ def seconds(run: Callable[[], object], repeats: int) -> float:
 
 def population() -> isonomy.Population:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from studies.extracts import load_population
+    from studies.surveys import load_population
 
     try:
         return load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False)

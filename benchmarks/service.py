@@ -50,7 +50,7 @@ def say(text: str = "") -> None:
 
 def people() -> Population:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from studies.extracts import available, load_population
+    from studies.surveys import available, load_population
 
     if "acs-income" in available():
         whole = load_population("acs-income", states=["CA"], encoding="paper", years=[2018], download=False)

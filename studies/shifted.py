@@ -23,11 +23,11 @@ from isonomy.shift import wasserstein
 from isonomy.similarity.ground import ground_metric
 from isonomy_verify.arithmetic import mean_down, mean_up
 from studies import Setting, Store, paper
-from studies.extracts import describe
 from studies.methods import Way
 from studies.models import Case, Size, cases
 from studies.shifts import constructed, costs_between
 from studies.steps import Line, Step, known, taken
+from studies.surveys import describe
 from studies.tables import Dataset
 
 WAYS = (Way("sgd"), Way("f-ibp"), Way("l-dif"), Way("u-dif"))

@@ -10,8 +10,8 @@ import numpy as np
 
 from isonomy.population import Population
 from studies import paper
-from studies.extracts import describe, load_population
 from studies.methods import ALPHA, Way
+from studies.surveys import describe, load_population
 
 
 @dataclass(frozen=True)

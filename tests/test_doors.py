@@ -166,10 +166,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "head": ["tanh", 5, None], "reads": ["rows", None], "output": [5], "activation": [5], "name": [5],
     },
     "load_metric": {"path": [5, None, METRIC]},
-    "load_population": {
-        "name": ["nowhere", 5, None, ["german"]], "domain": ["nonsense", 5, None], "encoding": ["utf-8", 5],
-        "states": [["CA"]], "threshold": [5],
-    },
+    "load_population": {"name": ["nowhere", 5, None, ["german"]], "domain": ["nonsense", 5, None]},
     "from_layers": {
         "weights": [5, None, "w", [], [np.eye(2) * 1j, np.eye(2)], [["a", "b"], np.eye(2)]],
         "biases": [5, [np.zeros(3)], [np.zeros(3), np.zeros(2) * 1j]], "head": ["tanh", 5, None],

@@ -25,9 +25,6 @@ _NAMES = {
 
 _WHERE = {name: f"isonomy.{part}" for part, names in _NAMES.items() for name in names.split()}
 
-_OLD = {"DistributionalCertificate": "Certificate", "Effort": "AttackBudget", "LargeCertificate": "Certificate"}
-"""Names of version 0.1, until 0.3."""
-
 __all__ = sorted([*_WHERE, "__version__"])
 
 if TYPE_CHECKING:  # the same, for whoever checks types
@@ -71,10 +68,9 @@ if TYPE_CHECKING:  # the same, for whoever checks types
 
 
 def __getattr__(name: str) -> Any:
-    where = _OLD.get(name, name)
-    if where in _WHERE:
-        globals()[name] = found = getattr(import_module(_WHERE[where]), where)
-        return found
+    if name in _WHERE:
+        globals()[name] = value = getattr(import_module(_WHERE[name]), name)
+        return value
     raise AttributeError(f"module 'isonomy' has no attribute {name!r}")
 
 

@@ -570,7 +570,7 @@ def test_an_ascent_stops_below_what_an_explicit_population_reaches() -> None:
 @pytest.mark.slow
 def test_income_in_california(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plainly trained network with 2 × 256 neurons: what the paper's boxes leave at 1.0."""
-    from studies.extracts import load_population
+    from studies.surveys import load_population
 
     monkeypatch.setenv("ISONOMY_DATA", str(FOLDER))
     whole = load_population("acs-income", encoding="paper", states=["CA"], years=[2018], download=False)

@@ -478,8 +478,6 @@ def test_one_call_for_people_in_memory_and_in_files(tmp_path: Path) -> None:
     assert isinstance(large, isonomy.Certificate) and isinstance(small, isonomy.Certificate)
     assert len(large) == len(small.local) and large.upper == small.upper and 0 < large.upper <= 1
     assert large.sources == (("people.parquet", hashlib.sha256(path.read_bytes()).hexdigest()),)
-    for old in ("LargeCertificate", "DistributionalCertificate"):
-        assert getattr(isonomy, old) is isonomy.Certificate
     with pytest.raises(ParameterError, match="'schema' must be given beside"):
         isonomy.certify(net, path, metric, 1.0, 0.1)
 

@@ -195,4 +195,3 @@ def test_transport_by_its_name_by_its_numbers_and_by_gamma_is_one() -> None:
     assert [(one.gamma, one.order, one.ground.describe()) for one in found] == [
         (0.2, 2.0, found[0].ground.describe())
     ] * 3
-    assert isonomy.Effort is isonomy.AttackBudget

@@ -11,7 +11,7 @@ from tests.datasets.data_folder import FOLDER
 import isonomy
 from isonomy.population import Population
 from isonomy.service import Served
-from studies.extracts import load_population
+from studies.surveys import load_population
 
 
 @cache

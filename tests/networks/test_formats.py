@@ -26,37 +26,6 @@ from isonomy.population.schema import Schema
 
 from .stored import EMBEDDED, FILES, X, mlp
 
-# -- .nnet
-
-
-def nnet(path: Path, low: str = "-1,-1,-2,-3,-1", high: str = "1,2,2,3,4") -> tuple[Path, Any]:
-    draw = np.random.default_rng(4)
-    weights = [draw.standard_normal((6, 5)).round(4), draw.standard_normal((2, 6)).round(4)]
-    biases = [draw.standard_normal(6).round(4), draw.standard_normal(2).round(4)]
-    mean, span = np.array([0.1, 0.2, 0, -0.5, 1.0, 0.7]), np.array([2.0, 3.0, 4.0, 1.5, 1.0, 1.3])
-    lines = ["// a network by hand", "2,5,2,6,", "5,6,2,", "0,", low + ",", high + ","]
-    lines += [",".join(map(str, each)) + "," for each in (mean, span)]
-    for weight, bias in zip(weights, biases, strict=True):
-        lines += [",".join(map(str, row)) + "," for row in weight] + [f"{each}," for each in bias]
-    path.write_text("\n".join(lines) + "\n")
-
-    def evaluate(x: Any) -> Any:
-        inside = np.clip(x, np.array(low.split(","), dtype=float), np.array(high.split(","), dtype=float))
-        hidden = np.maximum((inside - mean[:-1]) / span[:-1] @ weights[0].T + biases[0], 0)
-        return (hidden @ weights[1].T + biases[1]) * span[-1] + mean[-1]
-
-    return path, evaluate
-
-
-@pytest.mark.parametrize("low", ["-1,-1,-2,-3,-1", "-1e38,-1,-2,-1e38,-1", "-inf,-inf,-inf,-inf,-inf"])
-def test_nnet_files(low: str, tmp_path: Path) -> None:
-    highs = ["1e38" if part in ("-1e38", "-inf") else "2.5" for part in low.split(",")]
-    path, evaluate = nnet(tmp_path / "a.nnet", low, ",".join(highs))
-    network = load_network(path, head="regression")
-    np.testing.assert_allclose(network(X), evaluate(X), atol=1e-9)
-    assert load_network(path).head == "softmax"
-
-
 # -- skops
 
 
@@ -92,7 +61,7 @@ class Malicious:
 
 
 ENDINGS = (
-    *(".onnx", ".h5", ".hdf5", ".keras", ".nnet", ".pt", ".pth", ".pt2", ".skops"),
+    *(".onnx", ".h5", ".hdf5", ".keras", ".pt", ".pth", ".pt2", ".skops"),
     *(".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".sav", ".p"),
 )
 
@@ -174,8 +143,6 @@ def sound(ending: str, folder: Path) -> Path:
     if ending in (".h5", ".keras"):
         pytest.importorskip("h5py", reason="Keras files are read with h5py")
         path.write_bytes((FILES / f"sequential{ending}").read_bytes())
-    elif ending == ".nnet":
-        nnet(path)
     elif ending == ".pt":
         torch.save(mlp(5, 4, 2).state_dict(), path)
     elif ending == ".pt2":
@@ -186,10 +153,8 @@ def sound(ending: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.some(5)
-@pytest.mark.parametrize(
-    "ending", [".keras", ".nnet", ".pt", ".pt2", ".skops", pytest.param(".h5", marks=pytest.mark.slow)]
-)
+@pytest.mark.some(4)
+@pytest.mark.parametrize("ending", [".keras", ".pt", ".pt2", ".skops", pytest.param(".h5", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore")
 def test_damaged_files_say_one_sentence(ending: str, tmp_path: Path) -> None:
     whole = sound(ending, tmp_path).read_bytes()

@@ -35,7 +35,7 @@ PROGRAM = """
 import json, os, resource, sys
 import numpy, onnx, onnx.reference, sklearn.neural_network, skops.io, torch
 from isonomy.errors import IsonomyError
-from isonomy.networks import keras_reader, nnet_reader, onnx_reader, sklearn_reader, state_reader
+from isonomy.networks import keras_reader, onnx_reader, sklearn_reader, state_reader
 from isonomy.networks.load import open_network
 from isonomy.population import Schema
 
@@ -315,7 +315,7 @@ def test_skops_files_that_unpack_to_gigabytes(tmp_path: Path, change: Callable[.
     assert said.startswith("FileError") and words.get(change, "unpacks to more") in said
 
 
-# -- Keras, state dicts, .nnet ---------------------------------------------------------------------------------
+# -- Keras, state dicts ---------------------------------------------------------------------------------
 
 
 def keras_file(path: Path, shape: tuple[int, ...], *, attribute: Any = None, config: bytes | None = None) -> Path:
@@ -416,20 +416,6 @@ def test_state_dicts_that_unpack_to_gigabytes(tmp_path: Path) -> None:
                 archive.writestr(name, plain.read(name))
         archive.writestr(f"{plain.namelist()[0].split('/')[0]}/data/0", bytes(300_000_000), zipfile.ZIP_DEFLATED)
     assert "unpacks to more" in refused(tmp_path / "model.pt")
-
-
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        ("1,60000,60000,60000\n60000,60000\n", "larger than the supported size"),
-        ("1,4000000000,2,4\n4000000000,2\n", "whole numbers of a reasonable size"),
-        ("1,9000,2,9000\n9000,2\n0\n" + "\n".join(",".join([cell] * 9001) for cell in "0111"), "larger than the"),
-        ("1,4,2,4\n4,2\n0\n" + "0," * 3_000_000, "longer than"),
-    ],
-)
-def test_nnet_headers(tmp_path: Path, header: str, said: str) -> None:
-    (tmp_path / "model.nnet").write_text(header, encoding="ascii")
-    assert said in refused(tmp_path / "model.nnet")
 
 
 # -- schemas ---------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from isonomy.errors import DataError, NotANumberError, ParameterError
 from isonomy.population import Feature, Population, Schema
 from isonomy.shift import wasserstein
 from isonomy.similarity import Mahalanobis, WeightedLp
-from studies.extracts import load_population as study_population
+from studies.surveys import load_population as study_population
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 NORMS = {"l1": 1, "l2": 2, "linf": math.inf}

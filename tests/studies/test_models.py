@@ -65,7 +65,7 @@ def test_the_ways() -> None:
 
 @pytest.mark.parametrize("dataset", [*SURVEYS, *UCI], ids=lambda dataset: dataset.name)
 def test_blind_is_what_the_schema_says(dataset: object, tmp_path: Path) -> None:
-    from studies.extracts import available
+    from studies.surveys import available
 
     assert isinstance(dataset, type(GERMAN))
     if dataset.source not in available():
@@ -80,7 +80,7 @@ def test_blind_is_what_the_schema_says(dataset: object, tmp_path: Path) -> None:
 
 
 def test_other_places_are_not_the_one_trained_on() -> None:
-    from studies.extracts import available
+    from studies.surveys import available
 
     for dataset in SURVEYS:
         if dataset.source not in available():

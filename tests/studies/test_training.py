@@ -13,10 +13,10 @@ import pytest
 import isonomy
 from isonomy.population import Population
 from studies import Setting, Store, measures, paper, training, write
-from studies.extracts import available
 from studies.methods import WAYS, Way
 from studies.models import Size
 from studies.page import as_markdown
+from studies.surveys import available
 from studies.tables import GERMAN, SURVEYS, Dataset
 
 pytestmark = pytest.mark.slow

@@ -101,7 +101,7 @@ def read_people(
 ) -> Population:  # fmt: skip
     """The people of a file, by a schema, or of the catalogue."""
     if source in ENTRIES:
-        return load_population(source, domain=domain, download=False)
+        return load_population(source, domain=domain)
     path = Path(source)
     if path.suffix == "" and not path.exists():
         raise FileError(

@@ -56,7 +56,7 @@ class Plan:
         None, "What its columns mean; 'isonomy init' writes a first one.", path=True, example="schema.toml"
     )
     model: str | None = FILES(
-        None, "The network: .onnx, .keras, .h5, .skops, .pt, .pt2 or .nnet; never a pickle.", path=True,
+        None, "The network: .onnx, .keras, .h5, .skops, .pt or .pt2; never a pickle.", path=True,
         example="model.onnx",
     )  # fmt: skip
     metric: str | None = FILES(

@@ -23,15 +23,12 @@ def listed() -> Answer:
     """
     from rich.table import Table
 
-    from isonomy.datasets import describe
     from isonomy.datasets.catalogue import ENTRIES
 
-    found = [describe(name) for name in sorted(ENTRIES)]
-    table = Table("name", "people", "protected", "here")
-    for one in found:
-        here = ", ".join(one.here[:3]) + (f", … ({len(one.here)})" if len(one.here) > 3 else "")
-        table.add_row(one.name, one.size, ", ".join(one.protected), here or "to be downloaded")
-    facts = [{"name": one.name, "size": one.size, "protected": one.protected, "here": one.here} for one in found]
+    table = Table("name", "people", "protected")
+    for one in ENTRIES.values():
+        table.add_row(one.name, one.size, ", ".join(one.protected))
+    facts = [{"name": one.name, "size": one.size, "protected": one.protected} for one in ENTRIES.values()]
     return Answer(facts, [table])
 
 
@@ -48,30 +45,28 @@ def show(name: Annotated[str, typer.Argument(help="A name of the catalogue.")]) 
 
     from isonomy.datasets import describe
 
-    found = describe(name)
-    return Answer(asdict(found), [str(found)])
+    shown = describe(name)
+    facts = asdict(shown) | {"protected": shown.protected, "proxies": shown.proxies}
+    return Answer(facts, [str(shown)])
 
 
 @app.command()
 @answering
 def fetch(
     name: Annotated[str, typer.Argument(help="A name of the catalogue.")],
-    state: Annotated[list[str] | None, typer.Option(help="Of a survey, such as CA; may be repeated.")] = None,
-    year: Annotated[list[int] | None, typer.Option(help="Of a survey, such as 2018; may be repeated.")] = None,
     out: Annotated[Path, typer.Option(help="The folder to write NAME.parquet and NAME.toml to.")] = Path(),
 ) -> Answer:
-    """Write a table and its schema as files, downloading it where it is not here.
+    """Write a table and its schema as files.
 
     Example:
 
-    isonomy datasets fetch acs-income --state CA --state TX --out data
+    isonomy datasets fetch german --out data
     """
     from isonomy.datasets import load_population
     from isonomy.files import atomic
 
-    people = load_population(name, states=state or None, years=year or None)
-    stem = "-".join([name, *map(str, state or ()), *map(str, year or ())])
-    table, schema = out / f"{stem}.parquet", out / f"{stem}.toml"
+    people = load_population(name)
+    table, schema = out / f"{name}.parquet", out / f"{name}.toml"
     with atomic(table) as part:
         people.frame.to_parquet(part, index=False)
     with atomic(schema) as part:

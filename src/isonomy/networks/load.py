@@ -108,7 +108,6 @@ _STATE = ("a torch state dict", "state_reader.read_state", ("activation", "head"
 FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ".onnx": ("an ONNX network", "onnx_reader.read_onnx", ("schema", "head", "output", "reads")),
     **dict.fromkeys((".h5", ".hdf5", ".keras"), _KERAS),
-    ".nnet": ("a .nnet network", "nnet_reader.read_nnet", ("head",)),
     **dict.fromkeys((".pt", ".pth"), _STATE),
     ".pt2": ("a torch.export archive", "torch_reader.read_pt2", ("head",)),
     ".skops": ("a skops file", "sklearn_reader.read_skops", ("schema", "head", "reads")),

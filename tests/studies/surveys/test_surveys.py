@@ -10,14 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from tests.datasets.data_folder import FOLDER, needs_data
 
-from isonomy.datasets.acs import INCOME
-from isonomy.datasets.codes import BIRTH_AREAS, OCCUPATIONS, birth_areas, occupation_groups, relationships
 from isonomy.errors import DataError, ParameterError
 from isonomy.population import Population, Schema
 from isonomy.population.population import in_train
 from isonomy.similarity import Counterparts
-from studies.extracts import EXTRACTS, STUDY_FILES, available, describe, load_population
 from studies.paper import PARAMETERS
+from studies.surveys import available, describe, load_population
+from studies.surveys.acs import INCOME
+from studies.surveys.codes import BIRTH_AREAS, OCCUPATIONS, birth_areas, occupation_groups, relationships
+from studies.surveys.extracts import EXTRACTS, STUDY_FILES
+from studies.surveys.load import schema_of
 
 SMALL = {"DE": 9123, "HI": 14400, "ID": 16711, "ME": 13275, "MT": 10336, "ND": 7876, "NE": 19451, "NH": 13780}
 SMALL |= {"NM": 19247, "RI": 10489, "SD": 8986, "VT": 6436, "WV": 18066, "WY": 5740}
@@ -37,13 +39,14 @@ def load(name: str, *states: str, **options: object) -> Population:
 def test_everything_is_there_and_described() -> None:
     assert available() == ("acs-coverage", "acs-employment", "acs-income", "adult", "credit", "german", "moons")
     income = describe("acs-income")
-    assert income.protected == ("SEX", "RAC1P") and income.proxies == ("MAR", "RELP")
+    schema = schema_of("acs-income")
+    assert schema.protected == ("SEX", "RAC1P") and schema.proxies == ("MAR", "RELP")
     assert len(income.here) == 52 and "HI 2015" in income.here and "CA 2018" in income.here
     assert {piece for piece in describe("acs-employment").here if piece[:2] == "MA"} == {
         f"MA {year}" for year in (2015, 2016, 2017, 2018)
     }
-    text = str(describe("credit"))
-    assert "CC BY 4.0" in text and "30,000" in text and "undocumented" in text
+    credit = describe("credit")
+    assert credit.licence == "CC BY 4.0" and "30,000" in credit.size and "undocumented" in credit.caveats[0]
     assert PARAMETERS["credit"].learning_rate == 0.01
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.datasets import available, describe, load_population
-from isonomy.datasets.codes import STATES
 from isonomy.errors import DataError, FileError
+from studies.surveys.codes import STATES
+from studies.surveys.load import available, describe, load_population
 
-needs_pooch = pytest.mark.skipif(find_spec("pooch") is None, reason="pooch is not installed: isonomy[data]")
+needs_pooch = pytest.mark.skipif(find_spec("pooch") is None, reason="pooch is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -159,8 +159,8 @@ def test_what_is_missing_is_named_with_its_place(tmp_path: Path, monkeypatch: py
 
 
 def test_without_pooch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isonomy.datasets.folder.find_spec", lambda name: None)
-    with pytest.raises(FileError, match=r"install isonomy\[data\] to have it downloaded"):
+    monkeypatch.setattr("studies.surveys.folder.find_spec", lambda name: None)
+    with pytest.raises(FileError, match=r"install pooch to have it downloaded"):
         load_population("acs-income", states=["CA"], folder=tmp_path)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from isonomy.datasets.folder import DataFolder
 from isonomy.errors import FileError, first_line
+from studies.surveys.folder import DataFolder
 
 UCI_URL = "https://archive.ics.uci.edu/static/public/350"
 LABEL = "default payment next month"
@@ -48,5 +48,5 @@ def _from_archive(file: Path) -> pd.DataFrame:
         frame = pd.read_csv(content)
         return frame if LABEL in frame else pd.read_csv(io.BytesIO(content.getvalue()), header=1)
     if find_spec("xlrd") is None:
-        raise FileError(f"Table {file} holds an Excel sheet: install isonomy[data] (xlrd) to read it.")
+        raise FileError(f"Table {file} holds an Excel sheet: install xlrd to read it.")
     return pd.read_excel(content, header=1)

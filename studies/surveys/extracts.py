@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from isonomy import datasets
-from isonomy.datasets.acs import (
+from isonomy.errors import FileError
+from studies.surveys import load
+from studies.surveys.acs import (
     DEFAULT_YEAR,
     LARGEST_PWGTP,
     PERSON_FILES,
@@ -37,7 +38,6 @@ from isonomy.datasets.acs import (
     piece_places,
     read_piece,
 )
-from isonomy.errors import FileError
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class StudyFiles:
 
 
 STUDY_FILES = StudyFiles()
-load_population = partial(datasets.load_population, surveys=STUDY_FILES)
-describe = partial(datasets.describe, surveys=STUDY_FILES)
-available = partial(datasets.available, surveys=STUDY_FILES)
+load_population = partial(load.load_population, surveys=STUDY_FILES)
+describe = partial(load.describe, surveys=STUDY_FILES)
+available = partial(load.available, surveys=STUDY_FILES)
 
 
 def _share(holding: Path | Holding) -> float:

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.datasets.codes import STATES, birth_areas, check_state, occupation_groups
-from isonomy.datasets.person_files import find_person_files, read_person_file
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.population.population import in_train
+from studies.surveys.codes import STATES, birth_areas, check_state, occupation_groups
+from studies.surveys.person_files import find_person_files, read_person_file
 
 Piece = tuple[str, int]
 IntArray = NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Where tables lie on this machine, and how they get there.
 
 A table is looked for in the folder named by the caller or by the environment variable ``ISONOMY_DATA``, then among
-files downloaded earlier. Only when it is in neither is it downloaded, which needs the extra ``isonomy[data]`` (pooch).
+files downloaded earlier. Only when it is in neither is it downloaded, which needs pooch.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ class DataFolder:
         if not self.download:
             raise FileError(f"{what} is not on this machine: {by_hand}, or allow the download.")
         if find_spec("pooch") is None:
-            raise FileError(
-                f"{what} is not on this machine: {by_hand}, or install isonomy[data] to have it downloaded."
-            )
+            raise FileError(f"{what} is not on this machine: {by_hand}, or install pooch to have it downloaded.")
         pooch = import_module("pooch")
         writable = self.named is not None and os.access(self.named, os.W_OK)
         target = Path(self.named if writable and self.named is not None else pooch.os_cache("isonomy")) / place

@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from isonomy.datasets.codes import STATES, relationships
 from isonomy.errors import DataError, FileError, first_line
+from studies.surveys.codes import STATES, relationships
 
 CENSUS_URL = "https://www2.census.gov/programs-surveys/acs/data/pums"
 _NAME = re.compile(r"csv_p([a-z]{2})\.zip", re.IGNORECASE)
