@@ -63,7 +63,7 @@ def weights(of: Array) -> str:
     if n < 2 or not np.ptp(of):
         return "equal"
     scaled = np.sort(np.asarray(of, dtype=np.float64) / np.max(of))[::-1]
-    share = math.ceil(100 * float(scaled[:heaviest].sum() / scaled.sum()))
+    share = math.ceil(100 * float(scaled[:heaviest].sum() / scaled.sum()) - 1e-9)
     none = int((scaled == 0).sum())
     who = "the heaviest 1 %" if n >= 100 else "the heaviest one"
     return f"unequal: {who} ({heaviest:,} of {n:,}) hold {share} % of the weight" + (f", {none:,} none" if none else "")
