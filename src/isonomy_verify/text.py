@@ -26,7 +26,7 @@ def quoted(text: object, most: int = MOST) -> str:
     Whatever is not a printable letter (line breaks, escapes of terminals, marks that turn the direction of writing) is
     written as an escape, and so are quotation marks and backslashes: what stands between the marks is the stranger's.
     """
-    shown, length = [], 0
+    shown, length = list[str](), 0
     whole = str(text)
     for i, c in enumerate(whole):
         piece = f"\\{c}" if c in '"\\' else printable(c)

@@ -253,10 +253,14 @@ def _texts(certificate: Certificate) -> dict[str, str]:
     space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], question.domain.kind))
     if not _same(space, domain_arrays(question.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
+    possible = definitions.domain_of(texts[files.SCHEMA], "realizable")
     for name, metric in ((files.METRIC, question.metric), (files.GROUND, certificate.ground)):
         texts[name] = metric_to_text(metric)
-        space = definitions.domain_of(texts[files.SCHEMA], "realizable")
-        if not _same(vars(definitions.form_of(texts[name], name, space)), vars(metric.form)):
+        try:
+            read = definitions.form_of(texts[name], name, possible)
+        except files.BadInput as error:
+            raise DataError(f"The {type(metric).__name__} is none of these individuals: {error}") from None
+        if not _same(vars(read), vars(metric.form)):
             raise DataError(f"The {type(metric).__name__} cannot be written to {name}, which would be another metric.")
     return texts
 
