@@ -10,7 +10,8 @@ many claims are false. Everybody's own bound and decision are claims of their ow
 more are drawn: for their mean in the same way, for how many they are each with the same probability.
 
 **Soundness.** ``derived <= claim`` is compared without tolerance. Statuses: *proved again*; *recomputed* from what is
-proved; *trusted*, which no file can show; *not checked*; *rejected*. Whatever is wrong with a file is an error.
+proved; *looked at*, where a seed that the issuer could know chose who was derived, which proves nothing of the others;
+*trusted*, which no file can show; *not checked*; *rejected*. Whatever is wrong with a file is an error.
 """
 
 from __future__ import annotations
@@ -40,19 +41,23 @@ from isonomy_verify.arithmetic import (
     rounded_down,
     up,
 )
+from isonomy_verify.asked import heading, similar
+from isonomy_verify.asked import weights as weights_told
 from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import certain
-from isonomy_verify.definitions import MATRICES, domain_of, form_of
+from isonomy_verify.definitions import MATRICES, domain_of, form_of, schema_of
 from isonomy_verify.dual import heights, plain, price, together
-from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of, written
+from isonomy_verify.evidence import individuals_of, need, nodes_of, number, points_of, profiles_of, sources_of, written
 from isonomy_verify.heads import Head
-from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, witnessed
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, deflated, witnessed
 from isonomy_verify.local import LocalBounds
 from isonomy_verify.network import normal_form
 from isonomy_verify.preparations import Preparations
 from isonomy_verify.reach import WIDE, Reach
-from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, printable, signers
+from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
+from isonomy_verify.selection import consistent, selected
 from isonomy_verify.similar import Similarity
+from isonomy_verify.text import listed, quoted
 from isonomy_verify.tiers import enclose_at
 
 EVERYBODY = 20_000
@@ -67,15 +72,18 @@ ROWS = 1024
 MULTIPLIERS = 32
 """Of the statement about the population: a fixed grid, in steps of the square root of 2."""
 
-TRUSTED = ("network", "people", "metric", "ground", "domain", "selection", "remarks", "output range")
+TRUSTED = ("network", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head")
 """What may be trusted in a certificate that is accepted."""
+
+STATUS = {"accepted": 0, "not accepted": 1, "looked at": 3}
+"""What a check can come to, and the exit status of a command; 2 is bad input."""
 
 
 @dataclass
 class Verification:
-    """Claims as (name, status, detail), the question in words, and the numbers that were derived here."""
+    """Claims as (name, status, detail), the question in lines by name, and the numbers that were derived here."""
 
-    question: str
+    question: dict[str, str]
     claimed_upper: float
     proved_upper: float = math.inf
     proved_lower: float = 0.0
@@ -85,9 +93,19 @@ class Verification:
     claims: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
+    def result(self) -> str:
+        """One of :data:`STATUS`: accepted where nothing is rejected, and nothing trusted but the origin of inputs and
+        remarks; looked at where a seed that the issuer could know chose who was derived."""
+        if any(
+            status == "rejected" or (status == "trusted" and name not in TRUSTED) for name, status, _ in self.claims
+        ):
+            return "not accepted"
+        return "looked at" if any(status == "looked at" for _, status, _ in self.claims) else "accepted"
+
+    @property
     def accepted(self) -> bool:
-        """Nothing is rejected, and nothing trusted but the origin of inputs and remarks."""
-        return not any(s == "rejected" or (s == "trusted" and name not in TRUSTED) for name, s, _ in self.claims)
+        """Whether the result is that."""
+        return self.result == "accepted"
 
     def say(self, name: str, holds: Any, detail: str, status: str = "recomputed") -> None:
         """Note what became of a claim; None: nothing here can tell."""
@@ -105,7 +123,8 @@ def verify(
     """Check a certificate.
 
     ``data`` is a folder that holds withheld arrays; ``signer`` a public key (in hexadecimal) that must have signed it.
-    In a large table some individuals are derived unless ``everybody`` is asked for; ``seed`` draws the same ones again.
+    In a large table some individuals are derived unless ``everybody`` is asked for. ``seed`` draws the same ones again;
+    an issuer who could know it could lie about all others, so that what it draws is looked at and never accepted.
     """
     try:
         with np.errstate(all="ignore"):
@@ -122,7 +141,8 @@ def verify(
     except OSError as error:
         raise BadInput(f"{error.filename or path} cannot be read: {error.strerror}.") from None
     except Exception as error:  # of whatever kind: files may be made to harm
-        raise BadInput(f"{path} or its evidence is not as it should be: {type(error).__name__}, {error}.") from None
+        kind = type(error).__name__
+        raise BadInput(f"{path} or its evidence is not as it should be: {kind}, {quoted(error)}.") from None
 
 
 class _Check:
@@ -143,13 +163,14 @@ class _Check:
         self.profiles = profiles_of(record)
         need(len(self.profiles) == n, "profiles of other individuals")
         self.multiplier = _multiplier(self.claims)
-        self.found = Verification(self._words(n), number(self.claims["upper"]), individuals=n)
+        self.found = Verification({}, number(self.claims["upper"]), individuals=n)
         self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
         nodes, outputs, width = nodes_of(record)
         self.head = Head(asked["head"], outputs, None, self.float32)
         self.network = Preparations(normal_form(nodes, self.head.rows))
-        self.domain = domain_of(record.text(SCHEMA), str(asked["domain"]))
-        metric, self.ground = (form_of(record.text(name, MATRICES), name) for name in (METRIC, GROUND))
+        self.domain, schema = domain_of(record.text(SCHEMA), str(asked["domain"])), schema_of(record.text(SCHEMA))
+        space = domain_of(record.text(SCHEMA), "realizable")
+        metric, self.ground = (form_of(record.text(name, MATRICES), name, space) for name in (METRIC, GROUND))
         need(metric.width == self.ground.width == self.domain.width == width, "a metric or schema of other coordinates")
         branches = asked["max_branches"]
         need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
@@ -159,18 +180,31 @@ class _Check:
         self.individuals = individuals_of(record, n, self.profiles.largest)
         # What was derived of everybody alone: nan where nothing was.
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
+        self.range, self.evaluated, self.outside = self._range(), 0, 0
+        self.why = consistent(record.predicate["selection"], n, record.array("people.rows"))
+        classes, known = asked.get("classes"), schema.get("label", {}).get("classes")
+        need(not classes or not known or classes == known, "classes that are not those of schema.toml")
+        who = f"{n:,} individuals" if self.why else f"{selected(record.predicate['selection'])}: the issuer's word"
+        self.found.question |= {"people": who, "weights": weights_told(np.array(self.weights))}
+        self.found.question |= heading(asked, schema, outputs) | similar(asked, record.predicate["remarks"])
 
-    def _words(self, n: int) -> str:
-        asked, remarks = self.record.predicate["question"], self.record.predicate["remarks"]
-        # Nothing in a file can write on the terminal, and what nobody checked stands in quotation marks.
-        words = remarks.get("selection", {}).get("words", "not said"), remarks["metric"], remarks["ground"]
-        who, metric, ground = (printable(json.dumps(str(of), ensure_ascii=False)) for of in words)
-        run = " run in float32" if asked["arithmetic"] == "float32" else ""
-        return (
-            f"{n:,} individuals, {who}; network{run}; similar: at most {written(self.delta)} apart by the metric, "
-            f"{metric}; {asked['domain']} domain; populations within {written(self.gamma)} in the Wasserstein distance "
-            f"of order {written(self.order)} by the ground cost, {ground}; in quotation marks the issuer's words"
-        )
+    def _range(self) -> tuple[float, float] | None:
+        """What the outputs of a regression are declared to keep to."""
+        declared = self.record.predicate["question"]["output_range"]
+        if declared is None:
+            return None
+        need(isinstance(declared, list) and len(declared) == 2, "the output range")
+        low, high = map(number, declared)
+        need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
+        return low, high
+
+    def _keep(self, *people: Array) -> None:
+        """Count outputs that are certainly outside the declared range, where there is one."""
+        for some in people if self.range is not None else ():
+            at = self.head.received(enclose_at(self.network.single(float32_run=False), some))
+            low, high = self.range or (0.0, 0.0)
+            self.evaluated += len(some)
+            self.outside += int(((at.low > high) | (at.high < low)).any(axis=1).sum())
 
     def signatures(self, signer: str | None) -> None:
         """The envelope, if there is one; one by the signer that is asked for."""
@@ -194,14 +228,13 @@ class _Check:
         need(self.x.shape == (found.individuals, self.domain.width), "individuals of another shape")
         for start in range(0, len(self.x), 2**16):
             need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
+        for start in range(0, len(self.x), ROWS):
+            self._keep(np.ascontiguousarray(self.x[start : start + ROWS]))
         self.anybody, within = self.reach.everywhere(np.asarray(self.x))
         largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
-        claimed, declared = float(inflated(self.profiles.largest)), self.record.predicate["question"]["output_range"]
-        if declared is not None:
-            low, high = map(number, declared)
-            need(self.head.kind == "regression" and -math.inf < low < high < math.inf, "the output range")
-            largest = min(largest, float(up(high - low)))
-            found.say("output range", None, f"outputs from {written(low)} to {written(high)} are declared, not proved")
+        claimed = float(inflated(self.profiles.largest))
+        if self.range is not None:
+            largest = min(largest, float(up(self.range[1] - self.range[0])))
         self.largest = largest
         detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
         found.say("anybody", largest <= claimed, detail, "proved again")
@@ -223,7 +256,7 @@ class _Check:
             total += exact_sum(products_up(np.array(self.weights[some]), derived))
             highest = max(highest, float(derived.max()))
             wrong += int(above.sum())
-        found.derived = len(rows)
+        found.derived, status = len(rows), "proved again"
         if len(rows) == found.individuals:
             mean = mean_of_sums(total, exact_sum(np.array(self.weights)), highest)
             found.proved_upper = together(price(*asked, self.multiplier), mean)
@@ -231,13 +264,14 @@ class _Check:
                 f"all {len(rows):,} derived, {wrong:,} above their claim; together {outward(found.proved_upper, 9)}"
             )
         else:
-            said = "who knew the seed beforehand could lie about all others, so that nothing is said of these"
+            said, status = "an issuer who knew the seed could lie about all others: this proves nothing", "looked at"
             if seed is None:
+                status = "proved again"
                 found.proved_upper = float(up(found.claimed_upper + up(THETA * hidden)))
                 exceeds = f"a table whose mean exceeds {outward(found.proved_upper)}"
                 said = f"{exceeds} is accepted with probability at most {ALPHA:g}"
             detail = f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: {said}"
-        found.say("individuals", wrong == 0, detail, "proved again")
+        found.say("individuals", wrong == 0, detail, status)
         detail = f"{loose:,} profiles have bounds that were not derived again, on which no claim about this shift rests"
         found.claims.append(("other shifts", "not checked" if loose else "proved again", detail))
         return None
@@ -307,17 +341,14 @@ class _Check:
     def lower(self) -> None:
         """The population that the witnesses describe: possible people, similar pairs, within the budget."""
         found, record, claimed = self.found, self.record, number(self.claims["lower"])
-        if claimed == 0:
-            return found.say("lower", True, "nothing is claimed")
         if not record.has("points.person") or not record.has("people.x"):
+            if claimed == 0:
+                return found.say("lower", True, "nothing is claimed")
             return found.say("lower", None, "the witnesses are withheld: give --data, the folder that has them")
-        count, mass = record.array("points.count"), record.array("points.mass")
-        cost, n = record.array("points.cost"), found.individuals
-        need(count.shape == (n,) and ((count >= 0) & (count <= len(mass))).all(), "witnesses")
-        need(mass.shape == cost.shape == (int(count.sum()),), "witnesses")
-        need((mass >= 0).all() and (mass < math.inf).all() and (cost >= 0).all(), "masses and costs")
-        owner, used = np.repeat(np.arange(n), count), np.flatnonzero(mass > 0)
-        value, good = np.zeros(len(used)), True
+        n = found.individuals
+        count, mass, cost, said = points_of(record, n)
+        owner, used = np.repeat(np.arange(n), count), np.flatnonzero((said > 0) | ((mass > 0) & (claimed > 0)))
+        value, good, above = np.zeros(len(used)), True, 0
         person, other = record.array("points.person"), record.array("points.counterpart")
         need(person.shape == other.shape == (len(mass), self.domain.width), "witnesses of another shape")
         alone = self.network.single(float32_run=False)
@@ -328,8 +359,13 @@ class _Check:
             fits = self.domain.contains(z) & self.domain.allows(z, y)
             fits &= self.similarity.form.distance_upper(z, y) <= self.delta
             fits &= self.ground.distance_upper(x, z) <= cost[some]
-            good &= bool(fits.all())
-            value[start : start + ROWS] = head.attained(enclose_at(alone, z), enclose_at(alone, y))
+            reached = head.attained(enclose_at(alone, z), enclose_at(alone, y))
+            good &= bool((fits & (deflated(said[some]) <= reached)).all())
+            above += int((reached > inflated(self.profiles.within(owner[some], np.array(cost[some])))).sum())
+            value[start : start + ROWS] = reached
+            self._keep(z, y)
+        if claimed == 0:
+            used, value = used[:0], value[:0]
         weight = exact_sum(np.array(self.weights))
         within = _within(owner[used], np.array(mass[used]), self.weights)
         if plain(self.order, self.gamma):
@@ -339,8 +375,9 @@ class _Check:
             within &= Fraction(spent, weight) <= Fraction(float(power_down(self.gamma, self.order)))
         total = exact_sum(products_down(np.array(mass[used]), np.maximum(value, 0.0)))
         found.proved_lower = rounded_down(Fraction(total, weight))
+        good &= within and claimed <= found.proved_lower and not above
         detail = f"{len(used):,} atoms reach {inward(found.proved_lower, 9)}, claimed {claimed}"
-        return found.say("lower", good and within and claimed <= found.proved_lower, detail, "proved again")
+        return found.say("lower", good, f"{detail}; {above:,} above the profile of their individual", "proved again")
 
     def alone(self) -> None:
         """What is claimed of everybody alone: the means of their bounds, whose violation is above or below ε, whose
@@ -355,6 +392,9 @@ class _Check:
         told = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
         holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True)
         found.say("alone", holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {told}")
+        crossed = int((deflated(self.individuals.lower) > self.individuals.highs(slice(None))).sum())
+        means = number(self.claims["lower"]) <= found.claimed_upper and implied["lower"] <= implied["upper"]
+        found.say("both sides", means and not crossed, f"{crossed:,} of {n:,} have a lower bound above their upper one")
         if not self.record.has("people.x") or not self._witnesses():
             return found.say("own bounds", None, "rows are withheld: give --data, the folder that has them")
         rows, largest, some = np.arange(n), float(inflated(self.profiles.largest)), found.seed is not None
@@ -375,8 +415,9 @@ class _Check:
             bounds += f": a mean above {outward(most)} is {chance}, and so are counts of epsilon"
             bounds += f" too large by more than {THETA:g} of everybody"
             decisions += f": a count too large by more than {math.ceil(THETA * n):,} is {chance}"
-        found.say("own bounds", not high.any(), bounds, "proved again")
-        return found.say("decisions", not turns.any(), decisions, "proved again")
+        status = "looked at" if some and not self.secret else "proved again"
+        found.say("own bounds", not high.any(), bounds, status)
+        return found.say("decisions", not turns.any(), decisions, status)
 
     def _witnesses(self) -> bool:
         """Are they there? Then it is noted whether all do what is said of them."""
@@ -390,6 +431,7 @@ class _Check:
                 some = owner[start : start + ROWS]
                 x, y = (np.ascontiguousarray(rows) for rows in (self.x[some], other[start : start + ROWS]))
                 good &= bool(witnessed(self.bounds, said, some, x, y, name == "flip_counterpart").all())
+                self._keep(y)
             told.append(len(owner))
         detail = f"{told[0]:,} violations and {told[1]:,} other decisions, each at a pair, evaluated"
         self.found.say("witnesses", good, detail, "proved again")
@@ -410,16 +452,19 @@ class _Check:
             found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare{says}")
         for group, name in (("metric", METRIC), ("ground", GROUND), ("domain", SCHEMA)):
             found.say(group, None, f"{name}, digest {record.hashes[f'{EVIDENCE}/{name}'][:16]}…, for you to compare")
-        self._selection(record.predicate["remarks"].get("selection"))
-        beside = sorted(set(record.hashes) - record.seen)
-        found.claims.append(("files", "not checked", f"{', '.join(map(ascii, beside))}: the issuer's word"))
-        found.say("remarks", None, "names, dates, sources, and what stands beside the claims: the issuer's word")
+        self._trusted()
+        strays, beside = record.check_beside(), sorted(set(record.hashes) - record.seen)
+        if beside:
+            found.claims.append(("files", "not checked", f"{listed(beside)}: the issuer's word"))
+        if strays:
+            told = f"{listed(strays)}: not named by the certificate, and may say anything"
+            found.claims.append(("other files", "not checked", told))
+        found.say("remarks", None, "names, dates, sources, how files were read: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
         """The statement about the population behind the sample, by Hoeffding or bets, and a range, fixed in advance."""
         upper, confidence = number(said["upper"]), self.record.predicate["question"]["confidence"]
         slope = _multiplier(said)
-        need(set(said) == {"upper", "multiplier"}, "the statement about the population")
         largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
         most = float(inflated(largest))
         trivial = upper >= most  # true of anybody, and so of every population
@@ -435,15 +480,15 @@ class _Check:
             holds = _confident(upper, paid, high, most, (1 - number(confidence)) / tries)
         self.found.say("population", holds, f"at most {outward(upper)}, if these are independent draws")
 
-    def _selection(self, who: Any) -> None:
-        """How people were selected is the issuer's word; that it is a word about these people can be seen."""
-        if who is None:
-            return self.found.say("selection", None, "how these people were selected is not said")
-        n, rows = self.found.individuals, self.record.array("people.rows")
-        fits = who["people"] == n and who["words"].startswith(f"{n:,} ") and (who["pool"] or n) >= n
-        fits &= bool(rows.shape == (n,)) and int(rows.max(initial=-1)) < (who["rows"] or math.inf)
-        fits &= who["how"] == "chosen" or len(np.unique(rows)) == len(rows)
-        return self.found.say("selection", None if fits else False, f"{printable(who['words'])}: the issuer's word")
+    def _trusted(self) -> None:
+        """The declared range of outputs, which those that were computed must keep to, and how people were selected,
+        which is the issuer's word; that it can be a word about these people is seen."""
+        if self.range is not None:
+            low, high = map(written, self.range)
+            detail = f"outputs from {low} to {high} are declared, not proved; of {self.evaluated:,} computed here"
+            self.found.say("output range", False if self.outside else None, f"{detail} {self.outside:,} are outside")
+        told = self.why or f"{selected(self.record.predicate['selection'])}: the issuer's word; --data counts them"
+        self.found.say("selection", False if self.why else None, told)
 
 
 def _within(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:

@@ -57,6 +57,17 @@ class Profiles:
         if not (np.isfinite(self.value) & (self.value >= 0)).all() or not 0 <= self.largest < math.inf:
             raise ValueError("a bound of a profile is no number >= 0")
 
+    def within(self, owner: NDArray[np.intp], cost: Array) -> Array:
+        """The least of the bounds (k,) that hold within a distance ``cost`` (k,) of individuals ``owner`` (k,)."""
+        places, count = self.places(owner), np.diff(self.start)[owner]
+        row = np.repeat(np.arange(len(owner)), count)
+        column = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
+        radius = np.full((len(owner), int(count.max(initial=0)) + 1), math.inf)
+        value = np.full(radius.shape, self.largest)
+        radius[row, column], value[row, column] = self.radius[places], self.value[places]
+        least = np.minimum.accumulate(value[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray(least[np.arange(len(owner)), (radius < cost[:, None]).sum(axis=1)])
+
     def places(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
         """Where the bounds of some individuals stand."""
         first, count = self.start[rows], self.start[rows + 1] - self.start[rows]

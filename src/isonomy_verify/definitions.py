@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
-from isonomy_verify.record import BadInput
+from isonomy_verify.text import BadInput, quoted
 
 TEXT, MATRICES = 2**22, 2**27
 """Characters of a schema, and of a metric, which may hold a matrix."""
@@ -35,6 +35,13 @@ _FEATURE = {
     "kind", "categories", "origin", "unit", "low", "high", "fill", "immutable", "missing", "missing_label",
     "missing_values", "tolerance", "relative_tolerance", "protected", "proxy", "seen", "labels", "description",
 }  # fmt: skip
+_SCHEMA = {
+    "": {"name", "description", "weight", "max_weight", "id", "label", "split", "features", "model"},
+    "label": {"column", "classes", "labels", "description", "favourable", "threshold"},
+    "split": {"column", "train", "test"},
+    "model": {"inputs"},
+}
+"""The keys of a schema's tables; those of ``[model.inputs]`` are columns."""
 _METRICS = {
     "weighted-lp": {"order", "weights"},
     "mahalanobis": {"root"},
@@ -60,7 +67,23 @@ def tame_toml(text: str, name: str, most: int = TEXT) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{name} is not valid TOML: {error}.") from None
+        raise BadInput(f"{name} is not valid TOML: {quoted(error)}.") from None
+
+
+def schema_of(text: str) -> dict[str, Any]:
+    """The tables of a schema, none of which has a key that is not known."""
+    table = tame_toml(text, "schema.toml")
+    for title, known in _SCHEMA.items():
+        part = table.get(title, {}) if title else table
+        if not isinstance(part, dict) or not part.keys() <= known:
+            where = f"[{title}]" if title else "the top level"
+            strange = next((key for key in part if key not in known), "") if isinstance(part, dict) else ""
+            raise BadInput(
+                f"schema.toml: {where} must be a table of {', '.join(sorted(known))}. Got {quoted(strange)}."
+            )
+    if not isinstance(table.get("id", ""), str):
+        raise BadInput("schema.toml must have an 'id' that is the name of a column.")
+    return table
 
 
 def domain_of(text: str, kind: str) -> Domain:
@@ -68,16 +91,18 @@ def domain_of(text: str, kind: str) -> Domain:
 
     A number is ``(value − origin) / unit``, followed by a flag where it has a ``fill``; a category is a one-hot block.
     """
-    name, table = "schema.toml", tame_toml(text, "schema.toml")
+    name, table = "schema.toml", schema_of(text)
     features = table.get("features")
     if kind not in ("unbounded", "relaxed", "realizable") or not isinstance(features, dict):
         raise BadInput(f"{name} has no features, or the certificate no domain.")
-    parts: dict[str, list[Any]] = {part: [] for part in ("low", "high", "integer", "origin", "unit", "immutable")}
+    kinds = ("low", "high", "integer", "origin", "unit", "immutable", "names")
+    parts: dict[str, list[Any]] = {part: [] for part in kinds}
     blocks: list[tuple[int, int]] = []
     fills: list[tuple[int, int, float]] = []
     for title, feature in features.items():
         start = len(parts["low"])
-        columns = _columns(feature, f"{name}, the feature {title!r},")
+        columns = _columns(feature, f"{name}, the feature {quoted(title)},")
+        columns["names"] = _names(title, feature, len(columns["low"]))
         width, fill = len(columns["low"]), columns.pop("fill")
         if start + width > COORDINATES:
             raise BadInput(f"{name} has more than {COORDINATES} coordinates.")
@@ -88,13 +113,12 @@ def domain_of(text: str, kind: str) -> Domain:
             fills.append((start + 1, start, fill))
         for part, values in columns.items():
             parts[part] += values
+    names, width = tuple(parts.pop("names")), len(parts["low"])
     arrays = {p: np.array(v, dtype=bool if p in ("integer", "immutable") else float) for p, v in parts.items()}
-    width = len(parts["low"])
     if kind == "unbounded":
         nothing = {"low": np.full(width, -np.inf), "high": np.full(width, np.inf), "integer": np.zeros(width, bool)}
         arrays |= nothing | {"origin": np.zeros(width), "unit": np.ones(width)}
         blocks, fills = [], []
-    names = tuple(str(i) for i in range(width))
     return Domain(kind=kind, blocks=tuple(blocks), fills=tuple(fills), names=names, **arrays)  # type: ignore[arg-type]
 
 
@@ -141,8 +165,33 @@ def _columns(feature: Any, where: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def form_of(text: str, name: str) -> Form:
-    """The metric that a text describes."""
+def _names(title: str, feature: dict[str, Any], width: int) -> list[str]:
+    """What the coordinates of a feature are called."""
+    missing = feature.get("missing_label", "missing")
+    if feature.get("kind", "categorical" if feature.get("categories") else "numeric") != "categorical":
+        return [title, f"{title}={missing}"][:width]
+    return [f"{title}={level}" for level in (*feature["categories"], missing)][:width]
+
+
+def _check_coordinates(table: dict[str, Any], name: str, schema: Domain) -> None:
+    """Refuse a metric whose names, origins or units are not those of the coordinates of the schema.
+
+    A metric may leave names out. Origin 0 and unit 1 are those of a coordinate of which no ratio is looked at.
+    """
+    if not isinstance(table.get("fitted_on", ""), str):
+        raise BadInput(f"{name} must have a 'fitted_on' that is a text.")
+    if "names" in table and table["names"] != list(schema.names):
+        raise BadInput(f"{name} must have the names of the schema's coordinates, in their order, or none.")
+    if table["kind"] == "counterparts":
+        relative, origin, unit = (np.array(table[part]) for part in ("relative", "origin", "unit"))
+        plain = (relative == 0) & (origin == 0) & (unit == 1)
+        wrong = np.flatnonzero(~plain & ((origin != schema.origin) | (unit != schema.unit)))
+        if len(wrong):
+            raise BadInput(f"{name}: {quoted(schema.names[wrong[0]])} has another origin or unit than in schema.toml.")
+
+
+def form_of(text: str, name: str, schema: Domain | None = None) -> Form:
+    """The metric that a text describes, on the coordinates of a schema (a bounded domain of it, which has units)."""
     table = tame_toml(text, name, MATRICES)
     parts = _METRICS.get(str(table.get("kind")), set())
     if not parts or not parts <= table.keys() <= parts | {"kind", "width", "fitted_on", "names"}:
@@ -174,6 +223,10 @@ def form_of(text: str, name: str) -> Form:
     else:
         rows = table["root"]
         root = root if rows == [] else _array(rows, (len(rows), width), name)
+    if schema is not None:
+        if width != schema.width:
+            raise BadInput(f"{name} is a metric of {width} coordinates, and the schema has {schema.width}.")
+        _check_coordinates(table, name, schema)
     return Form(root, order, **single)
 
 

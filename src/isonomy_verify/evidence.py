@@ -9,13 +9,15 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.claims import Profiles
 from isonomy_verify.individuals import DECISIONS, Individuals
 from isonomy_verify.network import Node
-from isonomy_verify.record import BadInput, Record
+from isonomy_verify.record import Record
+from isonomy_verify.text import BadInput, quoted
 
 WIDEST, PIECES = 2**24, 2**12
 """Numbers that all nodes of a network hold together, and sums that one of them may be: a few nodes can ask for more."""
@@ -80,6 +82,17 @@ def sources_of(record: Record, profiles: Profiles) -> Array:
     return np.asarray(passes[chosen])
 
 
+def points_of(record: Record, n: int) -> tuple[NDArray[Any], Array, Array, Array]:
+    """Of the witnesses of populations: how many each of ``n`` individuals has (n,), and their masses, costs and
+    violations."""
+    count, mass, cost, value = (record.array(f"points.{name}") for name in ("count", "mass", "cost", "value"))
+    need(count.shape == (n,) and ((count >= 0) & (count <= len(mass))).all(), "witnesses")
+    need(mass.shape == cost.shape == value.shape == (int(count.sum()),), "witnesses")
+    need((mass >= 0).all() and (mass < math.inf).all() and (cost >= 0).all(), "masses and costs")
+    need((value >= 0).all() and (value < math.inf).all(), "violations of witnesses")
+    return count, mass, cost, value
+
+
 def individuals_of(record: Record, n: int, largest: float) -> Individuals:
     """What is said of everybody alone."""
     upper, lower, decision = (record.array(f"local.{name}") for name in ("upper", "lower", "decision"))
@@ -93,7 +106,7 @@ def number(value: Any) -> float:
     """A number, or "inf", which JSON has no word for."""
     if value == "inf":
         return math.inf
-    need(type(value) in (int, float), f"{value!r} is no number")
+    need(type(value) in (int, float), f"{quoted(value)} is no number")
     return float(value)
 
 

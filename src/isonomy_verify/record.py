@@ -27,12 +27,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isonomy_verify.layout import BESIDE, check_document
+from isonomy_verify.text import BadInput as BadInput
+from isonomy_verify.text import quoted
+
 Arrays = dict[str, NDArray[Any]]
 
-STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "urn:isonomy:certificate:3"
+FORMAT = 4
+STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", f"urn:isonomy:certificate:{FORMAT}"
 PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"
 SCHEMA, METRIC, GROUND = "schema.toml", "metric.toml", "ground.toml"
+
+REPORTS = ("report.html", "summary.md", "junit.xml", "individuals.parquet")
+"""What an audit writes for people beside the certificate: where it does not name them, they may say anything."""
 
 DOCUMENT_BYTES = 2**24
 """The longest document; one of ten million people has about 20 kB."""
@@ -46,13 +54,6 @@ LARGEST_ARRAY = 2**40
 DEPTH = 32
 """Brackets within brackets."""
 
-_KEYS = {
-    "predicate": "question claims beside network remarks arrays withheld",
-    "question": "delta gamma order epsilon confidence tier arithmetic domain head output_range max_branches",
-    "claims": "upper lower multiplier hidden verdict population local",
-    "network": "kinds names",
-}
-"""What a certificate says: a claim that nobody looks at has no place in it."""
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
     "<i8": ("rows", "count", "inputs", "index", "roundings", "width"),
@@ -60,18 +61,6 @@ _KINDS = {
     "|u1": ("decision", "kind"),
 }
 _DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in names}
-
-
-class BadInput(Exception):  # noqa: N818
-    """A file that is missing or not what it should be, in one sentence, which cannot write on the terminal."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(printable(sentence))
-
-
-def printable(text: str) -> str:
-    """A stranger's text, in which nothing can write on the terminal: letters of any script, the rest as escapes."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -103,26 +92,21 @@ class Record:
         if not isinstance(document, dict) or document.get("_type") != STATEMENT:
             raise BadInput(f"{path} is not an isonomy certificate.")
         if document.get("predicateType") != PREDICATE:
-            raise BadInput(f"{path} is of another version: this program reads {PREDICATE}; audit again to have one.")
-        try:
-            hashes = {str(each["name"]): str(each["digest"]["sha256"]) for each in document["subject"]}
-            predicate = document["predicate"]
-            shapes = {str(name): shape for name, shape in predicate["arrays"].items()}
-            withheld = [str(name) for name in predicate["withheld"]]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise BadInput(f"{path} is damaged: {type(error).__name__}, {error}.") from None
-        for part, known in _KEYS.items():
-            found = predicate if part == "predicate" else predicate[part]
-            if not isinstance(found, dict) or set(found) != set(known.split()):
-                raise BadInput(f"{path} is damaged: '{part}' must have {known.replace(' ', ', ')}, and nothing else.")
-        if len(hashes) != len(document["subject"]):
-            raise BadInput(f"{path} names a file twice.")
+            other = re.fullmatch(r"urn:isonomy:certificate:(\d{1,4})", str(document.get("predicateType")), re.ASCII)
+            of = f"format {other[1]}" if other else "another version"
+            raise BadInput(
+                f"{path} is a certificate of {of}, and this program checks format {FORMAT}: audit again to have one."
+            )
+        check_document(document)
+        predicate = document["predicate"]
+        shapes, withheld = predicate["arrays"], predicate["withheld"]
+        hashes = {each["name"]: each["digest"]["sha256"] for each in document["subject"]}
         for name, shape in shapes.items():
             whole = isinstance(shape, list) and all(type(n) is int and 0 <= n < 2**48 for n in shape)
             if not _NAME.fullmatch(name) or not whole or len(shape) > 2:
-                raise BadInput(f"{path}: the array {name!r} has no shape that an array can have.")
+                raise BadInput(f"{path}: the array {quoted(name)} has no shape that an array can have.")
             if f"{EVIDENCE}/{name}.bin" not in hashes:
-                raise BadInput(f"{path} has no SHA-256 of the array {name!r}.")
+                raise BadInput(f"{path} has no SHA-256 of the array {quoted(name)}.")
         if not set(withheld) <= set(shapes):
             raise BadInput(f"{path} withholds arrays that it does not have.")
         return cls(path.parent, content, hashes, predicate, None if elsewhere is None else Path(elsewhere))
@@ -162,6 +146,17 @@ class Record:
         except UnicodeDecodeError:
             raise BadInput(f"{EVIDENCE}/{name} is not UTF-8 text.") from None
 
+    def check_beside(self) -> list[str]:
+        """The files of :data:`REPORTS` that stand beside the certificate without being named by it; a file that it
+        does name must be the one that it names, or is an error."""
+        for name, digest in self.hashes.items():
+            file = self.folder / name
+            if BESIDE.fullmatch(name) and file.exists():
+                with _regular(file).open("rb") as content:
+                    if hashlib.file_digest(content, "sha256").hexdigest() != digest:
+                        raise BadInput(f"{file} is not the file that the certificate names (another SHA-256).")
+        return [name for name in REPORTS if name not in self.hashes and (self.folder / name).exists()]
+
     def _file(self, name: str) -> Path:
         here = self.folder / EVIDENCE / f"{name}.bin"
         if name in self.predicate["withheld"] and self.elsewhere is not None and not here.is_file():
@@ -170,7 +165,7 @@ class Record:
 
     def _array(self, name: str) -> NDArray[Any]:
         if name not in self.predicate["arrays"]:
-            raise BadInput(f"The certificate has no array {name!r}.")
+            raise BadInput(f"The certificate has no array {quoted(name)}.")
         shape, dtype, file = self.predicate["arrays"][name], dtype_of(name), self._file(name)
         size = math.prod(shape) * dtype.itemsize
         try:
@@ -221,7 +216,7 @@ def strict_json(content: bytes, name: str) -> Any:
         return found
 
     def refused(text: str) -> Any:
-        raise BadInput(f"{name} has {text}, which is no number.")
+        raise BadInput(f"{name} has {quoted(text)}, which is no number.")
 
     def finite(text: str) -> float:
         value = float(text)
@@ -238,7 +233,7 @@ def strict_json(content: bytes, name: str) -> Any:
     try:
         return json.loads(content.decode("utf-8"), object_pairs_hook=once, parse_constant=refused, parse_float=finite)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{name} is damaged: {error}.") from None
+        raise BadInput(f"{name} is damaged: {quoted(error)}.") from None
 
 
 def encoded(payload: bytes) -> bytes:
@@ -272,5 +267,5 @@ def signers(record: Record) -> list[str] | None:
         try:
             Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, encoded(payload))
         except (InvalidSignature, ValueError):
-            raise BadInput(f"{path.name} has a signature that is not that of the key {key[:16]}.") from None
+            raise BadInput(f"{path.name} has a signature that is not that of the key {quoted(key, 16)}.") from None
     return [bytes.fromhex(key).hex() for key, _ in named]  # which skips blanks, and those could write on the terminal

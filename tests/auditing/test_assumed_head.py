@@ -44,13 +44,13 @@ def test_it_stands_in_report_summary_and_certificate(model: Path, tmp_path: Path
     assert to_json(found.facts)["remarks"] == [found.network.remark] and "raw numbers" in found.network.remark
     assert f"Note: {found.network.remark}" in to_markdown(found.facts)
     out = write(found, tmp_path / "out")
-    assert predicate_of(out)["remarks"]["head"] == "softmax (assumed)"
+    assert predicate_of(out)["question"]["head_from"] == "declared"  # the file does not say it
     assert "which was assumed" in (out / "report.html").read_text()
     said = replace(asked, head="softmax")
     found = run(said, None, inputs=read_inputs(said))
     assert to_json(found.facts)["remarks"] == [] and "Note:" not in to_markdown(found.facts)
     out = write(found, tmp_path / "other")
-    assert predicate_of(out)["remarks"]["head"] == "softmax"
+    assert predicate_of(out)["reading"]["model"]["head"] == "softmax"
     assert "which was assumed" not in (out / "report.html").read_text()
 
 

@@ -239,7 +239,7 @@ def dropped(where: str, key: str) -> Edit:
 
 def selection(**more: Any) -> Edit:
     def edit(forger: Forger) -> None:
-        forger.predicate["remarks"]["selection"] |= more
+        forger.predicate["selection"] |= more
 
     return edit
 

@@ -115,7 +115,7 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
         [said("claims", everybody=0.0), said("question", alpha=0.1), said("predicate", x=1)],
     ),
     "claims missing": (ALL, [dropped("claims", key) for key in ("hidden", "population", "multiplier", "lower")]),
-    "parts missing": (ALL, [dropped("predicate", key) for key in ("withheld", "remarks", "network", "beside")]),
+    "parts missing": (ALL, [dropped("predicate", key) for key in ("withheld", "remarks", "network", "reading")]),
     "questions missing": (ALL, [dropped("question", key) for key in ("delta", "tier", "output_range", "max_branches")]),
     "population lowered": (
         SMALL,
@@ -285,6 +285,10 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
             selection(pool=2),
             selection(rows=3),
             selection(people="4"),
+            selection(how="all"),
+            selection(how="fair"),
+            selection(excluded=10**6),
+            selection(held_out="yes"),
         ],
     ),
     # witnesses
@@ -550,8 +554,8 @@ LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "another version": (
         ALL,
         [
-            text("certificate:3", "certificate:2"),
-            text("certificate:3", "certificate:33"),
+            text("certificate:4", "certificate:3"),
+            text("certificate:4", "certificate:44"),
             text("Statement/v1", "Statement/v0"),
         ],
     ),

@@ -37,8 +37,8 @@ def test_forgeries_are_refused(
     forgery.edit(forger)
     path = forger.done()
     forgery.after(forger)
-    with drawing():
-        assert refused(path, seed=7), forgery
+    with drawing(secret=7):
+        assert refused(path), forgery
 
 
 # -- edits after which every claim is still implied -----------------------------------------------------------------
@@ -72,7 +72,6 @@ WEAKER = {
     "no statement about the population": lambda f: f.claims.update(population=None),
     "other weights, and claims of them": other_weights,
     "names": lambda f: f.predicate["network"].update(names=["x"] * 6),
-    "means beside the claims": lambda f: f.predicate["beside"].update(upper=0.0),
     "own bounds raised": lambda f: f.change("local.upper", lambda upper: 1.1 * upper),
     "own lower bounds lowered": lambda f: f.change("local.lower", lambda lower: 0.9 * lower),
     "a decision left open": lambda f: f.change("local.decision", lambda said: np.where(said == 1, 3, said)),
@@ -105,11 +104,16 @@ def test_sizes_and_roundings_cannot_take_what_weights_give(audit: Path, tmp_path
     assert any("roundings" in detail for name, _, detail in verify(audit).claims if name == "network")
 
 
-def test_bounds_on_which_no_claim_rests_are_named(audit: Path, forger: Forger) -> None:
-    """Lower bounds at radius 0 change nothing at this shift, but what the profiles say of none."""
-    radius = forger.array("profiles.radius")
-    forger.change("profiles.value", lambda value: np.where(radius == 0, 0.5 * value, value))
-    honest, found = verify(audit), verify(forger.done())
+def test_bounds_on_which_no_claim_rests_are_named(large: Path, forger: Forger, tmp_path: Path) -> None:
+    """Lower bounds at radius 0 change nothing at this shift, but what the profiles say of none; where witnesses refute
+    them they are refused."""
+    radius, value = forger.array("profiles.radius"), forger.array("profiles.value")
+    forger.put("profiles.value", np.where(radius == 0, 0.5 * value, value))
+    assert statuses(verify(forger.done()))["lower"] == "rejected"
+    forger = Forger(large, tmp_path / "large")  # in which no witness was searched for
+    radius, value = forger.array("profiles.radius"), forger.array("profiles.value")
+    forger.put("profiles.value", np.where(radius == 0, 0.5 * value, value))
+    honest, found = verify(large), verify(forger.done())
     assert found.accepted and found.claimed_upper == honest.claimed_upper
     assert statuses(found)["other shifts"] == "not checked" and statuses(honest)["other shifts"] == "proved again"
 
@@ -138,5 +142,4 @@ def test_decisions_that_only_parts_settle_are_derived(decided: Path, monkeypatch
 
 def test_decisions_are_claimed_as_they_are_known(decided: Path) -> None:
     predicate = json.loads((decided / "certificate.json").read_text())["predicate"]
-    assert predicate["claims"]["local"]["decisions"] == predicate["beside"]["decisions"]
-    assert set(predicate["beside"]["decisions"]) == {"certified", "flippable", "undecided"}
+    assert set(predicate["claims"]["local"]["decisions"]) == {"certified", "flippable", "undecided"}

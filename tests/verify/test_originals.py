@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +17,10 @@ import torch
 import isonomy
 from isonomy import records
 from isonomy.auditing.originals import check_data, check_model
+from isonomy.cli.app import main
 from isonomy.networks.load import open_network
 from isonomy.population import Feature, Population, Schema
+from isonomy.population.tables import Dialect
 
 from .conftest import Forger
 
@@ -26,57 +31,191 @@ SCHEMA = Schema(
         Feature("sex", "categorical", categories=("f", "m"), protected=True),
     ),
 )
+TABLE = {"separator": ";", "encoding": "utf-8", "decimal": ",", "unknown": "error"}
 
 
-def model(path: Path, seed: int) -> Path:
+def model(path: Path, seed: int, outputs: int = 2, scale: float = 1.0) -> Path:
     torch.manual_seed(seed)
-    network = torch.nn.Sequential(torch.nn.Linear(SCHEMA.width, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    network = torch.nn.Sequential(torch.nn.Linear(SCHEMA.width, 4), torch.nn.Tanh(), torch.nn.Linear(4, outputs))
+    with torch.no_grad():
+        network[2].bias += scale - 1.0
     torch.save(network.state_dict(), path)
     return path
 
 
-def table(path: Path, seed: int) -> Path:
+def table(path: Path, seed: int, n: int = 6, **options: Any) -> Path:
     rng = np.random.default_rng(seed)
-    frame = pd.DataFrame({"age": rng.uniform(0, 10, 6), "sex": rng.choice(["f", "m"], 6)})
-    frame.to_csv(path, index=False)
+    frame = pd.DataFrame({"age": rng.uniform(0, 10, n), "sex": rng.choice(["f", "m"], n)})
+    frame.to_csv(path, index=False, **({"sep": ";", "decimal": ","} | options))
     return path
+
+
+def write(place: Path, network: Any, people: Population, **options: Any) -> Path:
+    """An audit of these, whose remarks mention every file there is."""
+    asked = {"attack": False, "progress": None} | options
+    found = isonomy.certify(network, people, isonomy.Counterparts.of(SCHEMA), 1.0, **asked)
+    sources = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in place.iterdir() if f.is_file()}
+    records.write(place / "audit", found, sources=sources, table=TABLE)
+    return place
+
+
+def read(path: Path, **options: Any) -> Population:
+    return Population.from_file(path, SCHEMA, dialect=Dialect(";", "utf-8", ","), **options)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """An audit of one model and table, whose remarks mention other ones, and garbage."""
     network = open_network(model(tmp_path / "model.pt", 0), SCHEMA, head="softmax", activation="tanh")
     model(tmp_path / "other.pt", 1)
-    people = Population.from_frame(pd.read_csv(table(tmp_path / "people.csv", 0)), SCHEMA)
     table(tmp_path / "others.csv", 1)
     (tmp_path / "garbage.bin").write_bytes(b"garbage")
-    found = isonomy.certify(network, people, isonomy.Counterparts.of(SCHEMA), 1.0, attack=False, progress=None)
-    names = ("model.pt", "other.pt", "people.csv", "others.csv", "garbage.bin")
-    sources = {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in names}
-    records.write(tmp_path / "audit", found, sources=sources)
-    return tmp_path
+    return write(tmp_path, network, read(table(tmp_path / "people.csv", 0)))
+
+
+def told(claims: list[tuple[str, str, str]]) -> dict[str, str]:
+    return {name: status for name, status, _ in claims}
 
 
 def test_the_model_is_read_anew(place: Path) -> None:
     record = records.read(place / "audit")
-    assert check_model(record, place / "model.pt")[1] == "recomputed"
-    assert check_model(record, place / "other.pt")[1] == "rejected"  # although its hash is mentioned
-    assert check_model(record, place / "garbage.bin")[1] == "trusted"
-    (place / "garbage.bin").write_bytes(b"other garbage")
-    assert check_model(record, place / "garbage.bin")[1] == "rejected"
+    assert told(check_model(record, place / "model.pt")) == {"model file": "recomputed", "head": "trusted"}
+    assert "declared by the issuer, the file does not say it" in str(check_model(record, place / "model.pt"))
+    for name in ("other.pt", "garbage.bin"):  # although their hashes are mentioned
+        assert told(check_model(record, place / name)) == {"model file": "rejected"}
 
 
 def test_the_table_is_read_anew(place: Path) -> None:
     record = records.read(place / "audit")
-    assert check_data(record, place / "people.csv")[1] == "recomputed"
-    assert check_data(record, place / "others.csv")[1] == "rejected"
-    assert check_data(record, place / "garbage.bin")[1] == "trusted"
+    right = {"data file": "recomputed", "data rows": "recomputed"}
+    assert told(check_data(record, place / "people.csv")) == right
+    for name in ("others.csv", "garbage.bin"):
+        assert told(check_data(record, place / name)) == {"data file": "rejected"}
     shutil.copy(place / "people.csv", place / "again.csv")
-    assert check_data(record, place / "again.csv")[1] == "recomputed"
+    assert told(check_data(record, place / "again.csv")) == right
+
+
+def test_files_are_read_as_is_said_and_in_no_other_way(place: Path, tmp_path: Path) -> None:
+    """The same people in another dialect, and the same network by another activation, are other files."""
+    record = records.read(place / "audit")
+    ((_, status, detail),) = check_data(record, table(tmp_path / "commas.csv", 0, sep=",", decimal="."))
+    assert status == "rejected" and "cannot be read as the certificate says" in detail
+    for part, other in (
+        ("table", {"separator": ","}),
+        ("table", {"encoding": "zip\n"}),
+        ("model", {"activation": "relu"}),
+    ):
+        forger = Forger(place / "audit", tmp_path / f"{part}{len(str(other))}")
+        forger.predicate["reading"][part] |= other
+        forged = records.read(forger.done())
+        found = check_data(forged, place / "people.csv") if part == "table" else check_model(forged, place / "model.pt")
+        assert [status for _, status, _ in found] == ["rejected"] and found[0][2].isprintable(), found
+    forger = Forger(place / "audit", tmp_path / "unsaid")
+    forger.predicate["reading"] = {"table": None, "model": None}
+    forged = records.read(forger.done())
+    assert told(check_data(forged, place / "people.csv")) == {"data file": "rejected"}
+    assert told(check_model(forged, place / "model.pt")) == {"model file": "rejected"}
 
 
 def test_other_weights_are_those_of_another_population(place: Path, tmp_path: Path) -> None:
     """The same people, of whom those who are treated well count more."""
     forger = Forger(place / "audit", tmp_path)
     forger.put("people.weights", np.r_[100.0, np.ones(5)])
-    assert check_data(records.read(forger.done()), place / "people.csv")[1] == "rejected"
+    assert told(check_data(records.read(forger.done()), place / "people.csv")) == {"data file": "rejected"}
+
+
+def test_a_redacted_certificate_is_held_against_its_table_too(place: Path, tmp_path: Path) -> None:
+    forger = Forger(place / "audit", tmp_path)
+    forger.predicate["withheld"] = ["people.x"]
+    forger.file("people.x").unlink()
+    record = records.read(forger.done())
+    assert record.people is None
+    assert told(check_data(record, place / "people.csv"))["data file"] == "recomputed"
+    assert told(check_data(record, place / "others.csv")) == {"data file": "rejected"}
+
+
+def test_the_whole_table_has_as_many_rows_as_the_table(tmp_path: Path) -> None:
+    """Four well-treated people of eighty were "the whole table": nothing but the table can tell."""
+    network = open_network(model(tmp_path / "model.pt", 0), SCHEMA, head="softmax", activation="tanh")
+    some = table(tmp_path / "people.csv", 0, n=80)
+    people = read(some)
+    write(tmp_path, network, people[:4])
+    forger = Forger(tmp_path / "audit", tmp_path)
+    assert told(check_data(records.read(tmp_path / "audit"), some))["data rows"] == "recomputed"  # chosen by hand
+    wrong = {"people": 4, "pool": 4, "rows": 4, "how": "all"}
+    for more in (wrong, wrong | {"rows": None, "pool": None}, wrong | {"part": "test", "rows": 80}):
+        forger.predicate["selection"] |= more
+        forged = forger.done()
+        assert main(["verify", str(forged)]) == 0  # without the table it is the issuer's word, and said to be
+        assert told(check_data(records.read(forged), some))["data rows"] == "rejected", more
+        assert main(["verify", str(forged), "--data", str(some)]) == 1
+
+
+@pytest.mark.parametrize("draw", ["seed", "part", "excluded"])
+def test_a_draw_is_drawn_again(draw: str, tmp_path: Path) -> None:
+    network = open_network(model(tmp_path / "model.pt", 0), SCHEMA, head="softmax", activation="tanh")
+    some = table(tmp_path / "people.csv", 0, n=80)
+    write(tmp_path, network, read(some).test.sample(5, 3))
+    assert told(check_data(records.read(tmp_path / "audit"), some))["data rows"] == "recomputed"
+    forger = Forger(tmp_path / "audit", tmp_path)
+    lies = {"seed": {"seed": 4}, "part": {"part": "all", "pool": 80}, "excluded": {"excluded": 1}}
+    forger.predicate["selection"] |= lies[draw]
+    assert told(check_data(records.read(forger.done()), some))["data rows"] == "rejected"
+
+
+def test_a_credit_limit_is_no_probability(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number far from 0, read through a sigmoid, changes nothing: 1e-6 was certified of it. Where a file says what
+    its numbers are, nothing else is taken; where it does not, the issuer's declaration is named as one."""
+    path = model(tmp_path / "limit.pt", 0, outputs=1, scale=40.0)
+    people = read(table(tmp_path / "people.csv", 0))
+    network = open_network(path, SCHEMA, head="sigmoid", activation="tanh")
+    write(tmp_path, network, people, epsilon=1e-6)
+    status = main(["verify", str(tmp_path / "audit"), "--model", str(path)])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert status == 0 and "sigmoid: declared by the issuer, the file does not say it" in shown
+    assert "one probability (sigmoid), declared by the issuer" in shown
+    forger = Forger(tmp_path / "audit", tmp_path)
+    forger.question["head_from"] = "file"
+    assert told(check_model(records.read(forger.done()), path))["head"] == "rejected"
+    forger.predicate["reading"]["model"]["head"] = "auto"
+    assert told(check_model(records.read(forger.done()), path)) == {"model file": "rejected"}
+
+
+def test_a_file_that_says_what_its_numbers_are_is_believed(tmp_path: Path) -> None:
+    skio = pytest.importorskip("skops.io")
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    people = read(table(tmp_path / "people.csv", 0))
+    for name, of, head in (("limit", LinearRegression(), "regression"), ("grade", LogisticRegression(), "sigmoid")):
+        skio.dump(of.fit(people.x, np.arange(6) % 2), tmp_path / f"{name}.skops")
+        network = open_network(tmp_path / f"{name}.skops", SCHEMA, reads="coordinates")
+        assert network.head == head
+        write(tmp_path, network, people)
+        record = records.read(tmp_path / "audit")
+        assert record.document["question"]["head_from"] == "file"
+        assert told(check_model(record, tmp_path / f"{name}.skops")) == {
+            "model file": "recomputed",
+            "head": "recomputed",
+        }
+        shutil.rmtree(tmp_path / "audit")
+        if name == "limit":  # the certificate of a forger, who has a network of his own making
+            forged = replace(network, head="sigmoid")
+            write(tmp_path, forged, people)
+            forger = Forger(tmp_path / "audit", tmp_path)
+            forger.predicate["reading"]["model"]["head"] = "sigmoid"
+            found = told(check_model(records.read(forger.done()), tmp_path / "limit.skops"))
+            assert "rejected" in found.values()
+            shutil.rmtree(tmp_path / "audit")
+
+
+def test_an_audit_says_how_it_read_its_files(tmp_path: Path) -> None:
+    path, some = model(tmp_path / "model.pt", 0), table(tmp_path / "people.csv", 0)
+    (tmp_path / "schema.toml").write_text(SCHEMA.to_toml())
+    (tmp_path / "audit.toml").write_text(
+        'data = "people.csv"\nschema = "schema.toml"\nmodel = "model.pt"\nseparator = ";"\ndecimal = ","\n'
+        'head = "softmax"\nactivation = "tanh"\nno_search = true\n'
+    )
+    assert main(["audit", str(tmp_path / "audit.toml"), "--out", str(tmp_path / "out")]) == 0
+    said = json.loads((tmp_path / "out" / "certificate.json").read_text())["predicate"]["reading"]
+    assert said["table"] == TABLE
+    assert said["model"] == {"head": "softmax", "output": None, "activation": "tanh", "reads": "auto"}
+    assert main(["verify", str(tmp_path / "out"), "--model", str(path), "--data", str(some)]) == 0

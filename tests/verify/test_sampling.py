@@ -56,7 +56,7 @@ def acceptance(table: Table, claimed: Array, seeds: int) -> float:
     it: Any = object.__new__(_Check)
     it.profiles, it.weights = table.profiles(claimed), table.weights
     it.order, it.gamma, it.multiplier = table.order, table.gamma, table.multiplier
-    it.claims, it.found = {"population": None}, Verification("", 0.0, individuals=len(claimed))
+    it.claims, it.found = {"population": None}, Verification({}, 0.0, individuals=len(claimed))
     it.record = SimpleNamespace()
     wrong = table.heights(table.truth) > table.heights(claimed)
     hidden = excess(table, claimed)[1]
@@ -153,7 +153,7 @@ def test_draws_are_proportional_to_what_could_be_hidden() -> None:
         0.0,
         None,
     )
-    it.claims, it.found = {"population": None}, Verification("", 0.0, individuals=4)
+    it.claims, it.found = {"population": None}, Verification({}, 0.0, individuals=4)
     count = np.zeros(4)
     with drawing(everybody=2, theta=0.9):  # a draw or two at a time
         for seed in range(4000):
@@ -178,9 +178,12 @@ def test_the_forger_is_caught_by_the_whole_check(large: Any, tmp_path: Any, monk
         return truth[places], np.repeat(np.arange(len(rows)), count[rows])
 
     monkeypatch.setattr(_Check, "_derived", derived)
-    with drawing():
-        caught = [not check.verify(path, seed=seed).accepted for seed in range(12)]
-        assert check.verify(large, seed=1).accepted
+    caught = []
+    for seed in range(12):
+        with drawing(secret=seed):
+            caught.append(not check.verify(path).accepted)
+    with drawing(secret=1):
+        assert check.verify(large).accepted
     assert sum(caught) >= 11
 
 
@@ -201,8 +204,10 @@ def test_false_counts_are_missed_as_seldom_as_alpha(share: float, large: Any, mo
 
     monkeypatch.setattr(_Check, "_look", looked_at)
     monkeypatch.setattr(_Check, "_derived", derived)
-    with drawing(theta=THETA):
-        missed = [check.verify(large, seed=seed).accepted for seed in range(50)]
+    missed = []
+    for seed in range(50):
+        with drawing(theta=THETA, secret=seed):
+            missed.append(check.verify(large).accepted)
     assert np.mean(missed) <= THETA + 3 * math.sqrt(THETA / 50)
 
 

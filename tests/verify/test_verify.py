@@ -48,7 +48,9 @@ def trusted(found: Any) -> set[str]:
 
 def test_it_is_small_and_stands_alone() -> None:
     checker = [SOURCE / f"{name}.py" for name in ("__init__", "__main__", "check", "claims", "record")]
-    assert sum(len(file.read_text().splitlines()) for file in checker) < 960
+    assert sum(len(file.read_text().splitlines()) for file in checker) < 1020
+    words = [SOURCE / f"{name}.py" for name in ("asked", "layout", "selection", "text")]
+    assert sum(len(file.read_text().splitlines()) for file in words) < 450
     beside = [SOURCE / f"{name}.py" for name in ("evidence", "individuals", "decisions")]
     assert sum(len(file.read_text().splitlines()) for file in beside) < 600
     allowed = {"numpy", "isonomy_verify", *sys.stdlib_module_names}
@@ -95,7 +97,7 @@ def test_the_honest_certificate_is_accepted(audit: Path, still: Path) -> None:
         assert found.derived == found.individuals == 4 and found.seed is None
         assert found.claimed_upper <= 1.00011 * found.proved_upper + 2e-6
     unread = next(detail for name, _, detail in found.claims if name == "files")
-    assert "points.value" in unread and "people.y" in unread
+    assert "people.y" in unread and "points.value" not in unread
     assert not any(name in unread for name in ("people.x", "local.upper", "schema.toml", "metric.toml", "ground.toml"))
 
 
@@ -104,7 +106,8 @@ def test_of_a_large_table_some_are_drawn(large: Path) -> None:
     with drawing():
         found, again, everybody = verify(large), verify(large, seed=5), verify(large, everybody=True)
         same = verify(large, seed=5)
-    assert whole.accepted and found.accepted and again.accepted and everybody.accepted
+    assert whole.accepted and found.accepted and everybody.accepted
+    assert not again.accepted and again.result == "looked at"
     assert whole.seed is everybody.seed is None and everybody.derived == 150
     assert found.seed is not None and again.seed == 5 and same.claims == again.claims
     assert 20 < found.derived < 60 and "with probability at most 0.05" in str(found.claims)
@@ -323,7 +326,7 @@ def test_a_broken_document_is_bad_input(text: str, tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BadInput, match=r"^[^\n]*\.$") as caught:
         verify(tmp_path)
-    assert text != OTHER or "another version" in str(caught.value)
+    assert text != OTHER or "of format 2, and this program checks format 4: audit again" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +402,7 @@ def test_pipes_and_devices_are_not_read(forger: Forger) -> None:
 def test_arrays_are_nowhere_else(name: str, forger: Forger) -> None:
     arrays = forger.predicate["arrays"]
     arrays[name] = [1]
-    with pytest.raises(BadInput, match=r"no shape|no SHA-256"):
+    with pytest.raises(BadInput, match="is no array that a certificate has"):
         verify(forger.done())
 
 
@@ -448,6 +451,13 @@ def test_small_files_cannot_ask_for_much(forger: Forger) -> None:
     """Concatenations and sums that double what they read."""
     for kind in ("concat", "add"):
         kinds = ["input"] + [kind] * 60
+        forger.predicate["arrays"] = {
+            n: s for n, s in forger.predicate["arrays"].items() if "network.0" in n or "network" not in n
+        }
+        kept = {f"evidence/{name}.bin" for name in forger.predicate["arrays"]}
+        forger.document["subject"] = [
+            each for each in forger.document["subject"] if each["name"] in kept or not each["name"].endswith(".bin")
+        ]
         forger.predicate["network"] = {"kinds": kinds, "names": [""] * 61}
         for i in range(1, 61):
             name = f"network.{i}.inputs"
@@ -471,7 +481,8 @@ def test_exit_status_and_words(audit: Path, forger: Forger, tmp_path: Path) -> N
     good = run(str(audit / "certificate.json"))
     assert good.returncode == 0 and good.stdout.endswith("\naccepted\n")
     assert "proved again  individuals" in good.stdout and "claimed" in good.stdout
-    assert good.stdout.startswith("4 individuals") and "at most 1 apart" in good.stdout and "within 0.1" in good.stdout
+    assert "4 of 282 people" in good.stdout.splitlines()[0]
+    assert "at most 1 apart" in good.stdout and "within 0.1" in good.stdout
     forger.claims["upper"] *= 0.5
     bad = run(str(forger.done()), "--json")
     found = json.loads(bad.stdout)
@@ -483,26 +494,20 @@ def test_exit_status_and_words(audit: Path, forger: Forger, tmp_path: Path) -> N
 
 
 def test_who_was_audited_is_shown_and_must_fit_the_individuals(forger: Forger) -> None:
-    """How people were selected is the issuer's word, and nothing in it can write on the terminal."""
-    claims = {name: (status, detail) for name, status, detail in verify(forger.done()).claims}
+    """How people were selected is the issuer's word, in words that the checker makes from numbers."""
+    found = verify(forger.done())
+    claims = {name: (status, detail) for name, status, detail in found.claims}
     assert claims["selection"][0] == "trusted" and "4 of 282 people" in claims["selection"][1]
-    remarks = forger.predicate["remarks"]
-    said = remarks["selection"]
-    for key, value in (("people", 5), ("words", "282 people, the whole table"), ("pool", 3), ("rows", 2)):
-        remarks["selection"] = said | {key: value}
-        assert statuses(verify(forger.done()))["selection"] == "rejected"
-    remarks["selection"] = said | {"words": "4 people\n\x1b[31maccepted"}
-    found = verify(forger.done())
-    assert found.question.isprintable() and all(detail.isprintable() for _, _, detail in found.claims)
-    remarks["selection"], remarks["ground"] = said | {"words": "4 people of Köln"}, 'weighted ℓ2 distance", or "none'
-    found = verify(forger.done())
-    assert '"4 people of Köln"' in found.question and '"weighted ℓ2 distance\\", or \\"none"' in found.question
-    assert ("selection", "trusted", "4 people of Köln: the issuer's word") in found.claims
-    narrow = run(str(forger.done()), PYTHONIOENCODING="ascii")
-    assert narrow.returncode == 0 and "K\\xf6ln" in narrow.stdout
-    del remarks["selection"]
-    found = verify(forger.done())
-    assert found.accepted and "not said" in str(found.claims)
+    assert "4 of 282 people" in found.question["people"]
+    said = dict(forger.predicate["selection"])
+    wrong = {"people": 5, "pool": 3, "rows": 2, "how": "all", "excluded": 999}
+    for key, value in wrong.items():
+        forger.predicate["selection"] = said | {key: value}
+        assert statuses(verify(forger.done()))["selection"] == "rejected", key
+    for broken in (said | {"words": "282 people, the whole table"}, said | {"how": "fair"}, said | {"people": "4"}, {}):
+        forger.predicate["selection"] = broken
+        with pytest.raises(BadInput, match="'selection'"):
+            verify(forger.done())
 
 
 @pytest.mark.parametrize("name", ["people.x", "points.person", "points.mass", "local.counterpart", "people.weights"])
@@ -517,7 +522,7 @@ def test_a_missing_file_is_bad_input_as_a_changed_one_is(name: str, forger: Forg
 def test_the_question_is_told_with_all_its_digits(forger: Forger) -> None:
     """Whole numbers that are at most 1 apart need not be at most 0.9999999 apart."""
     forger.question |= {"delta": 0.9999999, "gamma": 0.09999999999, "order": 1.0000001}
-    question = verify(forger.done()).question
+    question = "; ".join(verify(forger.done()).question.values())
     assert "at most 0.9999999 apart" in question and "within 0.09999999999 in" in question
     assert "of order 1.0000001 by" in question
 
@@ -526,7 +531,7 @@ def test_remarks_are_said_to_be_trusted(forger: Forger) -> None:
     forger.predicate["remarks"] |= {"created": "1970-01-01", "metric": "everybody is equal\x1b[2J"}
     found = verify(forger.done())
     assert found.accepted and statuses(found)["remarks"] == "trusted"
-    assert found.question.isprintable() and '"everybody is equal' in found.question
+    assert '"everybody is equal\\x1b[2J"' in found.question["similar"]
 
 
 def test_what_has_no_rule_is_refused_by_name(forger: Forger) -> None:

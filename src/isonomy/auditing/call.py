@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.auditing.inputs import Inputs, read_inputs
+from isonomy.auditing.inputs import Inputs, read_inputs, table_of
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
@@ -129,6 +129,7 @@ def run(
             for name, other in inputs.others
         ),
         sources={**dict(certificate.sources), **inputs.sources},
+        table=table_of(plan),
         command=plan.command(),
         created=_begun(work).isoformat(timespec="seconds"),
         redacted=plan.redact,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -82,6 +82,11 @@ def read_inputs(plan: Plan) -> Inputs:
 def dialect_of(plan: Plan) -> Dialect:
     """How the plan's CSV files are written."""
     return Dialect(plan.separator, plan.encoding, plan.decimal)
+
+
+def table_of(plan: Plan) -> dict[str, str] | None:
+    """How the plan's table is read, as a certificate says it; None for one of the catalogue, which is no file."""
+    return None if plan.data in ENTRIES else asdict(dialect_of(plan)) | {"unknown": plan.unknown}
 
 
 def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:

@@ -72,6 +72,7 @@ def write(
         write_record(
             staging, findings.certificate, sources=findings.sources, created=findings.created,
             redact=findings.redacted, key=None if key is None else Path(key), beside=BESIDE,
+            table=findings.table,
         )  # fmt: skip
         if work is not None:
             for name in KEPT:

@@ -21,7 +21,7 @@ def verify(
     ] = None,
     signer: Annotated[str | None, typer.Option(help="The public key that must have signed it.")] = None,
     everybody: Annotated[bool, typer.Option("--all", help="Derive everybody, also in a large table.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Draw the individuals of an earlier check again.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Look at those whom an earlier check drew; proves nothing.")] = None,
 ) -> Answer:
     """Derive the claims of a certificate again, with the kernel alone, which needs numpy and nothing of the library.
 
@@ -29,44 +29,48 @@ def verify(
 
     isonomy verify audit-german/certificate.json
 
-    With --model and --data the original files are read anew and compared. Every claim is proved again, recomputed,
-    trusted, not checked or rejected. Of a table of more than 20,000 people some are drawn, and what that is worth is
-    said. Exit status: 0 accepted, 1 not, 2 a file is missing, changed or malformed. The same check without this
-    package: python -m isonomy_verify certificate.json
+    With --model and --data the original files are read anew, as the certificate says, and compared. Every claim is
+    proved again, recomputed, looked at, trusted, not checked or rejected. Of a table of more than 20,000 people some
+    are drawn, and what that is worth is said. Exit status: 0 accepted, 1 not, 2 a file is missing, changed or
+    malformed, 3 looked at only, by a seed that the issuer could know. The same check without this package: python -m
+    isonomy_verify certificate.json
     """
     file = _certificate(certificate)
-    checker = import_module("isonomy_verify")
+    checker, status = import_module("isonomy_verify"), import_module("isonomy_verify.check").STATUS
     folder = data if data is not None and data.is_dir() else None
     try:
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
         raise FileError(f"The certificate {file} cannot be checked: {error}") from error
-    _check_beside(file)
-    claims = [tuple(map(str, claim)) for claim in found.claims]
-    claims += _originals(file, model, data if folder is None else None)
-    accepted = bool(found.accepted) and all(status != "rejected" for _, status, _ in claims)
+    found.claims += _originals(file, model, data if folder is None else None)
     facts = {name: value for name, value in vars(found).items() if name != "claims"}
     facts |= {
-        "accepted": accepted,
-        "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in claims],
+        "accepted": found.accepted,
+        "result": found.result,
+        "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in found.claims],
     }
-    return Answer(facts, _show(found.question, claims, accepted), 0 if accepted else 1)
+    return Answer(facts, _show(found), status[found.result])
 
 
-def _show(question: str, claims: list[tuple[str, ...]], accepted: bool) -> Iterator[Any]:
+def _show(found: Any) -> Iterator[Any]:
+    """Tables with a frame: a line that is too long goes on within it, so that none begins with a stranger's words."""
     from rich.table import Table
     from rich.text import Text
 
-    yield Text(question)
+    asked = Table("question", "", show_header=False)
+    for name, detail in found.question.items():
+        asked.add_row(Text(name), Text(detail))
+    yield asked
     table = Table("claim", "", "detail")
-    colours = {"proved again": "green", "recomputed": "green", "trusted": "yellow", "rejected": "bold red"}
-    for name, status, detail in claims:
-        table.add_row(Text(name), status, Text(detail), style=colours.get(status))  # details are a stranger's words
+    colours = {"proved again": "green", "recomputed": "green", "rejected": "bold red"}
+    colours |= {"trusted": "yellow", "looked at": "yellow"}
+    for name, status, detail in found.claims:
+        table.add_row(Text(name), status, Text(detail), style=colours.get(status))
     yield table
-    yield "Accepted." if accepted else "Not accepted."
+    yield f"{found.result.capitalize()}."
 
 
-def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, ...]]:
+def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, str, str]]:
     """Are these the files that the audit started from?"""
     from isonomy.auditing.originals import check_data, check_model
     from isonomy.records import read
@@ -75,7 +79,7 @@ def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[
     for _, each in checks:
         if not each.is_file():
             raise FileError(f"There is no file '{each}'.")
-    return [check(read(file), each) for check, each in checks]
+    return [claim for check, each in checks for claim in check(read(file), each)]
 
 
 def compare(
@@ -106,14 +110,11 @@ def compare(
 
 def _check_beside(certificate: Path) -> None:
     """Refuse a report, or another file beside the evidence, that is not the one that the certificate names."""
-    from isonomy.errors import FileError
-    from isonomy.files import file_hash
-
-    record = import_module("isonomy_verify.record").Record.read(certificate)
-    for name, digest in record.hashes.items():
-        file = certificate.parent / name
-        if "/" not in name and file.is_file() and file_hash(file) != digest:
-            raise FileError(f"{file} is not the file that the certificate {certificate} names (another SHA-256).")
+    record = import_module("isonomy_verify.record")
+    try:
+        record.Record.read(certificate).check_beside()
+    except record.BadInput as error:
+        raise FileError(f"The certificate {certificate} cannot be used: {error}") from error
 
 
 def _certificate(path: Path) -> Path:

@@ -21,6 +21,9 @@ from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
 from isonomy.population.schema import Schema
 
+OPTIONS = ("head", "output", "activation", "reads")
+"""How a file is read: with the same options it gives the same network again."""
+
 
 def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = "auto") -> Network:
     """What is to be judged, from its ``source``: a path, a torch module, a fitted scikit-learn estimator or pipeline,
@@ -96,7 +99,8 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         module, _, function = reader.partition(".")
         options = {option: said[option] for option in used}
         read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
-        network: Network = replace(read, name=file.stem if name is None else name)
+        opened = {option: said[option] for option in OPTIONS}
+        network: Network = replace(read, name=file.stem if name is None else name, opened=opened)
         if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
             return network
         return network.adapted(schema_adapter(schema, network.input_width, reads=said["reads"]))

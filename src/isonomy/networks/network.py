@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -44,6 +44,7 @@ class Network:
     head: Head
     name: str = "network"
     assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
+    opened: Mapping[str, Any] | None = field(default=None, repr=False)  # with which options a file was read
 
     def __post_init__(self) -> None:
         choice("head", self.head, Head)

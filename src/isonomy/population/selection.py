@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from isonomy_verify.selection import selected
+
 SplitName = Literal["all", "train", "test"]
 How = Literal["all", "random", "chosen", "unknown"]
 
@@ -69,21 +71,4 @@ class Selection:
 
     def words(self, name: str = "") -> str:
         """``300 of 2,164 people, drawn at random (seed 0) from the test part of the table (7,214 rows)``."""
-        table = f"table “{name}”" if name else "table"
-        side = {"all": "", "train": "the training part of ", "test": "the test part of "}[self.part]
-        among = f"{side}the {table}"
-        part = among if side else f"the whole {table}"
-        people = f"{self.people:,} {'person' if self.people == 1 else 'people'}"
-        drawn = people if self.pool is None else f"{self.people:,} of {self.pool:,} people"
-        text = {
-            "all": f"{people}, {part}",
-            "random": f"{drawn}, drawn at random{'' if self.seed is None else f' (seed {self.seed})'} from {part}",
-            "chosen": f"{drawn} of {among}, chosen by hand and not drawn at random",
-            "unknown": f"{people} of {among}; how they were selected is not known",
-        }[self.how]
-        if self.excluded:
-            of = "rows" if self.rows is None else f"of its {self.rows:,} rows"
-            text += f"; {self.excluded:,} {of} do not fit the schema and were left out"
-        elif self.rows not in (None, self.pool, self.people):
-            text += f" ({self.rows:,} rows)"
-        return text + ("; said to be held out: nothing was fitted on them" if self.held_out else "")
+        return selected(asdict(self), name)

@@ -28,11 +28,16 @@ from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema, Selection
+from isonomy.population.population import IntArray
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
 from isonomy_verify.definitions import MATRICES
 from isonomy_verify.evidence import number, profiles_of, sources_of
+from isonomy_verify.text import printable, quoted
+
+SENTENCE = 500
+"""Characters of an error about a stranger's file that are shown."""
 
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
@@ -42,7 +47,7 @@ class Record:
     """A certificate as it was written: the document, and the evidence as the objects that it was made from."""
 
     path: Path
-    document: dict[str, Any]  # question, claims, what is known beside them, remarks
+    document: dict[str, Any]  # question, claims, selection, how files were read, remarks
     hashes: dict[str, str]  # SHA-256 of every file
     signers: tuple[str, ...]  # public keys whose signatures were checked
     network: Network
@@ -61,6 +66,7 @@ class Record:
     verdict: str | None  # against ε, if there is one
     profiles: Profiles
     weights: FloatArray
+    rows: IntArray  # where everybody stood in the table
     people: Population | None  # None when the record is redacted
     points: Points | None
 
@@ -119,10 +125,12 @@ def readable(path: Path) -> Iterator[None]:
     """Whatever is wrong with the files of a certificate becomes an error of one sentence that names it."""
     try:
         yield
-    except (IsonomyError, files.BadInput) as error:
+    except files.BadInput as error:
         raise FileError(f"The certificate {path} cannot be used: {error}") from None
+    except IsonomyError as error:  # in which a stranger's words may stand
+        raise FileError(f"The certificate {path} cannot be used: {printable(str(error))[:SENTENCE]}") from None
     except _BROKEN as error:
-        raise FileError(f"The certificate {path} is damaged: {type(error).__name__}, {error}.") from None
+        raise FileError(f"The certificate {path} is damaged: {type(error).__name__}, {quoted(error)}.") from None
 
 
 def _read(path: Path) -> Record:
@@ -158,18 +166,19 @@ def _read(path: Path) -> Record:
         verdict=None if claims["verdict"] is None else str(claims["verdict"]),
         profiles=profiles,
         weights=weights,
-        people=_people(record, schema, domain, remarks) if whole else None,
+        rows=record.array("people.rows"),
+        people=_people(record, schema, domain) if whole else None,
         points=_points(record) if whole else None,
     )
 
 
-def _people(record: files.Record, schema: Schema, domain: Domain, remarks: dict[str, Any]) -> Population:
+def _people(record: files.Record, schema: Schema, domain: Domain) -> Population:
     """The individuals; the table that they are shown with has their protected features."""
     x, rows = record.array("people.x"), record.array("people.rows")
     y = record.array("people.y") if "y" in record.names("people") else None
     if y is not None and schema.label is not None and not schema.label.regression:
         y = y.astype(np.int64)
-    frame, selection = schema.decode(x, only=schema.protected), Selection.from_dict(remarks["selection"])
+    frame, selection = schema.decode(x, only=schema.protected), Selection.from_dict(record.predicate["selection"])
     return Population(frame, schema, domain, x, y, record.array("people.weights"), rows, selection)
 
 

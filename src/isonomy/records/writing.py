@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from isonomy.certificates.forms import Arrays, domain_arrays, network_arrays
 from isonomy.certificates.local import Bounds
 from isonomy.errors import DataError, FileError, needed
 from isonomy.files import file_hash
+from isonomy.networks.network import Network
 from isonomy.similarity.files import metric_to_text
 from isonomy_verify import definitions
 from isonomy_verify import record as files
@@ -37,7 +38,7 @@ from isonomy_verify.claims import claimed_upper, inflated, inward, outward, verd
 from isonomy_verify.decisions import PARTS, certain
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import DECISIONS, Individuals
-from isonomy_verify.tiers import enclose_at
+from isonomy_verify.tiers import Enclosure, enclose_at
 
 WITHHELD = (
     "people.x",
@@ -69,17 +70,21 @@ def write(
     redact: bool = False,
     key: Path | None = None,
     beside: Sequence[str] = (),
+    table: Mapping[str, str] | None = None,
 ) -> Path:
     """Write ``certificate.json`` and ``evidence/`` into a directory, and return the path of the former.
 
     ``sources`` names files and their SHA-256, ``created`` is an ISO 8601 date. With ``redact`` people's rows are left
     out; their hash stays, so that who has them can show them. ``key`` is the file of a private key
     (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
-    the directory, such as a report, that the document names by their hash.
+    the directory, such as a report, that the document names by their hash. ``table`` says how the file of people was
+    read (``separator``, ``encoding``, ``decimal``, ``unknown``), so that others read it in no other way.
     """
     people, directory = certificate.people, Path(directory)
     if people is None:
         raise DataError("A record needs individuals with a schema: certify a Population.")
+    if not (np.diff(people.rows) > 0).all():
+        raise DataError("A record needs individuals in the order of their table, each of its rows once.")
     private = None if key is None else read_key(key)
     fresh = directory / f".{files.EVIDENCE}.{secrets.token_hex(8)}.part"
     try:
@@ -96,6 +101,7 @@ def write(
             hashes[f"{files.EVIDENCE}/{name}"] = file_hash(fresh / name)
         hashes |= {name: file_hash(directory / name) for name in beside}
         predicate = _predicate(certificate, alone, dict(sources), created) | {
+            "reading": {"table": None if table is None else dict(table), "model": _opened(certificate)},
             "arrays": shapes,
             "withheld": [name for name in shapes if redact and name in WITHHELD],
         }
@@ -114,11 +120,10 @@ def write(
 
 
 def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, str], created: str) -> dict[str, Any]:
-    question, people, local = certificate.question, certificate.people, certificate.local
+    question, people = certificate.question, certificate.people
     assert people is not None
     network = question.network
     kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
-    decisions = {kind: int((local.decision == kind).sum()) for kind in DECISIONS}
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
     lower, upper, hidden = claimed_bounds(certificate)
     return {
@@ -130,6 +135,7 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "arithmetic": certificate.arithmetic,
             "domain": question.domain.kind,
             "head": network.head,
+            "head_from": "file" if _head_in_file(network) else "declared",
             "output_range": None if certificate.output_range is None else list(certificate.output_range),
             "max_branches": question.max_branches,
         },
@@ -142,28 +148,30 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "population": _population(certificate),
             "local": alone.claims(question.weights, certificate.epsilon),
         },
-        "beside": {
-            "upper": certificate.upper,
-            "lower": certificate.lower,
-            "mean_upper": local.mean_upper,
-            "mean_lower": local.mean_lower,
-            "decisions": {kind: count for kind, count in decisions.items() if count},
-        },
+        "selection": asdict(people.selection),
         "network": {"kinds": kinds, "names": names},
         "remarks": {
             "software": f"isonomy {version('isonomy')}",
             "created": created,
             "sources": sources,
             "network": network.name,
-            "head": f"{network.head} (assumed)" if network.assumed_head else network.head,
             "schema": people.schema.name,
-            "split": people.split,
-            "selection": people.selection.as_dict(),
             "metric": question.metric.describe(),
             "ground": certificate.ground.describe(),
             "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
         },
     }
+
+
+def _opened(certificate: Certificate) -> dict[str, Any] | None:
+    """With which options the model's file was read; None where it came from no file."""
+    opened = certificate.question.network.opened
+    return None if opened is None else dict(opened)
+
+
+def _head_in_file(network: Network) -> bool:
+    """Whether the file itself said what its outputs are: neither the caller did, nor was it assumed."""
+    return network.opened is not None and network.opened["head"] == "auto" and not network.assumed_head
 
 
 def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
@@ -202,6 +210,7 @@ def individuals(certificate: Certificate) -> Individuals:
             enclose_at(preparations(question.network).single(), np.ascontiguousarray(y[some]))
             for y in (local.witnesses.counterpart, local.witnesses.flip_counterpart)
         )
+        _check_range(certificate, exact.received(at), some)
         lower[some] = np.minimum(lower[some], exact.attained(at, other))
         mine, theirs = clear.decision(at), clear.decision(turned)
         flips = (said[some] == flippable) & (mine >= 0) & (theirs >= 0) & (mine != theirs)
@@ -212,6 +221,19 @@ def individuals(certificate: Certificate) -> Individuals:
             stands[open_] = certain(bounds, x[open_], known, np.ones(len(open_), dtype=bool), PARTS // 2)
         said[some[(said[some] > 0) & ~flips & ~stands]] = undecided
     return Individuals(np.array(local.upper), lower, said, largest)
+
+
+def _check_range(certificate: Certificate, given: Enclosure, rows: NDArray[np.intp]) -> None:
+    """Refuse a declared range of outputs that individuals themselves leave."""
+    if certificate.output_range is None:
+        return
+    low, high = certificate.output_range
+    outside = np.flatnonzero(((given.low > high) | (given.high < low)).any(axis=1))
+    if len(outside):
+        i, out = int(rows[outside[0]]), given.low[outside[0]]
+        raise DataError(
+            f"'output_range' must hold all outputs. Got {low:g} to {high:g}, but individual {i} gets {float(out[0]):g}."
+        )
 
 
 @dataclass(frozen=True)
@@ -231,9 +253,14 @@ def _texts(certificate: Certificate) -> dict[str, str]:
     space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], question.domain.kind))
     if not _same(space, domain_arrays(question.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
+    possible = definitions.domain_of(texts[files.SCHEMA], "realizable")
     for name, metric in ((files.METRIC, question.metric), (files.GROUND, certificate.ground)):
         texts[name] = metric_to_text(metric)
-        if not _same(vars(definitions.form_of(texts[name], name)), vars(metric.form)):
+        try:
+            read = definitions.form_of(texts[name], name, possible)
+        except files.BadInput as error:
+            raise DataError(f"The {type(metric).__name__} is none of these individuals: {error}") from None
+        if not _same(vars(read), vars(metric.form)):
             raise DataError(f"The {type(metric).__name__} cannot be written to {name}, which would be another metric.")
     return texts
 

@@ -40,6 +40,7 @@ class Findings:
     accuracy: float | None = None  # weighted, where labels are known
     balanced_accuracy: float | None = None
     sources: Mapping[str, str] = field(default_factory=dict)  # file name → SHA-256
+    table: Mapping[str, str] | None = None  # how the file of people was read
     command: str = ""  # gives this audit again
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written

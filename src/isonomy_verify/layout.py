@@ -1,0 +1,200 @@
+"""The layout of a certificate: which keys it has at every level, and of which type each value is.
+
+**Soundness.** A key that is not known is refused, wherever it stands: what no line of the checker looks at has no place
+in a certificate. Types are exact; true and false are no numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from isonomy_verify.text import BadInput, quoted
+
+Rule = Callable[[Any], bool]
+
+ARRAYS = {
+    "people": {"x", "weights", "rows", "y"},
+    "local": {"upper", "lower", "decision", "counterpart", "flip_counterpart"},
+    "profiles": {"count", "radius", "value", "pass", "passes", "largest"},
+    "points": {"count", "person", "counterpart", "cost", "value", "mass"},
+}
+"""The arrays of every group but the network's, whose names follow from the kinds of its nodes (:data:`NODES`)."""
+
+NODES = {
+    "input": {"width"},
+    "affine": {"weight", "bias", "weight_slack", "bias_slack", "magnitude", "magnitude_bias", "roundings"},
+    "select": {"index"},
+    "add": set[str](),
+    "concat": set[str](),
+}
+"""What a node of a kind has beside its inputs; every other kind is an activation and has parameters."""
+
+BESIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
+"""The name of a file beside the certificate, such as a report: no path, no blank, nothing hidden."""
+
+
+class Part(NamedTuple):
+    """A table: rules of the keys that it must have, and of those that it may have; None stands for any value."""
+
+    must: Mapping[str, Rule]
+    may: Mapping[str, Rule] = {}
+
+    def check(self, value: Any, where: str) -> None:
+        """Refuse another key, a missing one and a value of another type."""
+        if not isinstance(value, dict):
+            raise BadInput(f"The certificate is damaged: '{where}' must be a table.")
+        rules, names = {**self.must, **self.may}, ", ".join(self.must)
+        strange = next((quoted(key) for key in value if key not in rules), "")
+        lacking = next((f"{key!r} is missing" for key in self.must if key not in value), "")
+        if strange or lacking:
+            right = f"'{where}' must have {names}, and nothing else"
+            raise BadInput(f"The certificate is damaged: {right}: {strange or lacking}.")
+        for key, each in value.items():
+            if not rules[key](each):
+                raise BadInput(
+                    f"The certificate is damaged: '{where}' has a '{key}' that it cannot have, {shown(each)}."
+                )
+
+
+def shown(value: Any) -> str:
+    """A stranger's value of JSON, quoted and cut."""
+    return quoted(value if isinstance(value, str) else repr(value))
+
+
+def any_(value: Any) -> bool:
+    """Whatever it is: another line looks at it."""
+    return True
+
+
+def text(value: Any) -> bool:
+    """A text."""
+    return isinstance(value, str)
+
+
+def whole(value: Any) -> bool:
+    """A whole number, not negative."""
+    return type(value) is int and value >= 0
+
+
+def flag(value: Any) -> bool:
+    """True or false."""
+    return type(value) is bool
+
+
+def texts(value: Any) -> bool:
+    """A list of texts."""
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def digests(value: Any) -> bool:
+    """Texts by name."""
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def number(value: Any) -> bool:
+    """A number as JSON has it."""
+    return type(value) in (int, float)
+
+
+def one_of(*known: Any) -> Rule:
+    """One of these texts."""
+    return lambda value: isinstance(value, str) and value in known
+
+
+def optional(rule: Rule) -> Rule:
+    """That, or null."""
+    return lambda value: value is None or rule(value)
+
+
+DOCUMENT = Part({"_type": text, "subject": any_, "predicateType": text, "predicate": any_})
+SUBJECT, DIGEST = Part({"name": text, "digest": any_}), Part({"sha256": text})
+PREDICATE = Part(
+    dict.fromkeys(("question", "claims", "selection", "reading", "network", "remarks", "arrays", "withheld"), any_)
+)
+HEADS = ("softmax", "sigmoid", "regression")
+PARTS: dict[str, Part] = {
+    "question": Part(
+        dict.fromkeys(("delta", "gamma", "order", "epsilon", "confidence", "tier", "arithmetic", "domain"), any_)
+        | {"output_range": any_, "max_branches": any_}
+        | {"head": one_of(*HEADS), "head_from": one_of("file", "declared")},
+        {"classes": texts, "favourable": texts, "threshold": optional(number)},
+    ),
+    "claims": Part(dict.fromkeys(("upper", "lower", "multiplier", "hidden", "verdict", "population", "local"), any_)),
+    "claims.local": Part(dict.fromkeys(("upper", "lower", "hidden", "verdicts", "decisions"), any_)),
+    "claims.population": Part({"upper": any_, "multiplier": any_}),
+    "selection": Part(
+        {
+            "people": whole, "pool": optional(whole), "rows": optional(whole), "excluded": whole,
+            "part": one_of("all", "train", "test"), "how": one_of("all", "random", "chosen", "unknown"),
+            "seed": optional(whole), "held_out": flag,
+        }
+    ),
+    "reading": Part({"table": any_, "model": any_}),
+    "reading.table": Part(
+        dict.fromkeys(("separator", "encoding", "decimal"), text) | {"unknown": one_of("error", "exclude")}
+    ),
+    "reading.model": Part(
+        {
+            "head": one_of("auto", *HEADS), "output": optional(text), "activation": optional(text),
+            "reads": one_of("auto", "raw", "coordinates"),
+        }
+    ),
+    "network": Part({"kinds": texts, "names": texts}),
+    "remarks": Part(
+        dict.fromkeys(("software", "created", "network", "schema", "metric", "ground", "refusal"), text)
+        | {"sources": digests}
+    ),
+}  # fmt: skip
+"""Every table of the predicate by its place; those of ``claims.population`` and ``reading`` may be null."""
+
+NULLABLE = ("claims.population", "reading.table", "reading.model")
+
+
+def check_document(document: Any) -> None:
+    """Refuse a document that says something else than a certificate does, at any level."""
+    DOCUMENT.check(document, "certificate.json")
+    predicate = document["predicate"]
+    PREDICATE.check(predicate, "predicate")
+    for place, part in PARTS.items():
+        value = predicate
+        for key in place.split("."):
+            value = value[key]
+        if value is not None or place not in NULLABLE:
+            part.check(value, place)
+    if not isinstance(predicate["arrays"], dict) or not texts(predicate["withheld"]):
+        raise BadInput("The certificate is damaged: 'arrays' must be a table, and 'withheld' a list of names.")
+    known = _arrays(predicate["network"]["kinds"])
+    for name in predicate["arrays"]:
+        if name not in known:
+            raise BadInput(f"The certificate is damaged: {quoted(name)} is no array that a certificate has.")
+    _check_subject(document["subject"], set(predicate["arrays"]))
+
+
+def _arrays(kinds: list[str]) -> set[str]:
+    """The names of all arrays that a certificate of such a network can have."""
+    names = {f"{group}.{name}" for group, parts in ARRAYS.items() for name in parts}
+    for i, kind in enumerate(kinds):
+        names |= {f"network.{i}.{part}" for part in ("inputs", *NODES.get(kind, ("parameters",)))}
+    return names
+
+
+def _check_subject(subject: Any, arrays: set[str]) -> None:
+    """Refuse a file that is neither evidence nor beside it, one that is named twice, and a hash that is none."""
+    if not isinstance(subject, list):
+        raise BadInput("The certificate is damaged: 'subject' must be a list.")
+    known = {f"evidence/{name}.bin" for name in arrays}
+    known |= {f"evidence/{name}.toml" for name in ("schema", "metric", "ground")}
+    seen = set[str]()
+    for each in subject:
+        SUBJECT.check(each, "subject")
+        DIGEST.check(each["digest"], "digest")
+        name = each["name"]
+        if name not in known and not BESIDE.fullmatch(name):
+            raise BadInput(f"The certificate is damaged: it names {quoted(name)}, which is no file of its evidence.")
+        if not re.fullmatch(r"[0-9a-f]{64}", each["digest"]["sha256"], re.ASCII):
+            raise BadInput(f"The certificate is damaged: the SHA-256 of {quoted(name)} is none.")
+        if name in seen:
+            raise BadInput(f"The certificate names a file twice: {quoted(name)}.")
+        seen.add(name)

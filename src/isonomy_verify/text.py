@@ -1,0 +1,45 @@
+"""Strangers' text on the terminal: quoted, escaped and cut, so that no line of a program can be imitated by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MOST = 60
+"""Characters that are shown of one text."""
+
+
+class BadInput(Exception):  # noqa: N818
+    """A file that is missing or not what it should be, in one sentence, which cannot write on the terminal."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable(sentence))
+
+
+def printable(text: str) -> str:
+    """A text in which nothing can write on the terminal: letters of any script, the rest as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def quoted(text: object, most: int = MOST) -> str:
+    """A stranger's text as one word of a sentence: in quotation marks, at most so many characters between them.
+
+    Whatever is not a printable letter (line breaks, escapes of terminals, marks that turn the direction of writing) is
+    written as an escape, and so are quotation marks and backslashes: what stands between the marks is the stranger's.
+    """
+    shown, length = list[str](), 0
+    whole = str(text)
+    for i, c in enumerate(whole):
+        piece = f"\\{c}" if c in '"\\' else printable(c)
+        rest = len(whole) - i - 1
+        if length + len(piece) > most - (1 if rest else 0):
+            return f'"{"".join(shown)}…"'
+        shown.append(piece)
+        length += len(piece)
+    return f'"{"".join(shown)}"'
+
+
+def listed(names: Iterable[object], most: int = 4) -> str:
+    """Some strangers' names, each quoted; of many the first, and how many more there are."""
+    every = list(names)
+    said = ", ".join(quoted(name) for name in every[:most])
+    return f"{said} and {len(every) - most:,} more" if len(every) > most else said
