@@ -42,7 +42,7 @@ from isonomy_verify.arithmetic import (
 )
 from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import certain
-from isonomy_verify.definitions import MATRICES, domain_of, form_of
+from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of
 from isonomy_verify.dual import heights, plain, price, together
 from isonomy_verify.evidence import individuals_of, need, nodes_of, number, profiles_of, sources_of, written
 from isonomy_verify.heads import Head
@@ -146,7 +146,7 @@ class _Check:
         self.found = Verification(self._words(n), number(self.claims["upper"]), individuals=n)
         self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
         nodes, outputs, width = nodes_of(record)
-        self.head = Head(asked["head"], outputs, None, self.float32)
+        self.head = head_of(record.text(SCHEMA), asked, outputs)
         self.network = Preparations(normal_form(nodes, self.head.rows))
         self.domain = domain_of(record.text(SCHEMA), str(asked["domain"]))
         metric, self.ground = (form_of(record.text(name, MATRICES), name) for name in (METRIC, GROUND))

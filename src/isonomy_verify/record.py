@@ -48,7 +48,8 @@ DEPTH = 32
 
 _KEYS = {
     "predicate": "question claims beside network remarks arrays withheld",
-    "question": "delta gamma order epsilon confidence tier arithmetic domain head output_range max_branches",
+    "question": "delta gamma order epsilon confidence tier arithmetic domain head classes favourable threshold "
+    "output_range max_branches",
     "claims": "upper lower multiplier hidden verdict population local",
     "network": "kinds names",
 }
