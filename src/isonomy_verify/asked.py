@@ -47,7 +47,7 @@ def head(kind: str, outputs: int) -> str:
 
 def outcome(question: Mapping[str, Any]) -> str:
     """Classes, favourable ones and cut-off."""
-    classes, good, cut = (question.get(name) for name in ("classes", "favourable", "threshold"))
+    classes, good, cut = (question[name] for name in ("classes", "favourable", "threshold"))
     return "; ".join(
         (
             f"classes {listed(classes)}" if classes else "no classes are named",

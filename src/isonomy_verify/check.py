@@ -45,7 +45,7 @@ from isonomy_verify.asked import heading, similar
 from isonomy_verify.asked import weights as weights_told
 from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import certain
-from isonomy_verify.definitions import MATRICES, domain_of, form_of, schema_of
+from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of, schema_of
 from isonomy_verify.dual import heights, plain, price, together
 from isonomy_verify.evidence import individuals_of, need, nodes_of, number, points_of, profiles_of, sources_of, written
 from isonomy_verify.heads import Head
@@ -166,9 +166,10 @@ class _Check:
         self.found = Verification({}, number(self.claims["upper"]), individuals=n)
         self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
         nodes, outputs, width = nodes_of(record)
-        self.head = Head(asked["head"], outputs, None, self.float32)
+        schema = schema_of(record.text(SCHEMA))
+        self.head = head_of(schema, asked, outputs)
         self.network = Preparations(normal_form(nodes, self.head.rows))
-        self.domain, schema = domain_of(record.text(SCHEMA), str(asked["domain"])), schema_of(record.text(SCHEMA))
+        self.domain = domain_of(record.text(SCHEMA), str(asked["domain"]))
         space = domain_of(record.text(SCHEMA), "realizable")
         metric, self.ground = (form_of(record.text(name, MATRICES), name, space) for name in (METRIC, GROUND))
         need(metric.width == self.ground.width == self.domain.width == width, "a metric or schema of other coordinates")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
+from isonomy_verify.heads import Head
 from isonomy_verify.text import BadInput, quoted
 
 TEXT, MATRICES = 2**22, 2**27
@@ -120,6 +122,30 @@ def domain_of(text: str, kind: str) -> Domain:
         arrays |= nothing | {"origin": np.zeros(width), "unit": np.ones(width)}
         blocks, fills = [], []
     return Domain(kind=kind, blocks=tuple(blocks), fills=tuple(fills), names=names, **arrays)  # type: ignore[arg-type]
+
+
+def head_of(schema: Mapping[str, Any], asked: Mapping[str, Any], outputs: int) -> Head:
+    """The head that a question names: with a cut-off of decisions or none, and the favourable one of two.
+
+    Classes are those of the schema's label where it has as many as the network gives, else "0", "1" and so on.
+    """
+    table = schema.get("label")
+    classes, favourable, threshold = (asked[name] for name in ("classes", "favourable", "threshold"))
+    count = 0 if asked["head"] == "regression" else 2 if asked["head"] == "sigmoid" and outputs == 1 else outputs
+    own = table.get("classes", []) if isinstance(table, dict) else []
+    if classes != (own if isinstance(own, list) and len(own) == count else [str(place) for place in range(count)]):
+        raise BadInput("The question's 'classes' must be those of the label in schema.toml, or their numbers.")
+    known = classes or ["low", "high"]
+    texts = isinstance(favourable, list) and all(isinstance(name, str) for name in favourable)
+    if not texts or not set(favourable) < set(known) or len(set(favourable)) < len(favourable):
+        raise BadInput("The question's 'favourable' must be a list of some, not all, of its classes, or high or low.")
+    place = known.index(favourable[0]) if favourable and len(known) == 2 else 1
+    if threshold is not None:
+        right = type(threshold) in (int, float) and math.isfinite(threshold)
+        if not right or len(known) > 2 or outputs > 2 or (classes and not 0 < threshold < 1):
+            raise BadInput("The question's 'threshold' must be null, a probability of two classes, or a finite number.")
+        threshold = float(threshold)
+    return Head(asked["head"], outputs, threshold, asked["arithmetic"] == "float32", place)
 
 
 def _columns(feature: Any, where: str) -> dict[str, Any]:

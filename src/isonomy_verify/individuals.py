@@ -6,7 +6,7 @@ the margin of :mod:`isonomy_verify.claims`, what witnesses attain with that of s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +25,6 @@ from isonomy_verify.arithmetic import (
 )
 from isonomy_verify.claims import POINTS, ROWS, downward, inflated, outward
 from isonomy_verify.domain import Mask
-from isonomy_verify.heads import Head
 from isonomy_verify.local import LocalBounds
 from isonomy_verify.tiers import enclose_at
 
@@ -87,7 +86,7 @@ def witnessed(bounds: LocalBounds, said: Individuals, rows: NDArray[np.intp], x:
 
     **Soundness.** Enclosures hold both runs in real arithmetic; a decision is another one where both are certain.
     """
-    similarity, head = bounds.similarity, Head(bounds.head.kind, bounds.head.outputs)
+    similarity, head = bounds.similarity, replace(bounds.head, run_unit=False)
     alone = bounds.network.single(float32_run=False)
     at, other = enclose_at(alone, x), enclose_at(alone, y)
     fits = similarity.domain.allows(x, y) & (similarity.form.distance_upper(x, y) <= similarity.delta)

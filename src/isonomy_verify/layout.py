@@ -118,8 +118,8 @@ PARTS: dict[str, Part] = {
     "question": Part(
         dict.fromkeys(("delta", "gamma", "order", "epsilon", "confidence", "tier", "arithmetic", "domain"), any_)
         | {"output_range": any_, "max_branches": any_}
-        | {"head": one_of(*HEADS), "head_from": one_of("file", "declared")},
-        {"classes": texts, "favourable": texts, "threshold": optional(number)},
+        | {"head": one_of(*HEADS), "head_from": one_of("file", "declared")}
+        | {"classes": texts, "favourable": texts, "threshold": optional(number)},
     ),
     "claims": Part(dict.fromkeys(("upper", "lower", "multiplier", "hidden", "verdict", "population", "local"), any_)),
     "claims.local": Part(dict.fromkeys(("upper", "lower", "hidden", "verdicts", "decisions"), any_)),

@@ -102,6 +102,15 @@ def metric(rng: np.random.Generator, kind: str, of: Population) -> Metric:
     return Explore.fit(x, y, rng.random(60) < 0.5)
 
 
+def decided(rng: np.random.Generator, head: str, outputs: int) -> dict[str, Any]:
+    """What is decided: half of the time a cut-off, where there can be one, and a favourable side."""
+    if head == "regression" or (head, outputs) in (("softmax", 2), ("sigmoid", 1)):
+        sides = ["low", "high"] if head == "regression" else ["0", "1"]
+        threshold = float(rng.normal() if head == "regression" else rng.uniform(0.1, 0.9))
+        return {"threshold": threshold, "favourable": sides[rng.integers(2)]} if rng.random() < 0.5 else {}
+    return {}
+
+
 def write(seed: int, directory: Path, most: int = 300) -> str:
     """An honest certificate of at most so many people, and what it is about."""
     rng = np.random.default_rng([12, seed])
@@ -136,6 +145,7 @@ def write(seed: int, directory: Path, most: int = 300) -> str:
         options["output_range"] = (-1e4, 1e4)
     elif head == "regression" and rng.random() < 0.3:
         options["output_range"] = (-50.0, 50.0)
+    options |= decided(np.random.default_rng([13, seed]), head, outputs)
     delta = 1.0 if kind == "counterparts" else float(rng.choice([0.0, 0.05, 0.3]))
     found = isonomy.certify(
         network(rng, model, of.width, outputs, head), some, metric(rng, kind, some), delta, progress=None, **options

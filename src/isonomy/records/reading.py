@@ -28,6 +28,7 @@ from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema, Selection
+from isonomy.population.feature import Label
 from isonomy.population.population import IntArray
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
@@ -67,6 +68,7 @@ class Record:
     profiles: Profiles
     weights: FloatArray
     rows: IntArray  # where everybody stood in the table
+    outcome: Label  # what is decided: classes, the favourable ones, the cut-off
     people: Population | None  # None when the record is redacted
     points: Points | None
 
@@ -82,7 +84,10 @@ class Record:
         """What was asked, ready to be asked of others; not of a redacted record."""
         if self.people is None:
             raise FileError(f"The certificate {self.path} is redacted: it has no individuals.")
-        return Question.of(self.network, self.people, self.metric, self.delta, self.domain)
+        return Question.of(
+            self.network, self.people, self.metric, self.delta, self.domain, favourable=self.outcome.favourable or None,
+            threshold=self.outcome.threshold,
+        )  # fmt: skip
 
     @cached_property
     def dual(self) -> Dual:
@@ -167,6 +172,10 @@ def _read(path: Path) -> Record:
         profiles=profiles,
         weights=weights,
         rows=record.array("people.rows"),
+        outcome=Label(
+            "" if schema.label is None else schema.label.column, tuple(question["classes"]),
+            favourable=tuple(question["favourable"]), threshold=question["threshold"],
+        ),
         people=_people(record, schema, domain) if whole else None,
         points=_points(record) if whole else None,
     )

@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -136,6 +136,9 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "domain": question.domain.kind,
             "head": network.head,
             "head_from": "file" if _head_in_file(network) else "declared",
+            "classes": list(question.outcome.classes),
+            "favourable": list(question.outcome.favourable),
+            "threshold": question.outcome.threshold,
             "output_range": None if certificate.output_range is None else list(certificate.output_range),
             "max_branches": question.max_branches,
         },
@@ -198,9 +201,10 @@ def individuals(certificate: Certificate) -> Individuals:
     """
     question, local, largest = certificate.question, certificate.local, certificate.profiles.largest
     float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
-    bounds = Bounds(question, certificate.tier, None, float32)
-    bounds.head = careful = _Careful(bounds.head.kind, bounds.head.outputs, None, float32)
-    exact, clear = Head(careful.kind, careful.outputs), _Careful(careful.kind, careful.outputs)
+    bounds = Bounds(question, certificate.tier, float32)
+    head = bounds.head
+    bounds.head = _Careful(head.kind, head.outputs, head.threshold, float32, head.favourable)
+    exact, clear = Head(head.kind, head.outputs), replace(bounds.head, run_unit=False)
     said = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
     certified, flippable, undecided = (DECISIONS.index(kind) for kind in ("certified", "flippable", "undecided"))
     lower = np.array(local.lower)
@@ -243,6 +247,13 @@ class _Careful(Head):
     @property
     def accuracy(self) -> float:
         return super().accuracy + 1e-7
+
+    def received(self, margins: Enclosure) -> Enclosure:
+        """Numbers of a regression, of any size, differ by a share of theirs."""
+        if self.kind != "regression":
+            return super().received(margins)
+        room = 1e-7 * (1 + np.maximum(np.abs(margins.low), np.abs(margins.high)))
+        return Enclosure(margins.low - room, margins.high + room)
 
 
 def _texts(certificate: Certificate) -> dict[str, str]:
