@@ -183,8 +183,6 @@ class _Check:
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
         self.range, self.evaluated, self.outside = self._range(), 0, 0
         self.why = consistent(record.predicate["selection"], n, record.array("people.rows"))
-        classes, known = asked.get("classes"), schema.get("label", {}).get("classes")
-        need(not classes or not known or classes == known, "classes that are not those of schema.toml")
         who = f"{n:,} individuals" if self.why else f"{selected(record.predicate['selection'])}: the issuer's word"
         self.found.question |= {"people": who, "weights": weights_told(np.array(self.weights))}
         self.found.question |= heading(asked, schema, outputs) | similar(asked, record.predicate["remarks"])
