@@ -37,14 +37,21 @@ class Contests(NamedTuple):
 class Head:
     """How raw outputs become probabilities or numbers, and decisions.
 
-    ``threshold`` is the cut-off of a decision between two (a probability, or a number of a regression); without it
-    the largest output decides. ``run_unit``: a float32 run of the head is covered too.
+    ``threshold`` is the cut-off of a decision between two: the probability from which on the ``favourable`` one of
+    the classes 0 and 1 is given, or a number of a regression, whose decisions are high (1) and low (0). Without it
+    the largest output decides. Only what lies strictly beyond the cut-off is certain, so that it is no matter which
+    side a score equal to it is on. ``run_unit``: a float32 run of the head is covered too.
+
+    **Soundness.** The probability of class 0 is ``σ(−m)`` of the margin ``m`` of class 1, and ``−m`` is exact: where
+    class 0 is the favourable one, margins are mirrored and compared with the threshold itself, at the same charge. A
+    cut-off ``1 − threshold`` for class 1, which rounds, is never formed.
     """
 
     kind: Kind
     outputs: int
     threshold: float | None = None
     run_unit: bool = False
+    favourable: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in ("softmax", "sigmoid", "regression") or self.outputs < (2 if self.kind == "softmax" else 1):
@@ -56,6 +63,13 @@ class Head:
         if self.threshold is not None and self.kind != "regression" and not 0 <= self.threshold <= 1:
             # Beyond what any probability is, also one that is not known would be decided.
             raise ValueError(f"A threshold of probabilities must lie between 0 and 1. Got {self.threshold}.")
+        if type(self.favourable) is not int or self.favourable not in (0, 1):
+            raise ValueError(f"The favourable one of two decisions is 0 or 1. Got {self.favourable}.")
+
+    @property
+    def mirrored(self) -> bool:
+        """Is a threshold compared with the probability of class 0?"""
+        return self.favourable == 0 and self.kind != "regression"
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -249,6 +263,7 @@ class Head:
         it."""
         if self.threshold is None:
             return np.asarray(bound < -8 * self.accuracy)
+        sign = -sign if self.mirrored else sign
         end = self.received(Enclosure((sign * bound)[:, None], (sign * bound)[:, None]))
         return np.where(sign > 0, end.high[:, 0] < self.threshold, end.low[:, 0] > self.threshold)
 
@@ -257,6 +272,7 @@ class Head:
         """About the bound from which on contests are excluded; only ever a reason to stop."""
         if self.threshold is None:
             return np.full(len(sign), -16 * self.accuracy)
+        sign = -sign if self.mirrored else sign
         cut = self.threshold - 2 * sign * self.accuracy
         if self.kind != "regression":
             share = np.clip(cut, 0.0, 1.0)
@@ -274,8 +290,8 @@ class Head:
         if not self.decides:
             return nobody
         if self.threshold is not None:
-            low, high = self.received(margins)
-            return np.where(low[:, 0] > self.threshold, 1, np.where(high[:, 0] < self.threshold, 0, nobody))
+            low, high = self.received(self._compared(margins))
+            return self._beyond(low[:, 0], high[:, 0], self.threshold)
         if self.outputs <= 2 and not (self.kind == "sigmoid" and self.outputs == 2):
             return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, nobody))
         if self.kind == "sigmoid":  # independent outputs: the clearly largest one wins, also where they saturate
@@ -301,7 +317,8 @@ class Head:
         nobody = np.full(len(change), -1)
         if not self.decides:
             return nobody
-        low, high = self.received(margins)
+        cut = self.threshold
+        low, high = self.received(margins if cut is None else self._compared(margins))
         size = np.maximum(np.abs(low), np.abs(high)) if self.kind == "regression" else np.ones_like(low)
         room = change[:, None] * (1 + 4 * U) + self.accuracy
         room = room + (8 * U) * (size + room)  # numbers of any size: what the sum rounds away
@@ -311,8 +328,18 @@ class Head:
                 [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
             )
             return np.where(wins.any(1), wins.argmax(1), nobody)
-        cut, clear = (0.5, clear) if self.threshold is None else (self.threshold, 0.0)
-        return np.where(low[:, 0] > cut + clear, 1, np.where(high[:, 0] < cut - clear, 0, nobody))
+        if cut is None:
+            return np.where(low[:, 0] > 0.5 + clear, 1, np.where(high[:, 0] < 0.5 - clear, 0, nobody))
+        return self._beyond(low[:, 0], high[:, 0], cut)
+
+    def _compared(self, margins: Enclosure) -> Enclosure:
+        """The margins whose sigmoid is the probability that a threshold is compared with."""
+        return Enclosure(-margins.high, -margins.low) if self.mirrored else margins
+
+    def _beyond(self, low: Array, high: Array, cut: float) -> NDArray[np.int64]:
+        """The decision (n,) where enclosures lie strictly on one side of a cut-off; −1 elsewhere."""
+        above = 0 if self.mirrored else 1
+        return np.where(low > cut, above, np.where(high < cut, 1 - above, -1))
 
 
 def _log_sum_exp(values: Array) -> Array:

@@ -46,11 +46,16 @@ class StumpTier(Tier):
 
     separates, together = True, True  # it is its own reach, for a ground cost in which every move costs something
 
-    def __init__(self, question: Any, tier: str, threshold: float | None, float32: bool) -> None:
+    def __init__(self, question: Any, tier: str, float32: bool) -> None:
         model = question.model
-        self.question, self.head, self.size, self.model = question, Head("sigmoid", 1, threshold), 64, model
+        self.question, self.head, self.size, self.model = (
+            question,
+            Head("sigmoid", 1, question.outcome.threshold),
+            64,
+            model,
+        )
         self.jump, self.ground = float(up(abs(model.high - model.low))), None
-        cut = 0.5 if threshold is None else threshold
+        cut = 0.5 if question.outcome.threshold is None else question.outcome.threshold
         self.turns = (model.high > cut) != (model.low > cut)
 
     def across(self, x: np.ndarray, extent: np.ndarray) -> np.ndarray:
@@ -65,7 +70,7 @@ class StumpTier(Tier):
         return Known(np.where(across, self.jump, 0.0), ~across | (not self.turns))
 
     def reach(self, ground: Any) -> Any:
-        made = StumpTier(self.question, "tight", None, False)
+        made = StumpTier(self.question, "tight", False)
         made.ground = ground
         return made
 
@@ -116,8 +121,13 @@ class Enumeration(Tier):
 
     separates, together = True, True
 
-    def __init__(self, question: Any, tier: str, threshold: float | None, float32: bool) -> None:
-        self.question, self.head, self.size, self.balls = question, Head("sigmoid", 1, threshold), 64, Any
+    def __init__(self, question: Any, tier: str, float32: bool) -> None:
+        self.question, self.head, self.size, self.balls = (
+            question,
+            Head("sigmoid", 1, question.outcome.threshold),
+            64,
+            Any,
+        )
 
     def people(self, who: Similarity, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = who.regions(x)
@@ -137,7 +147,7 @@ class Enumeration(Tier):
         return Known(upper, kept)
 
     def reach(self, ground: Any) -> Any:
-        made = Enumeration(self.question, "tight", None, False)
+        made = Enumeration(self.question, "tight", False)
         free = replace(self.question.domain, immutable=np.zeros(self.question.domain.width, dtype=bool))
         made.balls = lambda radius: Similarity(ground, radius, free)
         return made

@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from flint import arb, ctx
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.ball_activations import sigma
 
+from isonomy.networks.network import Network
+from isonomy.population.feature import Label
+from isonomy.population.outcome import decided
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.heads import Head, Kind
 from isonomy_verify.tiers import Enclosure
@@ -285,3 +291,73 @@ def test_a_decision_stands_where_every_contest_is_excluded(kind: Kind, outputs: 
         assert same or not excluded.all()
         stood, fell = stood + bool(excluded.all()), fell + (not same)
     assert stood and fell
+
+
+@pytest.mark.parametrize(("kind", "outputs"), [("softmax", 2), ("sigmoid", 1), ("regression", 1)])
+@given(
+    middle=st.floats(-40, 40) | st.floats(-1e-12, 1e-12),
+    width=st.sampled_from([0.0, 1e-15, 1e-9, 1e-3, 1.0]),
+    at_cut=st.booleans(),
+    threshold=st.floats(1e-6, 1 - 1e-6) | st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1 / 3, 1e-12, 1 - 1e-12]),
+    favourable=st.sampled_from([0, 1]),
+    change=st.sampled_from([0.0, 1e-16, 1e-6, 0.1, 0.4]),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_is_certain_is_the_rule_of_the_favourable_side(
+    kind: Kind,
+    outputs: int,
+    middle: float,
+    width: float,
+    at_cut: bool,
+    threshold: float,
+    favourable: int,
+    change: float,
+) -> None:
+    """Each point of an enclosure is decided so by the exact rule, P(favourable) >= threshold, and so are float runs."""
+    head, names = Head(kind, outputs, threshold, False, favourable), ("no", "yes")
+    if kind == "regression":
+        label, edge = Label("y", favourable=(("low", "high")[favourable],), threshold=threshold), threshold
+    else:
+        label = Label("y", names, favourable=(names[favourable],), threshold=threshold)
+        edge = math.log(threshold / (1 - threshold)) * (1 if favourable else -1)
+    middle = edge + middle * 1e-14 if at_cut else middle
+    low, high = np.array([[middle - width]]), np.array([[middle + width]])
+    margin = Enclosure(low, high)
+    (choice,), (settled,) = head.decision(margin).tolist(), head.settled(margin, np.array([change])).tolist()
+    assert settled in (-1, choice)
+    contests = head.contests(np.array([choice]))
+    if choice >= 0:  # what is decided excludes what would end it, and the other way round
+        end = high[0] if contests.sign[0] > 0 else -low[0]
+        assert head.excluded(contests.sign, end).all()
+        assert not head.excluded(-contests.sign, -np.array([contests.sign[0] * middle])).any()
+    for point in {float(low[0, 0]), middle, float(high[0, 0])}:
+        weight = np.eye(1) if outputs == 1 else np.array([[-0.5], [0.5]])
+        network = Network.from_layers([weight], [np.zeros(outputs)], head=kind)
+        with mpmath.workprec(400):
+            t = mpmath.mpf(point)
+            score = t if kind == "regression" else 1 / (1 + mpmath.exp(-t if favourable else t))
+            reached = score >= mpmath.mpf(threshold)
+            if kind == "regression":
+                exact = int(score > threshold) if favourable == 0 else int(reached)
+            else:
+                exact = favourable if reached else 1 - favourable
+            for certain, moved in ((choice, 0.0), (settled, change)):
+                if certain < 0:
+                    continue
+                assert certain == exact
+                # As far as somebody may be treated differently, the same is decided.
+                ends = [score - moved, score + moved]
+                assert all((end > threshold) == (ends[0] > threshold) and end != threshold for end in ends)
+        if choice >= 0:
+            assert decided(network(np.array([[point]])), label, regression=kind == "regression").tolist() == [choice]
+
+
+def test_the_favourable_side_decides_which_cut_off_is_meant() -> None:
+    """P(class 1) = .4 and a cut-off of .5 or .7: class 0 has .6, which is enough for one of them alone."""
+    margin = np.full((1, 1), math.log(0.4 / 0.6))
+    at = Enclosure(margin, margin)
+    assert [Head("sigmoid", 1, cut, False, 0).decision(at).item() for cut in (0.5, 0.7)] == [0, 1]
+    assert [Head("sigmoid", 1, cut, False, 1).decision(at).item() for cut in (0.3, 0.7)] == [1, 0]
+    for wrong in (2, -1, True, None):
+        with pytest.raises(ValueError, match="favourable"):
+            Head("sigmoid", 1, 0.5, False, wrong)  # type: ignore[arg-type]

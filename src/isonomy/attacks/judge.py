@@ -131,7 +131,7 @@ def _room(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
     if (decision < 0).all():
         return np.full(len(decision), np.inf)
     if received.shape[1] == 1:
-        cut = 0.5 if head.threshold is None else head.threshold
+        cut = 0.5 if head.threshold is None else 1 - head.threshold if head.mirrored else head.threshold
         room = np.abs(received[:, 0] - cut)
     else:
         ordered = np.sort(received, axis=1)

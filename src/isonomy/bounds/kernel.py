@@ -26,9 +26,13 @@ _ready: WeakKeyDictionary[Network, dict[bool, Preparations]] = WeakKeyDictionary
 _lock = threading.Lock()
 
 
-def head_of(given: Network, threshold: float | None = None, float32_run: bool = False) -> Head:
-    """How the network's outputs are read; ``threshold`` is the cut-off of its decisions, if there is one."""
-    return Head(given.head, given.classes, _cut_off(given, threshold), float32_run)
+def head_of(
+    given: Network, threshold: float | None = None, float32_run: bool = False, favourable: tuple[int, ...] = ()
+) -> Head:
+    """How the network's outputs are read; ``threshold`` is the cut-off of its decisions, if there is one, and of two
+    classes the probability of the ``favourable`` one, by default of class 1."""
+    one = favourable[0] if len(favourable) == 1 and favourable[0] in (0, 1) else 1  # of several classes no matter
+    return Head(given.head, given.classes, _cut_off(given, threshold), float32_run, one)
 
 
 def nodes_of(graph: Graph) -> list[Node]:

@@ -115,6 +115,16 @@ class Certificate:
         return len(self.question.x)
 
     @property
+    def favourable(self) -> tuple[str, ...]:
+        """The outcomes that people hope for, as they were named; none where none is."""
+        return self.question.outcome.favourable
+
+    @property
+    def threshold(self) -> float | None:
+        """The cut-off of decisions, if there is one: of the favourable class, or of a regression's number."""
+        return self.question.outcome.threshold
+
+    @property
     def upper(self) -> float:
         """No population within γ has a mean violation above this."""
         return self.dual.bound(self.shift.size).upper

@@ -30,7 +30,7 @@ from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
 from isonomy.certificates.profiles import Profiles, Schedule
 from isonomy.certificates.protocol import Model, Shift
-from isonomy.certificates.question import Question, checked_asked, on_all_coordinates, own_delta
+from isonomy.certificates.question import Question, asked_outcome, checked_asked, on_all_coordinates, own_delta
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
@@ -78,6 +78,8 @@ def certify(
     tier: DistributionalTier = "tight",
     attack: bool | AttackBudget = True,
     decide: bool = False,
+    favourable: str | Sequence[str] | None = None,
+    threshold: float | None = None,
     arithmetic: Arithmetic = "float64",
     output_range: tuple[float, float] | None = None,
     rounds: int = 4,
@@ -109,7 +111,8 @@ def certify(
     faster; ``attack=True`` draws by ``seed``, on which ``upper`` does not depend; an :class:`AttackBudget` has its own
     and says how hard it searches. ``decide`` settles by branch and bound whose decision can change, where the tier
     leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
-    within. ``tier``, ``arithmetic`` and ``max_branches`` are as for :func:`isonomy.certify_local`.
+    within. ``tier``, ``favourable``, ``threshold``, ``arithmetic`` and ``max_branches`` are as for
+    :func:`isonomy.certify_local`.
 
     ``work`` is a folder that keeps finished chunks of ``chunk`` rows; without one everything is in memory.
     ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
@@ -136,7 +139,8 @@ def certify(
     source, space, model = _opened(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)
     job = Job(
         model, metric, checked_delta(delta), space, populations.on(space), tier, budget, bool(decide), rounds,
-        arithmetic, output_range, max_branches, evidence=evidence_folder(folder or Path()),
+        arithmetic, output_range, max_branches, asked_outcome(model, source.schema, favourable, threshold),
+        evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
     job = replace(job, schedule=_schedule(job, source, keys, folder))
@@ -270,7 +274,7 @@ def _certificate(
             f"Column {name!r}: the sampling weights add up to {total:.3g}; scale them so that their sum lies between "
             f"{1 / HUGE:.0e} and {HUGE:.0e}."
         )
-    question = Question(job.model, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches)
+    question = Question(job.model, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches, job.outcome)
     people = _people(source, columns, job.domain)
     clusters = _clusters(people, n, *cluster)
     decision = np.array(DECISIONS)[columns["decision"]]

@@ -35,6 +35,8 @@ from isonomy.certificates.worst_case import search, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
+from isonomy.population.feature import Label
+from isonomy.population.outcome import favourable_numbers, favourable_places
 from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
@@ -70,19 +72,21 @@ class Job:
     arithmetic: Arithmetic
     output_range: tuple[float, float] | None
     max_branches: int
+    outcome: Label
     schedule: Schedule | None = None
     evidence: Path | None = None  # where a contradiction is written, with the person; None: nowhere
 
     @cached_property
     def identity(self) -> str:
         """The hash of all that a chunk's columns depend on, but for its people."""
-        others = ("model", "metric", "shift", "domain", "evidence")
+        others = ("model", "metric", "shift", "domain", "outcome", "evidence")
         numbers = [field.name for field in fields(self) if field.name not in others]
         texts = [
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
             self.model.hash(),
             metric_to_text(self.metric),
             self.shift.fingerprint(),
+            f"decides {self.outcome.threshold!r} {favourable_places(self.outcome)!r}",
             *(f"{name} {getattr(self, name)!r}" for name in numbers),
             *(repr(np.asarray(getattr(self.domain, part.name)).tolist()) for part in fields(self.domain)),
         ]
@@ -160,7 +164,7 @@ class Job:
         return certify_local(
             self.model, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
             attack=attack or False, decide=decide, arithmetic=self.arithmetic, max_branches=self.max_branches,
-            progress=tick, predict=False,
+            progress=tick, predict=False, threshold=self.outcome.threshold, favourable=favourable_numbers(self.outcome),
         )  # fmt: skip
 
     def _moving(self, local: LocalCertificate, shift: Transport) -> Moving:

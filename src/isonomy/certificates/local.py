@@ -10,7 +10,7 @@ checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithme
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -55,7 +55,6 @@ class LocalCertificate:
     tier: str
     arithmetic: str
     question: Question = field(repr=False)
-    threshold: float | None = None
 
     __repr__ = brief
 
@@ -64,11 +63,21 @@ class LocalCertificate:
         compare_people(
             self.question, self.question.x, self.lower, self.upper, self.decision == "certified", found.flips,
             (found.counterpart, found.flip_counterpart), tier=self.tier, arithmetic=self.arithmetic,
-            threshold=self.threshold,
+            threshold=self.threshold, favourable=list(self.favourable),
         )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.upper)
+
+    @property
+    def favourable(self) -> tuple[str, ...]:
+        """The outcomes that people hope for, as they were named; none where none is."""
+        return self.question.outcome.favourable
+
+    @property
+    def threshold(self) -> float | None:
+        """The cut-off of decisions, if there is one: of the favourable class, or of a regression's number."""
+        return self.question.outcome.threshold
 
     @property
     def mean_upper(self) -> float:
@@ -149,6 +158,7 @@ def certify_local(
     decide: bool = False,
     predict: bool = True,
     threshold: float | None = None,
+    favourable: str | Sequence[str] | None = None,
     arithmetic: Arithmetic = "float64",
     max_branches: int = MAX_BRANCHES,
     progress: Progress | Literal["auto"] | None = "auto",
@@ -166,8 +176,10 @@ def certify_local(
     the paper's Theorem 5.1 on the unbounded domain, whatever domain a population has, for comparison; a bounded
     ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the model too. Where more than
     ``max_branches`` choices of categories are similar to somebody, they are relaxed to shares.
-    ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``threshold`` is the
-    cut-off of a decision; without it the largest output decides. ``predict=False`` leaves ``prediction`` empty.
+    ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``favourable`` and
+    ``threshold`` say what is decided, by default as the schema's label does: the favourable one of two classes is given
+    from its threshold on, numbers of a regression are high from it on; without a threshold the most probable class is
+    given (:mod:`isonomy.population.outcome`). ``predict=False`` leaves ``prediction`` empty.
     ``progress`` is called with the individuals done and in all.
 
     ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
@@ -187,8 +199,10 @@ def certify_local(
     budget = attack_budget(attack)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = _paper_domain(domain) if tier == "paper" else domain
-    question = Question.of(model, people, metric, delta, space, max_branches)
-    judged = tier_for(question, tier, threshold, arithmetic == "float32")
+    question = Question.of(
+        model, people, metric, delta, space, max_branches, favourable=favourable, threshold=threshold
+    )
+    judged = tier_for(question, tier, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)
     # Without a search everybody is their own counterpart, and the table need not be copied.
@@ -222,9 +236,7 @@ def certify_local(
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.model(question.x) if predict else np.empty((n, 0))
-    return LocalCertificate(
-        upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question, threshold
-    )
+    return LocalCertificate(upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question)
 
 
 def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:

@@ -53,7 +53,7 @@ class Moving:
     @cached_property
     def tier(self) -> Tier:
         """What proves bounds of this kind of model."""
-        return tier_for(self.question, "tight", None, self.float32_run)
+        return tier_for(self.question, "tight", self.float32_run)
 
     @cached_property
     def kernel(self) -> ReachBounds:

@@ -24,6 +24,7 @@ from isonomy.certificates.settling import Decisions, Gaps, budgets, enough_for
 from isonomy.errors import MetricError, ParameterError
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
+from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
 from isonomy.search.branch import Budget, Limits
 from isonomy.similarity.metric import Metric
@@ -63,8 +64,9 @@ def chunk_rows(network: Layers, tier: str) -> int:
 class Bounds(LocalBounds, Tier):
     """The kernel's tiers for a question about a network."""
 
-    def __init__(self, question: Question, tier: str, threshold: float | None, float32_run: bool) -> None:
-        head, network = head_of(question.network, threshold, float32_run), preparations(question.network)
+    def __init__(self, question: Question, tier: str, float32_run: bool) -> None:
+        outcome, network = question.outcome, preparations(question.network)
+        head = head_of(question.network, outcome.threshold, float32_run, favourable_places(outcome))
         self.question, self.layers = question, network.network
         if question.domain.kind == "unbounded":
             loose = question.metric.free & ~question.domain.immutable

@@ -135,8 +135,8 @@ class Tier(ABC):
         return UnsupportedOperationError(f"'{model.name}', a model of kind '{model.kind}', has no {what}.")
 
 
-MakeTier = Callable[["Question", str, float | None, bool], Tier]
-"""From a question, the name of a tier, the cut-off of decisions if there is one, and whether float32 runs are meant."""
+MakeTier = Callable[["Question", str, bool], Tier]
+"""From a question, the name of a tier, and whether float32 runs are meant."""
 
 _TIERS: dict[str, MakeTier] = {}
 
@@ -146,7 +146,7 @@ def register(kind: str, make: MakeTier) -> None:
     _TIERS[kind] = make
 
 
-def tier_for(question: Question, tier: str = "tight", threshold: float | None = None, float32: bool = False) -> Tier:
+def tier_for(question: Question, tier: str = "tight", float32: bool = False) -> Tier:
     """The tier by name for the question's kind of model."""
     kind = question.model.kind
     if kind not in _TIERS:
@@ -154,7 +154,7 @@ def tier_for(question: Question, tier: str = "tight", threshold: float | None = 
         raise UnsupportedOperationError(
             f"Nothing is known to prove bounds of '{question.model.name}', a model of kind '{kind}' (known: {known})."
         )
-    return _TIERS[kind](question, tier, threshold, float32)
+    return _TIERS[kind](question, tier, float32)
 
 
 class Shift(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from isonomy.given import instance, numbers, whole
 from isonomy.networks.graph import Affine
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population.feature import Label
+from isonomy.population.outcome import NO_OUTCOME, outcome_of
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity, kept
@@ -38,6 +41,7 @@ class Question:
     domain: Domain
     schema: Schema | None
     max_branches: int = MAX_BRANCHES
+    outcome: Label = NO_OUTCOME  # what is decided: classes, the favourable ones, the cut-off
 
     __repr__ = brief
 
@@ -50,11 +54,14 @@ class Question:
         delta: float,
         domain: Domain | DomainKind | None = None,
         max_branches: int = MAX_BRANCHES,
+        *,
+        favourable: str | Sequence[str] | None = None,
+        threshold: float | None = None,
     ) -> Question:
         """Check everything that the caller gave, and put the adapter in front of the network.
 
         An array without a domain means the unbounded one. A population brings its own domain, unless another
-        kind is named.
+        kind is named. ``favourable`` and ``threshold`` are those of the schema's label unless they are given.
         """
         checked_asked(model, metric)
         delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
@@ -80,7 +87,8 @@ class Question:
             )
         for start in range(0, len(x), ROWS):
             check_members(x[start : start + ROWS], start, space)
-        question = cls(model, metric, delta, x, weights, space, schema, max_branches)
+        outcome = asked_outcome(model, schema, favourable, threshold)
+        question = cls(model, metric, delta, x, weights, space, schema, max_branches, outcome)
         _ = question.similarity  # checks metric and delta
         return question
 
@@ -104,6 +112,18 @@ class Question:
         if self.schema is not None:
             return self.schema.decode(x, words=True)
         return pd.DataFrame(x, columns=list(self.domain.names))
+
+
+def asked_outcome(
+    model: Model,
+    schema: Schema | None,
+    favourable: str | Sequence[str] | None = None,
+    threshold: float | None = None,
+) -> Label:
+    """What is decided by a model: as the schema's label has it, but for what is given."""
+    count = 2 if model.head == "sigmoid" and model.classes == 1 else model.classes
+    label = None if schema is None else schema.label
+    return outcome_of(label, 0 if model.head == "regression" else count, favourable, threshold)
 
 
 def own_delta(metric: Any, delta: Any) -> Any:

@@ -10,11 +10,21 @@ A score equal to the cut-off is on the favourable side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from isonomy.errors import ParameterError, SchemaError, template
+from isonomy.given import instance
 from isonomy.population.domain import FloatArray
 from isonomy.population.feature import Label
+
+NO_OUTCOME = Label("")
+"""Nothing is said of the outcome."""
+
 
 def favourable_places(label: Label | None) -> tuple[int, ...]:
     """Return the places of the favourable decisions among those of :func:`decided`; none where none is named."""
@@ -22,6 +32,58 @@ def favourable_places(label: Label | None) -> tuple[int, ...]:
         return ()
     known = label.classes or ("low", "high")
     return tuple(known.index(name) for name in label.favourable)
+
+
+def outcome_of(
+    label: Label | None,
+    classes: int,
+    favourable: str | Sequence[str] | None = None,
+    threshold: float | None = None,
+) -> Label:
+    """Return what is decided by a model of ``classes`` classes (0: a regression): ``label``, but for what is given.
+
+    Without a label that fits, classes are called by their places, "0", "1" and so on. A threshold is a probability of
+    the favourable class: whoever names another class than the label's names its threshold too.
+    """
+    fits = label is not None and len(label.classes) == classes
+    if label is not None and not fits and label.threshold is not None:
+        raise ParameterError(
+            f"The label {label.column!r} has {len(label.classes) or 'no'} classes and the threshold {label.threshold}, "
+            f"but the model gives {f'{classes} classes' if classes else 'numbers'}: give the label those."
+        )
+    own = label if label is not None and fits else Label("", tuple(map(str, range(classes))))
+    if favourable is not None:
+        instance("favourable", favourable, Sequence, "a class, or a list of classes")
+        named = (favourable,) if isinstance(favourable, str) else tuple(favourable)
+        if classes and own.threshold is not None and threshold is None and named != own.favourable:
+            raise ParameterError(
+                f"'threshold' must be given beside another 'favourable': the label's, {own.threshold}, is of "
+                f"{own.favourable[0] if own.favourable else own.classes[1]!r}."
+            )
+        own = _replaced(own, "favourable", named, favourable)
+    if threshold is not None:
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float | np.integer | np.floating):
+            raise ParameterError(template("threshold", "a number", threshold))
+        own = _replaced(own, "threshold", float(threshold), threshold)
+    return own
+
+
+def _replaced(label: Label, name: str, value: Any, given: Any) -> Label:
+    """Return the label with another value, or say what would be right for the parameter of that name."""
+    try:
+        return replace(label, **{name: value})
+    except (SchemaError, TypeError):
+        if name == "favourable":
+            known = ", ".join(map(repr, label.classes or ("high", "low")))
+            raise ParameterError(template(name, f"one or more, not all, of {known}", given)) from None
+        kinds = {0: "a finite number", 2: "a probability strictly between 0 and 1"}
+        right = kinds.get(len(label.classes), "left out with more than two classes: it needs two, or one number")
+        raise ParameterError(template(name, right, given)) from None
+
+
+def favourable_numbers(outcome: Label) -> tuple[str, ...] | None:
+    """Return the favourable classes by their places, as :func:`outcome_of` calls them without a label; None: none."""
+    return tuple(map(str, favourable_places(outcome)) if outcome.classes else outcome.favourable) or None
 
 
 def decided(prediction: FloatArray, label: Label | None, *, regression: bool = False) -> NDArray[np.int64]:

@@ -244,12 +244,14 @@ class Schema:
             partial.write_text(self.to_toml(), encoding="utf-8")
 
     def hash(self) -> str:
-        """SHA-256 of all that gives coordinates their meaning; words for display do not count."""
+        """SHA-256 of all that gives coordinates their meaning; words for display, and what is decided, do not count."""
         content = asdict(self)
         content.pop("max_weight")
         for table in (content, *content["features"], content["label"] or {}):
             table.pop("description", None)
             table.pop("labels", None)
+        for name in ("favourable", "threshold"):
+            (content["label"] or {}).pop(name, None)
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -258,7 +260,11 @@ class Schema:
         if given is None:
             return
         instance("schema", given, Schema, "a Schema")
-        if (given.hash(), given.max_weight) != (self.hash(), self.max_weight):
+        said = [
+            (schema.hash(), schema.max_weight, schema.label and (schema.label.favourable, schema.label.threshold))
+            for schema in (given, self)
+        ]
+        if said[0] != said[1]:
             raise ParameterError(
                 f"'schema' says something else than the schema {self.name!r} that these individuals have: leave it "
                 "out, or read their table anew with it."

@@ -190,7 +190,7 @@ def individuals(certificate: Certificate) -> Individuals:
     """
     question, local, largest = certificate.question, certificate.local, certificate.profiles.largest
     float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
-    bounds = Bounds(question, certificate.tier, None, float32)
+    bounds = Bounds(question, certificate.tier, float32)
     bounds.head = careful = _Careful(bounds.head.kind, bounds.head.outputs, None, float32)
     exact, clear = Head(careful.kind, careful.outputs), _Careful(careful.kind, careful.outputs)
     said = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)

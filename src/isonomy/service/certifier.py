@@ -64,8 +64,8 @@ class Certifier:
         """``evidence``: where a contradiction between bounds and finds is written, with the person; None: nowhere."""
         self.served, self.question, self._evidence = served, served.question(), evidence
         float32_run = served.arithmetic == "float32"
-        self.interval = Bounds(self.question, "interval", None, float32_run)
-        self.tight = Bounds(self.question, "tight", None, float32_run)
+        self.interval = Bounds(self.question, "interval", float32_run)
+        self.tight = Bounds(self.question, "tight", float32_run)
         self.head = self.interval.head
         self._pace = _Pace()
         space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)

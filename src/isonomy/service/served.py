@@ -172,7 +172,7 @@ def _refute(record: Record) -> None:
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, ASKED).astype(np.int64))
-    bounds = Bounds(record.question, "tight", None, record.arithmetic == "float32")
+    bounds = Bounds(record.question, "tight", record.arithmetic == "float32")
     found = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
     claimed = record.profiles.value[record.profiles.start[rows]]
     worst = int(np.argmax(found.lower - claimed))
