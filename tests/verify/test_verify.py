@@ -488,7 +488,7 @@ def test_who_was_audited_is_shown_and_must_fit_the_individuals(forger: Forger) -
     assert claims["selection"][0] == "trusted" and "4 of 282 people" in claims["selection"][1]
     remarks = forger.predicate["remarks"]
     said = remarks["selection"]
-    for key, value in (("people", 5), ("words", "282 people, the whole table"), ("pool", 3), ("rows", 2)):
+    for key, value in (("people", 5), ("words", "282 people, the table as given"), ("pool", 3), ("rows", 2)):
         remarks["selection"] = said | {key: value}
         assert statuses(verify(forger.done()))["selection"] == "rejected"
     remarks["selection"] = said | {"words": "4 people\n\x1b[31maccepted"}

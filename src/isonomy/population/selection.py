@@ -72,7 +72,7 @@ class Selection:
         table = f"table “{name}”" if name else "table"
         side = {"all": "", "train": "the training part of ", "test": "the test part of "}[self.part]
         among = f"{side}the {table}"
-        part = among if side else f"the whole {table}"
+        part = among if side else f"the {table} as given"
         people = f"{self.people:,} {'person' if self.people == 1 else 'people'}"
         drawn = people if self.pool is None else f"{self.people:,} of {self.pool:,} people"
         text = {
