@@ -16,14 +16,26 @@ FloatArray = npt.NDArray[np.float64]
 _EXACT = Context(prec=800)  # every float64 has fewer digits than this before and after the point
 
 
-def at_most(value: float, decimals: int = 4) -> str:
+CLAIMED = 6
+"""Decimals of what a certificate claims of probabilities: nothing finer is printed of them, unless ε asks for it."""
+
+
+def decimals_of_bound(value: float, regression: bool = False) -> int:
+    """Return the decimals that every output gives a bound: three digits that count, four to six for probabilities."""
+    digits = 2 - math.floor(math.log10(value)) if math.isfinite(value) and value > 0 else 4
+    return min(max(0, digits), 12) if regression else min(max(4, digits), CLAIMED)
+
+
+def at_most(value: float, decimals: int | None = None) -> str:
     """A number for people, rounded up: a sentence that says "at most" of it stays true."""
-    return f"{rounded(value, decimals, ROUND_CEILING):f}" if math.isfinite(value) else str(value)
+    places = decimals_of_bound(value) if decimals is None else decimals
+    return f"{rounded(value, places, ROUND_CEILING):f}" if math.isfinite(value) else str(value)
 
 
-def at_least(value: float, decimals: int = 4) -> str:
+def at_least(value: float, decimals: int | None = None) -> str:
     """A number for people, rounded down: a sentence that says "at least" of it stays true."""
-    return f"{rounded(value, decimals, ROUND_FLOOR):f}" if math.isfinite(value) else str(value)
+    places = decimals_of_bound(value) if decimals is None else decimals
+    return f"{rounded(value, places, ROUND_FLOOR):f}" if math.isfinite(value) else str(value)
 
 
 def reached(least: str) -> str:

@@ -15,7 +15,7 @@ def selected(of: Mapping[str, Any], name: str = "") -> str:
     table = f"table “{name}”" if name else "table"
     side = {"all": "", "train": "the training part of ", "test": "the test part of "}[of["part"]]
     among = f"{side}the {table}"
-    part = among if side else f"the whole {table}"
+    part = among if side else f"the {table} as given"
     people = f"{count:,} {'person' if count == 1 else 'people'}"
     drawn = people if pool is None else f"{count:,} of {pool:,} people"
     seed = "" if of["seed"] is None else f" (seed {of['seed']})"
@@ -45,7 +45,7 @@ def consistent(of: Mapping[str, Any], n: int, rows: NDArray[np.int64]) -> str:
     if table is not None and (int(rows[-1]) >= table or (pool or n) + of["excluded"] > table):
         return f"a table of {table:,} rows does not have these"
     if table is not None and of["how"] == of["part"] == "all" and n + of["excluded"] != table:
-        return f"{n:,} people are not the whole table of {table:,} rows"
+        return f"{n:,} people are not the table of {table:,} rows"
     if of["seed"] is not None and of["how"] != "random":
         return "a seed is named, and nothing was drawn"
     return ""

@@ -202,7 +202,7 @@ def test_against_is_read_before_anything_is_computed(inputs: Inputs, tmp_path: P
 def test_all_rows_of_a_table_say_nothing_of_the_population_unless_held_out() -> None:
     base = replace(PLAN, gamma=0.0, limit=40, split="all", confidence=0.95)
     refused, held = (run(plan, None).certificate for plan in (base, replace(base, held_out=True)))
-    assert "of the whole table, on which" in refused.refusal and "people." not in refused.refusal and not held.refusal
+    assert "of the table as given, on which" in refused.refusal and "people." not in refused.refusal and not held.refusal
     assert held.population_upper >= held.upper
 
 
@@ -212,7 +212,7 @@ def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inp
     target = write(findings, tmp_path / "out")
     for name in ("summary.md", "junit.xml", "report.html", "certificate.json"):
         assert words in (target / name).read_text(encoding="utf-8"), name
-    assert "the whole table" not in (target / "report.html").read_text(encoding="utf-8")
+    assert "the table as given" not in (target / "report.html").read_text(encoding="utf-8")
     selection = to_json(findings.facts)["selection"]
     assert selection["words"].startswith(words)
     assert (selection["people"], selection["pool"], selection["how"], selection["seed"]) == (24, whole, "random", 0)
@@ -221,7 +221,7 @@ def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inp
 
 def test_held_out_rows_are_not_called_a_test_part() -> None:
     people = read_inputs(replace(PLAN, split="all", limit=40, held_out=True)).people
-    assert people.split == "all" and "from the whole table; said to be held out" in people.selection.words()
+    assert people.split == "all" and "from the table as given; said to be held out" in people.selection.words()
 
 
 @pytest.mark.slow

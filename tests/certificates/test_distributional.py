@@ -397,7 +397,7 @@ def test_float32_runs_are_covered_too() -> None:
 @pytest.mark.slow
 def test_a_population_is_only_judged_by_people_that_nothing_was_fitted_on() -> None:
     network, whole = perceptron(np.random.default_rng(1), WIDTH, 2), people(400, 1)
-    for some, name in ((whole, "whole table"), (whole.train, "training part of the table")):
+    for some, name in ((whole, "table as given"), (whole.train, "training part of the table")):
         found = plainly(network, some[:3], COUNTERPARTS, 1.0, 0.05, confidence=0.9)
         with pytest.raises(DataError, match=f"of the {name}"):
             _ = found.population_upper
@@ -422,7 +422,7 @@ def test_a_population_is_judged_by_a_random_draw_and_not_by_chosen_people() -> N
     assert not refusal(whole.test.sample(5)) and not refusal(whole.sample(40).test) and not refusal(whole.test[:])
     assert "chosen by hand" in refusal(whole.test[:5])
     assert "chosen by hand" in refusal(whole.test[np.flatnonzero(whole.test.x[:, 0] > 0)].sample(2))
-    assert "of the whole table, on which" in refusal(whole.sample(5))
+    assert "of the table as given, on which" in refusal(whole.sample(5))
     assert "of the training part of the table, on which" in refusal(whole.train)
     assert not refusal(whole.sample(5).held_out()) and not refusal(whole.held_out().sample(5))
     assert refusal(whole.held_out()[:5])  # what was said of everybody is not said of those picked out afterwards

@@ -43,7 +43,7 @@ def test_a_population_holds_everything_side_by_side() -> None:
     assert people.protected.columns.tolist() == ["age"]
     assert people.domain.kind == "realizable"
     assert people.with_domain("unbounded").domain.kind == "unbounded"
-    assert "200 people, the whole table" in repr(people)
+    assert "200 people, the table as given" in repr(people)
     with pytest.raises(ValueError, match="read-only"):
         people.x[0, 0] = 1
 

@@ -27,10 +27,10 @@ def table(n: int = 1000, wrong: int = 0) -> Population:
 @pytest.mark.parametrize(
     ("people", "words"),
     [
-        (table(), "1,000 people, the whole table"),
-        (table()[:], "1,000 people, the whole table"),
-        (table().sample(5000), "1,000 people, the whole table"),
-        (table().sample(300, 7), "300 of 1,000 people, drawn at random (seed 7) from the whole table"),
+        (table(), "1,000 people, the table as given"),
+        (table()[:], "1,000 people, the table as given"),
+        (table().sample(5000), "1,000 people, the table as given"),
+        (table().sample(300, 7), "300 of 1,000 people, drawn at random (seed 7) from the table as given"),
         (table().test, "282 people, the test part of the table (1,000 rows)"),
         (table().train, "718 people, the training part of the table (1,000 rows)"),
         (
@@ -43,22 +43,22 @@ def table(n: int = 1000, wrong: int = 0) -> Population:
             table().sample(300)[:20].sample(9),
             "9 of 1,000 people of the table, chosen by hand and not drawn at random",
         ),
-        (table().sample(300).sample(20), "20 of 1,000 people, drawn at random from the whole table"),
+        (table().sample(300).sample(20), "20 of 1,000 people, drawn at random from the table as given"),
         (
             table(1000, 10),
-            "990 people, the whole table; 10 of its 1,000 rows do not fit the schema and were left out",
+            "990 people, the table as given; 10 of its 1,000 rows do not fit the schema and were left out",
         ),
         (
             table(1000, 10).sample(50),
-            "50 of 990 people, drawn at random (seed 0) from the whole table; 10 of its 1,000 rows do not fit the "
+            "50 of 990 people, drawn at random (seed 0) from the table as given; 10 of its 1,000 rows do not fit the "
             "schema and were left out",
         ),
         (
             table().held_out().sample(50),
-            "50 of 1,000 people, drawn at random (seed 0) from the whole table; said to be held out: nothing was "
+            "50 of 1,000 people, drawn at random (seed 0) from the table as given; said to be held out: nothing was "
             "fitted on them",
         ),
-        (table(1), "1 person, the whole table"),
+        (table(1), "1 person, the table as given"),
     ],
 )
 def test_the_words(people: Population, words: str) -> None:

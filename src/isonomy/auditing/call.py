@@ -24,15 +24,19 @@ from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.consistency import told
 from isonomy.certificates.question import on_all_coordinates
-from isonomy.errors import DataError, IsonomyError, ParameterError, template
+from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
+from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.options import options_of
-from isonomy.population import Population
+from isonomy.population import PeopleSource, Population
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
+
+JUDGED = 20_000
+"""People from whose labels the order of the classes is judged, the first of the source."""
 
 SAMPLES = (24, 64)
 """Individuals timed; two sizes tell what is spent once from what is spent on each."""
@@ -109,6 +113,12 @@ def run(
     inputs = inputs or read_inputs(plan)
     announce("Reading people")
     source = inputs.opened(plan, work)
+    other = other_reading(inputs, source)
+    if other is not None and not plan.as_read:
+        raise NetworkError(
+            f"'{inputs.network.name}' is probably read the wrong way round: {other}. Correct the order of 'classes' in "
+            "[label] of the schema, or say --as-read (as_read = true) to audit it as it is read."
+        )
     announce("Bounding people and populations")
     certificate = certify(
         inputs.network, source, **_asked(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
@@ -134,8 +144,27 @@ def run(
         command=plan.command(),
         created=_begun(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
+        other_reading=other,
         **{name: value for name, value in scored.items() if name in Findings.__dataclass_fields__},
     )
+
+
+def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
+    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED`` people."""
+    label, network = inputs.schema.label, on_all_coordinates(inputs.network, inputs.schema)
+    if label is None or label.regression or network.head == "regression":
+        return None
+    x, y, weights = [], [], []
+    for key in source.keys(JUDGED):
+        chunk = source.read(key)
+        if chunk.y is None:
+            return None
+        x, y, weights = [*x, chunk.x], [*y, chunk.y], [*weights, chunk.weights]
+        if sum(map(len, x)) >= JUDGED:
+            break
+    rows = slice(JUDGED)
+    given, actual = network(np.concatenate(x)[rows]), np.concatenate(y)[rows].astype(np.int64)
+    return better_reading(given, actual, label, np.concatenate(weights)[rows])
 
 
 def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:

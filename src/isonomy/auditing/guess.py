@@ -22,14 +22,19 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
+from isonomy.auditing.favour import guess_favourable
 from isonomy.auditing.plan import Roles
 from isonomy.datasets.catalogue import ENTRIES
-from isonomy.errors import DataError, FileError, IsonomyError, NetworkError, ParameterError, SchemaError, first_line
+from isonomy.errors import (
+    DataError, FileError, IsonomyError, NetworkError, ParameterError, SchemaError, first_line, template,
+)  # fmt: skip
+from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.networks import Network
 from isonomy.networks.load import open_network
-from isonomy.population import Dialect, Feature, Population, Schema, Split
+from isonomy.population import Dialect, Feature, Label, Population, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS
 from isonomy.population.feature import LARGEST_WHOLE
+from isonomy.population.outcome import decided
 from isonomy.population.tables import CSV, PARQUET, open_text
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
@@ -50,6 +55,7 @@ class Guess:
     schema: Schema
     remarks: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    favour: bool = False  # the favourable class was guessed from the words of the classes
 
 
 def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str, ...]]]:
@@ -116,8 +122,23 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
         replace(each, missing_values=marks[each.name]) if each.name in marks and each.flagged else each
         for each in schema.features
     )
-    schema = replace(schema, features=features)
-    return Guess(schema, {each.name: _remark(each, table[each.name]) for each in features}, left_out)
+    label, guessed = _outcome(schema.label, roles)
+    schema = replace(schema, features=features, label=label)
+    return Guess(schema, {each.name: _remark(each, table[each.name]) for each in features}, left_out, guessed)
+
+
+def _outcome(label: Label | None, roles: Roles) -> tuple[Label | None, bool]:
+    """Return the label with its favourable class and cut-off, and whether the class is a guess."""
+    for name in ("favourable", "threshold"):
+        if label is None and (value := getattr(roles, name)) not in (None, ()):
+            raise ParameterError(template(name, "given beside --label, whose outcome it is about", value))
+    if label is None or roles.favourable:
+        favourable = roles.favourable
+    else:
+        favourable = guess_favourable(label)
+    if label is not None:
+        label = replace(label, favourable=favourable, threshold=roles.threshold)
+    return label, bool(favourable) and not roles.favourable
 
 
 def _dialect(path: Path) -> Dialect:
@@ -219,6 +240,8 @@ class Reading:
     known: bool = False
     score: float = -math.inf
     accuracy: float | None = None
+    shares: tuple[float, ...] = ()  # of the model's decisions, by class
+    other: OtherReading | None = None  # an order of the classes under which it agrees better
     problem: str = ""  # why no reading fits
 
 
@@ -318,7 +341,7 @@ def _scale(scale: str, values: FloatArray) -> dict[str, Any]:
 
 
 def _scored(reading: Reading, network: Network, people: Population) -> Reading:
-    """How likely the outcomes are, and how often the largest output is right."""
+    """How likely the outcomes are, in the better order of the classes, and how often the decision is right."""
     label = people.schema.label
     some = people if len(people) <= ROWS else people.sample(ROWS)
     if some.y is None or label is None or network.input_width != some.x.shape[1]:
@@ -326,10 +349,15 @@ def _scored(reading: Reading, network: Network, people: Population) -> Reading:
     with np.errstate(all="ignore"):
         given = network(some.x)
         if label.regression:
-            return replace(reading, score=-float(np.mean((given[:, 0] - some.y) ** 2)))
+            high = decided(given, label, regression=True)
+            shares = () if label.threshold is None else (float(np.mean(high == 0)), float(np.mean(high == 1)))
+            return replace(reading, score=-float(np.mean((given[:, 0] - some.y) ** 2)), shares=shares)
         if given.shape[1] != len(label.classes):
             return reading
         y = np.asarray(some.y, dtype=np.int64)
-        likely = float(np.mean(np.log(np.clip(given[np.arange(len(y)), y], 1e-6, 1))))
+        other, decision = better_reading(given, y, label), decided(given, label)
+        places = range(len(label.classes)) if other is None else [other.classes.index(name) for name in label.classes]
+        likely = float(np.mean(np.log(np.clip(given[np.arange(len(y)), np.asarray(places)[y]], 1e-6, 1))))
         score = likely if math.isfinite(likely) else -math.inf
-        return replace(reading, score=score, accuracy=float(np.mean(given.argmax(axis=1) == y)))
+        shares = tuple((np.bincount(decision, minlength=len(label.classes)) / len(y)).tolist())
+        return replace(reading, score=score, accuracy=float(np.mean(decision == y)), shares=shares, other=other)

@@ -14,6 +14,7 @@ import numpy as np
 from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
+from isonomy.fairness.reading import percent
 from isonomy.files import atomic
 from isonomy.options import options_of
 from isonomy.population import Dialect, Population, Schema
@@ -48,6 +49,7 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
     if roles.label is None:
         notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
     notes += _about(reading, fitting, people)
+    notes += _outcome(guess, reading, people)
     text, audit = _schema_text(schema, guess, reading), _audit_text(data, model, folder, dialect, reading, people)
     return Proposal(text, audit, tuple(notes), not (reading.problem or _blind(reading, fitting)))
 
@@ -80,12 +82,46 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
         other = next((each.accuracy for each in fitting[1:] if each.accuracy != reading.accuracy), None)
         next_best = f"; the next reading {other:.3f}" if other is not None else ""
         notes.append(f"read so, the model's accuracy on this table is {reading.accuracy:.3f}{next_best}")
-        if reading.accuracy <= shares.max():
+        if reading.other is not None:
+            notes.append(
+                f"the model is probably read the wrong way round: {reading.other}; correct the order of 'classes' in "
+                "[label], or audit it as it is read with --as-read"
+            )
+        elif reading.accuracy <= shares.max():
             notes.append(
                 f"that is no better than always saying the most frequent class ({shares.max():.3f}): check the order "
                 "of [label] classes and [model.inputs]"
             )
     return notes
+
+
+NAME_IT = (
+    'no favourable outcome is named, so groups will not be compared: write favourable = "CLASS" in [label], or say '
+    "--favourable CLASS"
+)
+
+
+def _outcome(guess: Guess, reading: Reading, people: Population) -> list[str]:
+    """Return how often each class is the outcome, and the decision; which one is favourable, or how to name it."""
+    label = guess.schema.label
+    if label is None or people.y is None:
+        return []
+    if label.regression:
+        if label.threshold is None:
+            return ["the outcome is a number without a cut-off, so there are no decisions: name one with --threshold"]
+        classes, actual = ("low", "high"), np.asarray(people.y >= label.threshold, dtype=np.int64)
+    else:
+        classes, actual = label.classes, np.asarray(people.y, dtype=np.int64)
+    weights = people.weights / people.weights.sum()
+    rates = []
+    for place, name in enumerate(classes):
+        given = f", {percent(reading.shares[place])} of the model's decisions" if reading.shares else ""
+        rates.append(f"{name!r} {percent(float(weights[actual == place].sum()))} of the outcomes in this table{given}")
+    notes = [f"{label.column}: {'; '.join(rates)}"]
+    named = " and ".join(map(repr, label.favourable))
+    if guess.favour:
+        notes.append(f"guess, from the words: {named} is what people hope for; if not, correct favourable in [label]")
+    return notes if named else [*notes, NAME_IT.replace("CLASS", "high") if label.regression else NAME_IT]
 
 
 _SCHEMA_HEAD = """\
@@ -101,15 +137,20 @@ _SCHEMA_HEAD = """\
 def _schema_text(schema: Schema, guess: Guess, reading: Reading) -> str:
     """The schema with a remark at each table."""
     remarks = {f"[features.{write_key(name)}]": text for name, text in guess.remarks.items()}
-    remarks["[label]"] = "guess: classes in sorted order; they must be in the order of the model's outputs."
+    if schema.label is not None and schema.label.classes:
+        remarks["[label]"] = "guess: classes in sorted order; they must be in the order of the model's outputs."
     lines = [_SCHEMA_HEAD, *(f"# left out: {name!r}, {why}" for name, why in guess.left_out.items())]
     for line in dropwhile(lambda line: line.startswith("#"), schema.to_toml().splitlines()):  # the head says more
         if line == "[model.inputs]":
             lines += ["# How the model reads a row, a guess: " + reading.what + "."]
             lines += ["# Write the numbers of your own scaler; docs/reference/formats.md has all keys."]
-        lines.append(line)
+        mark = "  # guess, from the words of the classes" if guess.favour and line.startswith("favourable = ") else ""
+        lines.append(f"{line}{mark}")
         if line in remarks:
             lines.append(f"# {remarks[line]}")
+        if line == "[label]" and schema.label is not None and not schema.label.favourable:
+            first = (schema.label.classes or ("low", "high"))[-1]
+            lines.append(f"# favourable = {write_value(first)}  # TO DO: the one that people hope for, to compare groups")
     if reading.problem:
         lines += ["", f"# TO DO: {reading.problem}"]
     if "[model.inputs]" in reading.problem:

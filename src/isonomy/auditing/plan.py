@@ -104,6 +104,9 @@ class Plan:
     reads: Literal["auto", "raw", "coordinates"] = READING(
         "auto", "A model without column names reads raw columns or the schema's coordinates."
     )
+    as_read: bool = READING(
+        False, "Audit a model also where its outputs agree better with the labels in another order of the classes."
+    )
     name: str = RESULTS("", "Of the audit. Default: the schema's.")
     out: str | None = RESULTS(None, "The directory to write. Default: audit-NAME.", path=True)
     redact: bool = RESULTS(False, "Keep people's rows out of what is written; it is not anonymous.")
@@ -158,6 +161,12 @@ class Roles:
     """What columns of a table are: what nobody can guess, and ``isonomy init`` is told."""
 
     label: str | None = ROLES(None, "The outcome that the model predicts.")
+    favourable: tuple[str, ...] = ROLES(
+        (), "The class of the label that people hope for, such as approved; high or low of a number; may be repeated."
+    )
+    threshold: float | None = ROLES(
+        None, "The cut-off: from this probability of the favourable class, or this number, on the decision is for it."
+    )
     protected: tuple[str, ...] = ROLES((), "Must not matter, such as sex; may be repeated.")
     proxy: tuple[str, ...] = ROLES((), "Stands in for a protected column; may be repeated.")
     weight: str | None = ROLES(None, "Sampling weights.")

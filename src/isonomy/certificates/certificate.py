@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, reached, these, weighted
+from isonomy.arithmetic import at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, described
 from isonomy.certificates.dual import Cells, Dual, Mixture
@@ -60,6 +60,7 @@ class Certificate:
     sources: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # files of the people, and their SHA-256
     computed: int = field(default=0, repr=False)  # chunks that this run computed; others were kept
     output_range: tuple[float, float] | None = None  # that the outputs of a regression are declared to keep to
+    searched: bool = True  # for counterparts and populations; else ``lower`` is 0 and says nothing
     _mixtures: dict[float | None, Mixture] = field(default_factory=dict, init=False, repr=False)
 
     __repr__ = brief
@@ -214,25 +215,33 @@ class Certificate:
         return Dual(CellBlocks(self.profiles, self.question.weights), self.shift)
 
     def __str__(self) -> str:
-        return self.headline(at_most(self.upper), at_least(self.lower) if self.lower > 0 else None)
+        decimals = decimals_of_bound(self.upper, self.question.model.head == "regression")
+        lower = at_least(self.lower, decimals) if self.lower > 0 else None
+        return self.headline(at_most(self.upper, decimals), lower)
 
     def headline(self, upper: str, lower: str | None, unit: str = "") -> str:
         """All of it in a sentence: ``upper`` and ``lower`` are rounded already, and ``lower`` is None where nothing
         was found; ``unit`` is what they are measured in."""
         mean = weighted(self.question.weights)
         populations = "" if self.shift.size == 0 else self.shift.words(len(self)) + mean
-        return headline(populations, these(len(self)) + mean, upper, lower, unit)
+        return headline(populations, these(len(self)) + mean, upper, lower, unit, self.searched)
 
 
-def headline(populations: str, who: str, upper: str, lower: str | None, unit: str = "") -> str:
-    """The sentence about the ``populations`` near somebody, or about them (``who``) alone, where these are none."""
+def headline(
+    populations: str, who: str, upper: str, lower: str | None, unit: str = "", searched: bool | None = None
+) -> str:
+    """The sentence about the ``populations`` near somebody, or about them (``who``) alone, where these are none.
+
+    ``searched`` says whether a search was made for violations; None: it is not known.
+    """
     most = f"{upper} ({unit})" if unit else upper
     if populations:
         text = f"No population {populations} has a mean violation above {most}"
         who_reaches = "an explicit population reaches"
     else:
         text, who_reaches = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
-    found = f"{who_reaches} {reached(lower)}" if lower else "no violation was found, or none was searched for"
+    none = {True: "a search found no violation", False: "no violation was searched for", None: "no violation is known"}
+    found = f"{who_reaches} {reached(lower)}" if lower else none[searched]
     return f"{text}; {found}."
 
 

@@ -295,6 +295,7 @@ def _certificate(
             job.shift, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles, points,
             _refusal(people, job.metric, job.shift, confidence, clusters), question, people, job.schedule,
             clusters, source.files, computed, job.output_range if job.model.head == "regression" else None,
+            searched=job.attack is not None,
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, at_least, at_most, weighted
+from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, weighted
 from isonomy.attacks import AttackBudget, Finds, attack_budget
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
@@ -90,13 +90,16 @@ class LocalCertificate:
         return mean_down(self.lower, self.question.weights)
 
     def __str__(self) -> str:
+        regression = self.question.model.head == "regression"
+        mean = decimals_of_bound(self.mean_upper, regression)
+        most = decimals_of_bound(float(self.upper.max()), regression)
         kinds = [f"{int((self.decision == kind).sum()):,} {kind}" for kind in ("certified", "flippable", "undecided")]
         who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.question.weights)}"
         decided = "" if (self.decision == "none").all() else f"\nDecisions: {', '.join(kinds)}."
         return (
-            f"{who}: mean violation at most {at_most(self.mean_upper)}, found at least "
-            f"{at_least(self.mean_lower)}; largest at most {at_most(float(self.upper.max()))}, found at least "
-            f"{at_least(float(self.lower.max()))}.{decided}"
+            f"{who}: mean violation at most {at_most(self.mean_upper, mean)}, found at least "
+            f"{at_least(self.mean_lower, mean)}; largest at most {at_most(float(self.upper.max()), most)}, found at "
+            f"least {at_least(float(self.lower.max()), most)}.{decided}"
         )
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:

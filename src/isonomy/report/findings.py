@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.fairness import GroupFairness
+from isonomy.fairness.reading import OtherReading
 from isonomy.networks.network import Network
 from isonomy.population import Population
 from isonomy.population.feature import Feature
@@ -39,6 +40,11 @@ class Findings:
     shifts: tuple[ObservedShift, ...] = ()
     accuracy: float | None = None  # weighted, where labels are known
     balanced_accuracy: float | None = None
+    auc: float | None = None
+    log_loss: float | None = None
+    mean_absolute_error: float | None = None  # of a regression, and its share of variance explained
+    r2: float | None = None
+    other_reading: OtherReading | None = None  # agrees better with the labels, and was not asked for
     sources: Mapping[str, str] = field(default_factory=dict)  # file name → SHA-256
     table: Mapping[str, str] | None = None  # how the file of people was read
     command: str = ""  # gives this audit again

@@ -14,13 +14,14 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from itertools import chain
 from typing import Any, Literal
 
+from isonomy.arithmetic import decimals_of_bound
 from isonomy.certificates.certificate import Verdict
 from isonomy.report.numbers import agrees, decimals_of, parameter, percent, written
 
 Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
-DECIMALS, _MOST = 4, 12
-"""Of probabilities, at least; of anything, at most."""
+_MOST = 12
+"""Decimals of anything, at most."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,8 @@ class Rounded:
 
     @classmethod
     def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool) -> Rounded:
-        """Three digits that count, at least four decimals for probabilities, and more where ε asks for them."""
-        largest = upper if math.isfinite(upper) and upper > 0 else 1.0
-        least = max(0 if regression else DECIMALS, 2 - math.floor(math.log10(largest)))
+        """Decimals as every output has them (:func:`isonomy.arithmetic.decimals_of_bound`), more where ε asks."""
+        least = decimals_of_bound(upper, regression)
         sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
         fitting = (n for n in range(least, _MOST) if all(agrees(*side, n, epsilon) for side in sides))
         return cls(next(fitting, _MOST))

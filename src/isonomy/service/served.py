@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, parameter, weighted
+from isonomy.arithmetic import at_least, at_most, decimals_of_bound, parameter, weighted
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
 from isonomy.certificates.local import Arithmetic, Bounds
@@ -84,7 +84,8 @@ class Served(Reference):
             who = f"the {len(record.weights):,} audited individuals{weighted(record.weights)}"
             lower = record.lower
             within = f"within {parameter(record.gamma)} of {who}" if record.gamma else ""
-            statement = headline(within, who, at_most(upper), at_least(lower) if lower > 0 else None)
+            decimals = decimals_of_bound(upper, record.network.head == "regression")
+            statement = headline(within, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None)
             return cls._of(record, record, upper, record.people, statement, file_hash(record.path))
 
     @classmethod

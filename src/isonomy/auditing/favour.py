@@ -1,0 +1,55 @@
+"""Which class of an outcome people hope for, guessed from the words of the classes.
+
+Bare codes and answers (0 and 1, yes and no, true and false) say nothing: a default is coded 1 as often as a loan.
+"""
+
+from __future__ import annotations
+
+import re
+
+from isonomy.population import Label
+
+FAVOURABLE = frozenset(
+    "accept accepted acceptable admit admitted admission approve approved approval award awarded cleared eligible "
+    "employed enrolled excellent favorable favourable funded good graduate graduated grant granted healthy hire hired "
+    "insured invite invited issued offer offered paid pass passed promote promoted qualified recommend "
+    "recommended released repaid repay selected solvent succeed succeeded success successful survived trusted win won"
+    .split()
+)
+UNFAVOURABLE = frozenset(
+    "arrested bad bankrupt charged convicted decline declined default defaulted defaulter delinquent denied deny died "
+    "dismissed dropout excluded expelled fail failed failure fired fraud fraudulent guilty ineligible insolvent late "
+    "overdue poor recidivist refuse refused reject rejected rejection terminated unapproved unemployed "
+    "unfavorable unfavourable unfit uninsured unpaid unqualified unsuccessful"
+    .split()
+)
+_NOT = frozenset(("no", "non", "not", "never", "without", "isnt", "didnt"))
+_RISK = {"low": 1, "small": 1, "minimal": 1, "high": -1, "great": -1, "elevated": -1}
+_INCOME = re.compile(r"^([<>]=?|≤|≥)\s*(?:[$€£]\s*\d[\d.,]*\s*k?|\d[\d.,]*\s*(?:k|[$€£]))$", re.IGNORECASE)
+
+
+def favour_of(text: str) -> int:
+    """Return 1 where a class is favourable by its words, −1 where it is not, 0 where they do not tell."""
+    income = _INCOME.match(text.strip())
+    if income:
+        return 1 if income[1][0] in ">≥" else -1
+    words = re.findall(r"[a-z]+", text.casefold().replace("'", "").replace("’", ""))
+    if "risk" in words or "risky" in words:
+        signs = {_RISK.get(word, -1 if word == "risky" else 0) for word in words} - {0}
+    else:
+        signs = {1 if word in FAVOURABLE else -1 for word in words if word in FAVOURABLE or word in UNFAVOURABLE}
+    if len(signs) != 1:
+        return 0
+    return -signs.pop() if _NOT & set(words) else signs.pop()
+
+
+def guess_favourable(label: Label) -> tuple[str, ...]:
+    """Return the classes that people hope for, by their words; none where the words do not tell.
+
+    Of two classes it is enough that one of them is known to be favourable, or not to be.
+    """
+    signs = {name: favour_of(label.labels.get(name, name)) for name in label.classes}
+    liked = tuple(name for name, sign in signs.items() if sign > 0)
+    if not liked and len(signs) == 2 and -1 in signs.values():
+        liked = tuple(name for name, sign in signs.items() if sign == 0)
+    return liked if 0 < len(liked) < len(signs) else ()

@@ -1,0 +1,121 @@
+"""Is a model read the wrong way round: do its outputs agree better with the labels under another order of the classes?
+
+**The test.** Another order is an order of the ``k`` classes that the outputs may stand for: all of them up to ``k = 4``,
+the reverse one beyond. One is called better where both its *ranking* and its *decisions* are, at ``LEVEL``:
+
+- ranking: of the classes that change places, the outputs read as theirs rank their own people below the others: the
+  mean of their AUCs is below 0.5, and the Mann-Whitney test of at least one of them rejects chance (Bonferroni over
+  these classes). Of two classes that is the one AUC. It does not depend on the cut-off, nor on how frequent the
+  classes are: a poor model that gives nearly everybody the same class, and would be right more often with the other
+  one, is not called reversed.
+- decisions: over the people whom exactly one of the two orders gets right, the sign test (McNemar, exact) rejects that
+  either is as likely; or, with classes weighted alike, the sum of these signs is larger than random signs make it
+  (Hoeffding's bound, which is exact too): a rare class must not be drowned by the other. Of two classes the opposite
+  reading is right exactly where the reading as given is wrong, but for scores at the cut-off.
+
+Both are corrected for the number of orders that were tried. Tests take people as one draw each, without sampling
+weights; the accuracies that are named are weighted.
+
+**Soundness.** Nothing that is proved depends on it. A model that is no better than chance is called reversed with a
+probability of at most ``LEVEL``, whatever its decisions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom, mannwhitneyu
+
+from isonomy.arithmetic import FloatArray
+from isonomy.population.feature import Label
+from isonomy.population.outcome import decided
+
+LEVEL = 1e-3
+MOST_PERMUTED = 4
+"""Classes up to which every order is tried."""
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class OtherReading:
+    """An order of the classes under which a model agrees with the labels better, and both accuracies."""
+
+    classes: tuple[str, ...]
+    accuracy: float
+    other_accuracy: float
+    balanced_accuracy: float
+    other_balanced_accuracy: float
+
+    def __str__(self) -> str:
+        order = ", ".join(f'"{name}"' for name in self.classes)
+        return (
+            f"as it is read, the model agrees with {percent(self.accuracy)} of the labels (balanced "
+            f"{percent(self.balanced_accuracy)}), and with {percent(self.other_accuracy)} (balanced "
+            f"{percent(self.other_balanced_accuracy)}) where its outputs are taken for the classes {order} in this order"
+        )
+
+
+def percent(share: float) -> str:
+    """Return a share with one decimal, ``25.3 %``."""
+    return f"{100 * share:.1f} %"
+
+
+def better_reading(
+    prediction: FloatArray, y: NDArray[np.int64], label: Label, weights: FloatArray | None = None
+) -> OtherReading | None:
+    """Return the order of classes under which predictions (n, k) agree with classes (n,) better; None as a rule."""
+    count = len(label.classes)
+    if count < 2 or prediction.shape[1] != count or len(y) != len(prediction) or not np.isfinite(prediction).all():
+        return None
+    weights = np.ones(len(y)) if weights is None else weights
+    own = np.bincount(y, minlength=count)
+    if (own > 0).sum() < 2 or not weights.sum() > 0:
+        return None
+    as_given = tuple(range(count))
+    orders = [each for each in permutations(as_given) if each != as_given]
+    if count > MOST_PERMUTED:
+        orders = [as_given[::-1]]
+    level, right = LEVEL / len(orders), decided(prediction, label) == y
+    found: list[tuple[float, tuple[int, ...], BoolArray]] = []
+    for order in orders:
+        # Output j is read as class order[j]: column c of the other reading is the output with order[j] = c.
+        other = decided(prediction[:, np.argsort(order)], label) == y
+        if _decides_better(right, other, 1.0 / own[y], level) and _ranks_below(prediction, y, order, level):
+            found.append((_balanced(other, y, weights), order, other))
+    if not found:
+        return None
+    balanced, order, other = max(found, key=lambda each: each[:2])
+    return OtherReading(
+        tuple(label.classes[place] for place in order), float(np.average(right, weights=weights)),
+        float(np.average(other, weights=weights)), _balanced(right, y, weights), balanced,
+    )  # fmt: skip
+
+
+def _decides_better(right: BoolArray, other: BoolArray, alike: FloatArray, level: float) -> bool:
+    """Whether another reading is right significantly more often, by people or by classes that are weighted alike."""
+    apart = right != other
+    wins, signs = int((other & apart).sum()), np.where(other, 1.0, -1.0)[apart] * alike[apart]
+    if not len(signs):
+        return False
+    chance = float(binom.sf(wins - 1, len(signs), 0.5))
+    total = float(signs.sum())
+    balanced = math.exp(-(total**2) / (2.0 * float(signs @ signs))) if total > 0 else 1.0
+    return min(chance, balanced) <= level / 2
+
+
+def _ranks_below(prediction: FloatArray, y: NDArray[np.int64], order: tuple[int, ...], level: float) -> bool:
+    """Whether the outputs of the classes that change places rank their own people significantly below the others."""
+    moved = [c for c, there in enumerate(order) if c != there and 0 < (y == c).sum() < len(y)]
+    tests = [mannwhitneyu(prediction[y == c, c], prediction[y != c, c], alternative="less") for c in moved]
+    areas = [each.statistic / ((y == c).sum() * (y != c).sum()) for c, each in zip(moved, tests, strict=True)]
+    return bool(moved) and float(np.mean(areas)) < 0.5 and min(each.pvalue for each in tests) <= level / len(moved)
+
+
+def _balanced(right: BoolArray, y: NDArray[np.int64], weights: FloatArray) -> float:
+    some = [np.average(right[y == c], weights=weights[y == c]) for c in np.unique(y[weights > 0])]
+    return float(np.mean(some))

@@ -1,0 +1,85 @@
+"""A model that is read the wrong way round is not audited in silence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import isonomy
+from isonomy.errors import NetworkError
+
+onnx = pytest.importorskip("onnx")
+
+QUICK: dict[str, Any] = {"limit": 40, "gamma": 0.0, "tier": "interval", "no_search": True}
+
+
+def sigmoid_of_income(path: Path) -> None:
+    """A model that gives P(approved) from sex and income, in an ONNX file that names no class."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    weight = np.array([[0.0], [0.0], [4.0]], dtype=np.float32)
+    arrays = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.array([-2.0], dtype=np.float32), "b")]
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["z"]), helper.make_node("Sigmoid", ["z"], ["p"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name, width in (("x", 3), ("p", 1))]
+    graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], arrays)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> dict[str, Any]:
+    """Labels whose sorted order, approved before rejected, is not that of a sigmoid for P(approved)."""
+    rng = np.random.default_rng(0)
+    income = rng.random(400)
+    good = rng.random(400) < 1 / (1 + np.exp(2 - 6 * income))
+    table = {"sex": rng.choice(["f", "m"], 400), "income": income, "outcome": np.where(good, "approved", "rejected")}
+    pd.DataFrame(table).to_csv(tmp_path / "people.csv", index=False)
+    sigmoid_of_income(tmp_path / "model.onnx")
+    (tmp_path / "schema.toml").write_text(
+        '[label]\ncolumn = "outcome"\nclasses = ["approved", "rejected"]\n'
+        '[features.sex]\nkind = "categorical"\ncategories = ["f", "m"]\nprotected = true\n'
+        '[features.income]\nlow = 0\nhigh = 1\ntolerance = 0.1\n'
+    )
+    return {name: str(tmp_path / file) for name, file in
+            (("data", "people.csv"), ("schema", "schema.toml"), ("model", "model.onnx"))}  # fmt: skip
+
+
+def test_an_audit_stops_and_names_both_accuracies_and_both_ways_out(plan: dict[str, Any]) -> None:
+    with pytest.raises(NetworkError) as caught:
+        isonomy.audit(plan | {"gamma": 0.0}, progress=None)
+    said = str(caught.value)
+    assert "wrong way round" in said and "'classes'" in said and "--as-read" in said and '"rejected", "approved"' in said
+    shares = [float(word) for word in said.replace("(balanced ", "").split() if word.replace(".", "").isdigit()]
+    assert len(shares) == 4 and shares[0] + shares[2] == pytest.approx(100) and shares[0] < 35 < 65 < shares[2]
+
+
+def test_both_ways_out(plan: dict[str, Any]) -> None:
+    found = isonomy.audit(plan | QUICK | {"as_read": True}, progress=None)
+    note = "As it is read, the model agrees with"
+    assert any(note in each for each in found.findings.facts["summary"].notes) and note in found.report()
+    assert "--as-read" in found.findings.command
+    schema = Path(plan["schema"])
+    schema.write_text(schema.read_text().replace('["approved", "rejected"]', '["rejected", "approved"]'))
+    right = isonomy.audit(plan | {**QUICK, "limit": 400}, progress=None)
+    assert right.findings.other_reading is None and right.findings.accuracy > 0.65
+    assert note not in right.report()
+
+
+def test_a_streamed_table_is_judged_too(plan: dict[str, Any]) -> None:
+    with pytest.raises(NetworkError, match="wrong way round"):
+        isonomy.audit(plan | {"engine": "local", "chunk": 64, "gamma": 0.0}, progress=None)
+
+
+def test_init_warns(plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from isonomy.cli import main
+
+    words = ["init", plan["data"], plan["model"], "--label", "outcome", "--protected", "sex", "--out", str(tmp_path / "a")]
+    assert main([*words, "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any("probably read the wrong way round" in note and '"rejected", "approved"' in note for note in notes), notes
+
+

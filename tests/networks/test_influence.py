@@ -1,0 +1,61 @@
+"""What a network is said not to read has no influence, through whatever path."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from isonomy.certificates.question import on_all_coordinates
+from isonomy.networks import Network
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
+from isonomy.networks.influence import read_coordinates, read_features
+from isonomy.population import Feature, Schema
+
+
+def layer(weight: object) -> Affine:
+    return Affine.of(np.asarray(weight, dtype=np.float64))
+
+
+def test_a_column_of_zeros_is_not_read() -> None:
+    weight = np.random.default_rng(0).normal(size=(5, 4))
+    weight[:, 2] = 0.0
+    network = Network.from_layers([weight, np.ones((2, 5))], [np.zeros(5), np.zeros(2)])
+    assert read_coordinates(network.graph).tolist() == [True, True, False, True]
+
+
+def test_a_neuron_that_no_output_reads_does_not_count() -> None:
+    network = Network.from_layers([np.eye(2), [[1.0, 0.0]]], [np.zeros(2), np.zeros(1)], head="sigmoid")
+    assert read_coordinates(network.graph).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("path", ["sum", "concatenation", "selection", "slack"])
+def test_a_coordinate_that_is_read_through_any_path_is_read(path: str) -> None:
+    """A first layer that is blind to it, and a way past that layer."""
+    blind = Node(layer([[1.0, 0.0]]), (0,))
+    past: dict[str, list[Node]] = {
+        "sum": [blind, Node(Select((1,)), (0,)), Node(Activation("relu"), (2,)), Node(Add(), (1, 3))],
+        "concatenation": [blind, Node(Concat(), (1, 0)), Node(layer([[1.0, 0.0, 1e-300]]), (2,))],
+        "selection": [Node(Select((0, 1, 0)), (0,)), Node(layer([[1.0, 1.0, 0.0]]), (1,))],
+        "slack": [Node(Affine.of(np.array([[1.0, 0.0]]), weight_slack=np.array([1e-12])), (0,))],
+    }
+    assert read_coordinates(Graph((Node(Input(2)), *past[path]))).tolist() == [True, True]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_not_marked_changes_nothing(seed: int) -> None:
+    """Sparse random networks: moving all unread coordinates at once leaves every output bit for bit as it was."""
+    rng = np.random.default_rng(seed)
+    sizes = [6, 5, 4, 2]
+    weights = [rng.normal(size=(b, a)) * (rng.random((b, a)) < 0.3) for a, b in zip(sizes, sizes[1:], strict=False)]
+    network = Network.from_layers(weights, [rng.normal(size=len(each)) for each in weights])
+    marked = read_coordinates(network.graph)
+    x = rng.normal(size=(50, 6))
+    moved = np.where(marked, x, rng.normal(size=x.shape) * 100)
+    assert np.array_equal(network(x), network(moved))
+
+
+def test_features_that_a_schema_hides_are_not_read() -> None:
+    sex = Feature("sex", "categorical", categories=("f", "m"), protected=True, seen=False)
+    schema = Schema("people", (sex, Feature("income", low=0, high=1)))
+    network = on_all_coordinates(Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid"), schema)
+    assert read_features(network, schema) == ("income",)
