@@ -329,7 +329,9 @@ def test_accuracy_by_hand() -> None:
     reads_pay[1, people.schema.slices["pay"].start] = 1.0
     network = Network.from_layers([reads_pay], [np.array([0.0, -people.schema["pay"].coordinate(0.5)])])
     found = scores(network, people)
-    assert found == {"accuracy": 7 / 8, "balanced_accuracy": (5 / 6 + 1) / 2, "classes": 2}
+    assert {name: found[name] for name in ("accuracy", "balanced_accuracy", "classes", "auc")} == {
+        "accuracy": 7 / 8, "balanced_accuracy": (5 / 6 + 1) / 2, "classes": 2, "auc": 5 / 6,
+    }  # fmt: skip
     assert scores(network, population(frame, label=False)) == {}
     assert scores(network, population(frame | {"y": ["a", "a", "b", "a", "c"]}, classes=("a", "b", "c"))) == {}
     nobody = population(frame | {"w": [1.0, 1.0, 0.0, 4.0, 0.0]}, weight=True)

@@ -118,6 +118,7 @@ def run(
     announce("Groups and distances")
     people = certificate.people
     assert people is not None
+    scored = scores(certificate.question.network, people)
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
@@ -132,7 +133,7 @@ def run(
         command=plan.command(),
         created=_begun(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
-        **{name: value for name, value in scores(certificate.question.network, people).items() if name != "classes"},
+        **{name: value for name, value in scored.items() if name in Findings.__dataclass_fields__},
     )
 
 

@@ -16,6 +16,8 @@ from isonomy.errors import DataError, NetworkError, ParameterError, template
 from isonomy.given import FINITE, instance, number
 from isonomy.networks.network import Network
 from isonomy.population import Population
+from isonomy.population.feature import Label
+from isonomy.population.outcome import decided
 
 BoolArray = NDArray[np.bool_]
 
@@ -52,24 +54,53 @@ def decide(
     return np.isin(classes, good), None if people.y is None else np.isin(people.y, good)
 
 
-def scores(network: Network, people: Population) -> dict[str, float]:
-    """Weighted accuracy, its mean over the classes, and how many classes are given at all.
+def scores(network: Network, people: Population, outcome: Label | None = None) -> dict[str, float]:
+    """Return how well predictions agree with outcomes, weighted: of ``outcome``, by default the schema's label.
 
-    Empty where outcomes are not known, or are not the classes that the network gives.
+    - ``accuracy``: the share of people whose decision (:func:`isonomy.population.outcome.decided`) is their outcome; of
+      several classes, whose most probable class it is. In a regression with a threshold, whose number and outcome are
+      on the same side of it.
+    - ``balanced_accuracy``: the mean of the accuracies of the classes that occur. ``classes``: how many are given.
+    - ``auc``, of two classes that both occur: the chance that of two people with different outcomes the more
+      probable one is right; ties count half. ``log_loss``: the mean of −log of the probability of the outcome, clipped
+      at 1e-15; independent sigmoids have none.
+    - ``mean_absolute_error`` and ``r2`` (outcomes that differ) of a regression.
+
+    Empty where outcomes are not known, or are not what the network gives.
     """
-    label, weights = people.schema.label, people.weights
-    if people.y is None or label is None or label.regression or network.head == "regression" or not weights.sum() > 0:
+    label, weights, y = outcome or people.schema.label, people.weights, people.y
+    regression = network.head == "regression"
+    if y is None or label is None or label.regression != regression or not weights.sum() > 0:
         return {}
-    probabilities = _run(network, people)
-    if probabilities.shape[1] != len(label.classes):
+    given = _run(network, people)
+    if given.shape[1] != (len(label.classes) or 1):
         return {}
-    given = probabilities.argmax(axis=1)
-    right, classes = given == people.y, [people.y == c for c in np.unique(people.y[weights > 0])]
-    return {
-        "accuracy": float(np.average(right, weights=weights)),
-        "balanced_accuracy": float(np.mean([np.average(right[own], weights=weights[own]) for own in classes])),
-        "classes": len(np.unique(given)),
-    }
+    weights = weights / weights.max()  # sums of the largest ones must be finite
+    decision = decided(given, label, regression=regression)
+    actual = decided(y[:, None], label, regression=True) if regression else y
+    right = decision == actual
+    found = {} if regression and label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
+    if regression:
+        error, spread = given[:, 0] - y, y - np.average(y, weights=weights)
+        found["mean_absolute_error"] = float(np.average(np.abs(error), weights=weights))
+        total = float(np.average(spread**2, weights=weights))
+        return found | ({"r2": 1 - float(np.average(error**2, weights=weights)) / total} if total > 0 else {})
+    classes = [y == c for c in np.unique(y[weights > 0])]
+    found["balanced_accuracy"] = float(np.mean([np.average(right[own], weights=weights[own]) for own in classes]))
+    found["classes"] = len(np.unique(decision))
+    if given.shape[1] == 2 and len(classes) == 2:
+        found["auc"] = _auc(given[:, 1], y == 1, weights)
+    if network.head == "softmax" or network.classes == 1:
+        own = np.clip(given[np.arange(len(y)), y.astype(np.int64)], 1e-15, 1 - 1e-15)
+        found["log_loss"] = float(np.average(-np.log(own), weights=weights))
+    return found
+
+
+def _auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:
+    """Return the share of pairs of a positive and a negative that ``score`` orders rightly; ties count half."""
+    _, place = np.unique(score, return_inverse=True)
+    above, below = (np.bincount(place, weights * own, place.max() + 1) for own in (positive, ~positive))
+    return float(above @ (np.cumsum(below) - below / 2) / (above.sum() * below.sum()))
 
 
 def _run(network: Network, people: Population) -> npt.NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """The decision that follows from what a model gives: one rule for predictions, outcomes, groups and reports.
 
-- Two classes: the favourable one (the second where none is named) is given from its ``threshold`` on, by default 0.5.
+- Two classes: the favourable one (the second where none is named) is given from its ``threshold`` on; without one where
+  it is at least as probable as the other, which is from 0.5 on.
 - Several classes: the most probable one is given; of equally probable ones a favourable one, else the first.
 - A regression: with a ``threshold`` high (1) or low (0) numbers; without one there is no decision (−1).
 
@@ -14,10 +15,6 @@ from numpy.typing import NDArray
 
 from isonomy.population.domain import FloatArray
 from isonomy.population.feature import Label
-
-CUT_OFF = 0.5
-"""Of two classes, where no threshold is named."""
-
 
 def favourable_places(label: Label | None) -> tuple[int, ...]:
     """Return the places of the favourable decisions among those of :func:`decided`; none where none is named."""
@@ -38,7 +35,7 @@ def decided(prediction: FloatArray, label: Label | None, *, regression: bool = F
         return np.asarray(high, dtype=np.int64)
     if prediction.shape[1] == 2:
         first = favourable[0] if favourable else 1
-        cut = CUT_OFF if threshold is None else threshold
+        cut = prediction[:, 1 - first] if threshold is None else threshold
         return np.asarray(np.where(prediction[:, first] >= cut, first, 1 - first), dtype=np.int64)
     largest = prediction == prediction.max(axis=1, keepdims=True)
     preferred = largest.copy()
