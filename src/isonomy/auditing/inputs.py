@@ -65,11 +65,10 @@ def read_inputs(plan: Plan) -> Inputs:
         network = train_small(whole.train, seed=plan.seed)
     else:
         raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
-    people = None if whole is None else _chosen(plan, whole)
+    people = None if whole is None else chosen(plan, whole)
     if known and whole is not None:
         sources[plan.data] = open_people(whole).fingerprint()
-    metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
-    ground = read_ground(plan.ground, metric)
+    metric, ground = read_similarity(plan, schema)
     others = tuple((Path(source).name.split(".")[0], read_table(plan, source, schema)) for source in plan.against)
     files = [plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
     for file in (None if people is None else plan.data, *files, *plan.against):
@@ -141,6 +140,12 @@ def train_small(people: Population, hidden: tuple[int, ...] = (32, 16), seed: in
     return Network.from_sklearn(model, name="small classifier")
 
 
+def read_similarity(plan: Plan, schema: Schema) -> tuple[Metric, Ground]:
+    """Who counts as similar, by default counterparts of the schema, and what it costs to move somebody."""
+    metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
+    return metric, read_ground(plan.ground, metric)
+
+
 def read_ground(name: str, metric: Metric | None) -> Ground:
     """A ground cost by its name, by a file, or the fair metric itself."""
     for known in get_args(GroundName):
@@ -158,7 +163,7 @@ def part_of(plan: Plan, known: bool) -> SplitName:
     return ("test" if known and not plan.held_out else "all") if plan.split == "auto" else plan.split
 
 
-def _chosen(plan: Plan, people: Population) -> Population:
+def chosen(plan: Plan, people: Population) -> Population:
     """The individuals that are audited: a part of the table, or a sample of it."""
     part = part_of(plan, people.schema.split is not None or plan.data in ENTRIES)
     if part != "all":

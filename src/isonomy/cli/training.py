@@ -1,31 +1,47 @@
-"""``isonomy train``, ``frontier`` and ``repair``: networks that can be proved fair, from a table to ONNX files."""
+"""``isonomy train``, ``frontier`` and ``repair``: networks that can be proved fair, from a table to ONNX files.
+
+They ask what ``isonomy audit`` asks: the same options and files, with the same defaults, and every number that they
+give of a network is what an audit of the written file proves.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from isonomy.auditing.plan import Plan
-from isonomy.cli.audit import TABLE
+from isonomy.cli.audit import File
 from isonomy.cli.console import Answer, StoppedError, remark
 from isonomy.errors import ParameterError, template
 from isonomy.options import Given, Panel, check_options, select, whole, with_options
 from isonomy.progress import Bar
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from isonomy.population import Population
+    from isonomy.report.findings import Findings
 
 _TRAINING = Panel("Training")
-_PLAN = select(Plan, "data", "schema", "metric", "delta", "gamma", "order", "ground", *TABLE, data=None, delta=0.05)
-_REPAIRED = ("data", "schema", "model", "metric", "delta", *TABLE, "head", "activation", "reads")
+_OTHERS = (
+    "name", "out", "redact", "key", "held_out", "confidence", "against", "engine", "scheduler", "chunk",
+)  # fmt: skip
+"""Options of an audit that are not about the question; a file may say them, and nothing is made of them here."""
+_MODEL = ("model", "head", "output", "activation", "reads")
+_ASKED = [each for each in select(Plan) if each.name not in _OTHERS]
+_LEARNED = [each for each in _ASKED if each.name not in _MODEL]
+_BLIND = "blind regression"
+_SCORES = {
+    "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
+    "mean_absolute_error": "mean absolute error", "r2": "R²",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,65 +54,74 @@ class Training:
     )  # fmt: skip
     alpha: float = _TRAINING(1.0, "The weight of unfairness against error.")
     hidden: str = _TRAINING("256,256", "The widths of the hidden layers.")
-    epochs: int | None = _TRAINING(None, "Passes over the table. Default: 10, more on a small one.", whole(1))
+    epochs: int | None = _TRAINING(None, "Passes over the table, at most. Default: 10, more on a small one.", whole(1))
     learning_rate: float = _TRAINING(1e-3, "Of the steps of training.")
 
     def __post_init__(self) -> None:
         check_options(self)
 
 
-@with_options(given=_PLAN, training=select(Training))
+@with_options(given=_LEARNED, training=select(Training))
 def train(
     given: Given,
     training: Given,
+    file: File = None,
     out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx"),
 ) -> Answer:
-    """Train a network on the training rows of a table, with a bound on unfairness in its loss.
+    """Train a network on the training rows of a table, with a bound on unfairness in its loss, and prove what it is.
 
-    Example:
+    Examples:
 
-    isonomy train --data people.csv --schema schema.toml --delta 0.05 --gamma 0.1 --out model.onnx
+    isonomy train audit.toml --out model.onnx
 
-    The training rows are those that the schema's split column names, else about 70 % by a fixed hash of their place.
-    Without --metric similarity is learned from them (sensitive subspace) and written beside the model, for the audit.
-    Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed:
-    it gives everybody one class, or is no better than that.
+    isonomy train --data people.csv --schema schema.toml --gamma 0.1 --out model.onnx
+
+    The question is that of 'isonomy audit', with the same options, file and defaults. The training rows are those that
+    the schema's split column names, else about 70 % by a fixed hash of their place; a fifth of them is set aside, and
+    the weights that do best on it are kept. The others are audited, unless --split says otherwise. Beside the network's
+    scores stand those of a logistic regression that reads nothing protected.
+
+    Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed
+    (it gives everybody one class, or is no better than that), or is not certified at --epsilon.
     """
     from isonomy import fairness
     from isonomy.training import FairClassifier, FairRegressor
 
-    plan, people = _read(given)
+    plan, people = _read(Plan.of(given, file))
     how = Training(**training)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
-    model = kind(**_estimator(plan, how), alpha=how.alpha, checkpoint=checkpoint)
+    model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint)
     _check_writable(out)
     try:
         with _working("Training") as shown:
             model.fit(people.train, on_epoch=lambda record: _epoch(shown, record))
     except KeyboardInterrupt:
-        kept = f"; the last epoch is kept in {checkpoint}. The same command goes on from it"
-        raise StoppedError(f"Stopped{kept if checkpoint.exists() else ''}.") from None
-    metric = out.with_suffix(".metric.toml") if plan.metric is None else None
-    if metric is not None:
-        model.metric_.save(metric)
+        words = f"; the last epoch is kept in {checkpoint}. The same command goes on from it"
+        raise StoppedError(f"Stopped{words if checkpoint.exists() else ''}.") from None
     model.to_onnx(out)
     checkpoint.unlink(missing_ok=True)
     lost = _collapse(model, people)
-    asked = replace(plan, model=str(out), metric=plan.metric or str(metric), split="test", reads="coordinates")
-    scores = {name: value for name, value in fairness.scores(model.network_, people.test).items() if name != "classes"}
+    asked = _of_written(plan, out, model.network_.head)
+    with _working("Proving") as shown:
+        findings = _audited(asked, shown)
+    blind = fairness.blind_scores(people.train, findings.people)
+    kept = min(reversed(model.history_), key=lambda record: record.get("validation_objective", 0.0))
+    failed = bool(lost) or findings.verdict not in (None, "certified")
     facts = {
-        "model": str(out), "metric": metric and str(metric), "collapsed": bool(lost),
-        "reason": lost and f"{out} {lost}", "history": model.history_, "scores": scores, "audit": asked.command(),
+        "model": str(out), "collapsed": bool(lost), "reason": lost and f"{out} {lost}", "history": model.history_,
+        **_told(findings), "blind": blind, "audit": asked.command(),
     }  # fmt: skip
     advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
     lines = [
-        f"epoch {model.history_[-1]['epoch']:.0f}: {_reached(model.history_[-1])} (training rows)",
-        *(f"test {name.replace('_', ' ')}: {value:.3f}" for name, value in scores.items()),
-        f"Written: {out}" + (f", {metric}" if metric else ""),
-        f"Failed: {facts['reason']}. {advice}" if lost else f"Prove it: {facts['audit']}",
+        f"epoch {kept['epoch']:.0f} of {len(model.history_)}: {_reached(kept)}",
+        _table([(out.name, findings, facts["scores"]), (_BLIND, None, blind)]),
+        f"Audited: {findings.people.selection.words()}.",
+        f"Written: {out}",
+        f"Failed: {facts['reason']}. {advice}" if lost else f"The whole audit: {facts['audit']}",
+        *([f"Verdict at epsilon {plan.epsilon:g}: {findings.verdict}."] if plan.epsilon is not None else []),
     ]
-    return Answer(facts, lines, 3 if lost else 0)
+    return Answer(facts, lines, 3 if failed else 0)
 
 
 def _epoch(shown: Bar, record: dict[str, float]) -> None:
@@ -106,17 +131,20 @@ def _epoch(shown: Bar, record: dict[str, float]) -> None:
 
 def _reached(record: dict[str, float]) -> str:
     """What an epoch came to."""
-    names = {"error": "error {:.4f}", "accuracy": "accuracy {:.3f}", "penalty": "bound on the violation {:.4f}"}
+    names = {
+        "error": "error of those learned from {:.4f}", "accuracy": "accuracy {:.3f}", "penalty": "trained bound {:.4f}",
+        "validation_error": "error of those set aside {:.4f}",
+    }  # fmt: skip
     return ", ".join(words.format(record[name]) for name, words in names.items() if name in record)
 
 
-@with_options(given=_PLAN, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
+@with_options(given=_LEARNED, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
 def frontier(
     given: Given,
     training: Given,
+    file: File = None,
     out: Annotated[Path, typer.Option(help="The folder to write the models and frontier.csv to.")] = Path("frontier"),
     alphas: Annotated[str, typer.Option(help="Weights of unfairness against error.")] = "0,0.1,0.3,1,3",
-    epsilon: Annotated[float | None, typer.Option(help="Name the most accurate model certified at this.")] = None,
 ) -> Answer:
     """Train along alpha: what does fairness cost in accuracy?
 
@@ -124,133 +152,197 @@ def frontier(
 
     isonomy frontier --data people.csv --schema schema.toml --alphas 0,0.3,1,3 --epsilon 0.02
 
-    Every model is judged on the test rows by its accuracy and its certified mean violation (of individuals, no shift).
-    Models that have collapsed (no better than giving everybody one class) are marked and never named. The exit status
-    is 3 when all have, or, with --epsilon, no other model is certified.
+    The question, its options, file and defaults are those of 'isonomy audit': every model is judged by what an audit of
+    it proves, on the rows that are not learned from unless --split says otherwise. With --epsilon the most accurate
+    model that is certified at it is named. Models that have collapsed (no better than giving everybody one class) are
+    marked and never named. The exit status is 3 when all have, or, with --epsilon, no other model is certified.
     """
-    from rich.table import Table
-
-    from isonomy.arithmetic import at_most
+    from isonomy.auditing.inputs import chosen
     from isonomy.files import atomic
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as trained
-    from isonomy.training.frontier import mean_local
 
-    plan, people = _read(given)
+    plan, people = _read(Plan.of(given, file))
     weights = _numbers("alphas", alphas, float)
-    model = FairClassifier(**_estimator(plan, Training(**training)))
-    done = count(1)
+    model = FairClassifier(**_estimator(plan, people, Training(**training)))
+    audits: list[Findings] = []
 
     def measured(one: FairClassifier, judged: Any) -> float:
-        shown(next(done), len(weights))
-        return mean_local(one, judged)
+        one.to_onnx(out / f"alpha-{weights[len(audits)]:g}.onnx")
+        audits.append(_audited(_of_written(plan, out / f"alpha-{one.alpha:g}.onnx", "softmax"), None))
+        shown(len(audits), len(weights))
+        return audits[-1].claimed[1]
 
+    _check_writable(out / "frontier.csv")
     with _working("Training along alpha") as shown:
-        found = trained(people, weights, model=model, measure=measured)
-    table = found.table.assign(model=[f"alpha-{weight:g}.onnx" for weight in weights])
+        found = trained(people, weights, model=model, judged_on=chosen(plan, people), measure=measured)
+    table = found.table.assign(
+        mean_upper=[each.certificate.local.mean_upper for each in audits],
+        model=[f"alpha-{weight:g}.onnx" for weight in weights],
+    )
     with atomic(out / "frontier.csv") as part:
         table.to_csv(part, index=False)
-    for name, each in zip(table["model"], found.models, strict=True):
-        each.to_onnx(out / name)
-    if plan.metric is None:
-        found.models[0].metric_.save(out / "metric.toml")
     best, why = None, ""
     try:
-        place = found.place(math.inf if epsilon is None else epsilon)
-        best = None if epsilon is None else str(table["model"].iloc[place])
+        place = found.place(math.inf if plan.epsilon is None else plan.epsilon)
+        best = None if plan.epsilon is None else str(table["model"].iloc[place])
     except ParameterError as error:
         why = str(error)
-    shown_table = Table("alpha", "accuracy", "balanced", "certified mean violation", "", "model")
-    for row in table.to_dict("records"):
-        mark = "undominated" if row["pareto"] else "collapsed" if row["collapsed"] else ""
-        scores = f"{row['accuracy']:.3f}", f"{row['balanced_accuracy']:.3f}", at_most(row["upper"])
-        shown_table.add_row(f"{row['alpha']:g}", *scores, mark, row["model"])
-    lines = [f"Written: {out / 'frontier.csv'} and {len(table)} models."]
-    lines += [f"Most accurate at epsilon {epsilon:g}: {best or 'none'}."] if epsilon is not None else []
+    rows: list[tuple[str, Findings | None, Mapping[str, float]]] = []
+    for row, audit in zip(table.to_dict("records"), audits, strict=True):
+        mark = ", undominated" if row["pareto"] else ", collapsed" if row["collapsed"] else ""
+        rows.append((f"{row['model']}{mark}", audit, _told(audit)["scores"]))
+    lines = [f"Audited: {audits[0].people.selection.words()}."]
+    lines += [f"Written: {out / 'frontier.csv'} and {len(table)} models."]
+    lines += [f"Most accurate at epsilon {plan.epsilon:g}: {best or 'none'}."] if plan.epsilon is not None else []
     lines += [f"Failed: {why}"] if why else []
-    facts = {"folder": str(out), "models": table.to_dict("records"), "best": best, "reason": why}
-    return Answer(facts, [shown_table, *lines], 3 if why else 0)
+    models = [row | _told(audit) for row, audit in zip(table.to_dict("records"), audits, strict=True)]
+    facts = {"folder": str(out), "models": models, "blind": found.blind, "best": best, "reason": why}
+    return Answer(facts, [_table([*rows, (_BLIND, None, found.blind)]), *lines], 3 if why else 0)
 
 
-@with_options(given=select(Plan, *_REPAIRED, data=None, delta=0.05))
+@with_options(given=_ASKED)
 def repair(
     given: Given,
-    epsilon: Annotated[float, typer.Option(help="The mean violation to reach.")],
+    file: File = None,
     out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("repaired.onnx"),
     rounds: Annotated[int, typer.Option(help="How often unfairness may be weighed more.")] = 8,
     epochs: Annotated[int, typer.Option(help="Passes over the table in each round.")] = 3,
 ) -> Answer:
     """Change a network as little as possible until it is certified at epsilon.
 
-    Example:
+    Examples:
+
+    isonomy repair audit.toml --epsilon 0.05
 
     isonomy repair --data people.csv --schema schema.toml --model model.onnx --epsilon 0.05
 
-    No labels are needed. Certified is the mean violation of the test rows, without a shift. Exit status: 0 reached, 3
-    not reached, also where only networks reach it that have collapsed: that give everybody one class, or are no better.
+    The question, its options, file and defaults are those of 'isonomy audit', and so are the people who are audited,
+    before and after. Learned from are the training rows; no labels are needed. Exit status: 0 certified, 3 not, also
+    where only networks are certified that have collapsed: that give everybody one class, or are no better.
     """
-    from isonomy.arithmetic import at_most
-    from isonomy.auditing.inputs import read_network
+    from isonomy import fairness
+    from isonomy.auditing.inputs import read_inputs, read_table
     from isonomy.training import repair as repaired
     from isonomy.training.perceptron import write_onnx
 
-    plan, people = _read(given)
+    plan = _in_memory(Plan.of(given, file))
     if plan.model is None:
         raise ParameterError("'model' must be given: the network file to repair, such as model.onnx.")
-    network = read_network(plan, people.schema)
-    if network.remark:
-        remark(f"- {network.remark}")
+    if plan.epsilon is None:
+        raise ParameterError("'epsilon' must be given: the mean violation to reach, such as 0.05.")
+    inputs, people = read_inputs(plan), read_table(plan, plan.data)
+    if inputs.network.remark:
+        remark(f"- {inputs.network.remark}")
     _check_writable(out)
-    with _working("Repairing") as shown:
+    with _working("Proving") as shown:
+        before = _audited(plan, shown)
+        shown.stage("Repairing")
         found = repaired(
-            network, people, epsilon, metric=_similar(plan)["metric"], delta=plan.delta, rounds=rounds, epochs=epochs,
-            random_state=plan.seed, progress=shown,
+            inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta, gamma=plan.gamma,
+            order=plan.order, ground=inputs.ground, tier=plan.tier, judged_on=inputs.people, rounds=rounds,
+            epochs=epochs, random_state=plan.seed, progress=shown,
         )  # fmt: skip
-    write_onnx(found.network, out)
+        write_onnx(found.network, out)
+        shown.stage("Proving")
+        asked = _of_written(plan, out, found.network.head)
+        after = _audited(asked, shown)
+    reached = after.verdict == "certified" and not found.collapsed
+    blind = fairness.blind_scores(people.train, after.people)
     facts = {
-        "model": str(out), "reached": found.reached, "epsilon": epsilon, "upper": found.certificate.mean_upper,
-        "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
-        "reason": found.reason,
+        "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _told(before), "after": _told(after),
+        "blind": blind, "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
+        "reason": found.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
+        "audit": asked.command(),
     }  # fmt: skip
-    fairest = "the fairest network found that decides" if found.lost else "the fairest network found"
-    words = "reached" if found.reached else f"not reached; this is {fairest}"
+    fairest = "the fairest network that decides" if found.lost else "the fairest network of these rounds"
+    words = "reached" if reached else f"not reached; this is {fairest}"
     words = "no success, since the network decides nothing" if found.collapsed else words
     advice = "Give a network that decides." if found.collapsed else "Allow a larger epsilon."
+    scored = [("before", before, facts["before"]["scores"]), ("after", after, facts["after"]["scores"])]
     lines = [
-        f"Certified mean violation: {at_most(found.certificate.mean_upper)} (epsilon {epsilon:g}: {words}).",
-        f"Decisions kept: {found.agreement:.1%} of the test rows; outputs change by {found.change:.4f} on average.",
-        *([] if found.reached else [f"Failed: {found.reason} {advice}"]),
+        _table([*scored, (_BLIND, None, blind)]),
+        f"Audited: {after.people.selection.words()}.",
+        f"Epsilon {plan.epsilon:g}: {words}.",
+        f"Decisions kept: {found.agreement:.1%} of these people; outputs change by {found.change:.4f} on average.",
+        *([] if reached else [f"Failed: {facts['reason']} {advice}"]),
         f"Written: {out}; it reads the schema's coordinates (--reads coordinates).",
+        f"The whole audit: {facts['audit']}",
     ]
-    return Answer(facts, lines, 0 if found.reached else 3)
+    return Answer(facts, lines, 0 if reached else 3)
 
 
-def _read(given: Given) -> tuple[Plan, Population]:
-    """The table to learn from, and the plan that its options make."""
+# -- the audit's question -------------------------------------------------------------------------------------------
+
+
+def _in_memory(plan: Plan) -> Plan:
+    """The plan of an audit whose people are all in memory, and which measures no distances."""
+    return replace(plan, engine=None, scheduler=None, chunk=None, against=())
+
+
+def _read(plan: Plan) -> tuple[Plan, Population]:
+    """The plan by which a network is trained, and its table; audited are the rows that nothing is learned from."""
     from isonomy.auditing.inputs import read_table
 
-    if "data" not in given:
-        right = "the table to learn from, or a name of the catalogue such as german"
-        raise ParameterError(f"'data' must be given: {right}.")
-    plan = Plan.of(given)
+    plan = replace(_in_memory(plan), model=None, split="test" if plan.split == "auto" else plan.split)
     return plan, read_table(plan, plan.data)
 
 
-def _similar(plan: Plan) -> dict[str, Any]:
-    """The metric and the ground cost of a plan."""
-    from isonomy.auditing.inputs import read_ground
-    from isonomy.similarity import load_metric
-
-    metric = None if plan.metric is None else load_metric(plan.metric)
-    return {"metric": metric, "ground": read_ground(plan.ground, metric)}
+def _of_written(plan: Plan, out: Path, head: str) -> Plan:
+    """The audit of a network that was written here."""
+    said: Any = "regression" if head == "regression" else "auto"
+    return replace(plan, model=str(out), reads="coordinates", head=said, output=None, activation=None)
 
 
-def _estimator(plan: Plan, training: Training) -> dict[str, Any]:
+def _audited(plan: Plan, shown: Bar | None) -> Findings:
+    """What an audit proves; nothing is searched for beside it."""
+    from isonomy.auditing import run
+
+    return run(plan, shown, search=False)
+
+
+def _told(findings: Findings) -> dict[str, Any]:
+    """What was proved, under the names that the document of an audit has for it, and the scores."""
+    from isonomy.fairness import scores
+    from isonomy.report.text import to_json
+
+    document = to_json(findings.facts)
+    kept = {name: document[name] for name in ("individuals", "delta", "gamma", "verdict", "upper", "printed")}
+    kept["local"] = {"mean_upper": document["local"]["mean_upper"]}
+    kept["decisions"] = {"certified": document.get("decisions", {}).get("certified", 0)}
+    printed = {code: text for code, text in kept["printed"].items() if code in ("upper", "local.mean_upper")}
+    return kept | {"printed": printed, "scores": scores(findings.network, findings.people)}
+
+
+def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> Table:
+    """Networks with what is proved of them (nothing of one that was not audited) and their scores."""
+    from rich.table import Table
+
+    names = [name for name in _SCORES if any(name in scores for _, _, scores in rows)]
+    bounds = {"upper": "proved within γ", "local.mean_upper": "proved of these", "decisions.certified": "decisions safe"}
+    table = Table("", *bounds.values(), *(_SCORES[name] for name in names))
+    for title, findings, scores in rows:
+        known = {} if findings is None else {fact.code: fact.bounded for fact in findings.facts["summary"].facts}
+        shown = (f"{scores[name]:.3f}" if name in scores else "–" for name in names)
+        table.add_row(title, *(known.get(code, "–") for code in bounds), *shown)
+    return table
+
+
+# -- training -------------------------------------------------------------------------------------------------------
+
+
+def _estimator(plan: Plan, people: Population, training: Training) -> dict[str, Any]:
     """The arguments of a fair estimator."""
+    from isonomy.auditing.inputs import read_similarity
+
+    metric, ground = read_similarity(plan, people.schema)
+    if training.method == "sensr" and metric.boxed:
+        remark("- sensr needs a metric with a root: it is trained by a sensitive subspace of the training rows, and "
+               f"certified by the audit's {metric.kind}.")  # fmt: skip
     return {
         "method": training.method, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order,
-        "hidden": _numbers("hidden", training.hidden, int), "epochs": training.epochs,
-        "learning_rate": training.learning_rate, "random_state": plan.seed, "progress": None, **_similar(plan),
+        "hidden": _numbers("hidden", training.hidden, int), "epochs": training.epochs, "metric": metric,
+        "ground": ground, "learning_rate": training.learning_rate, "random_state": plan.seed, "progress": None,
     }  # fmt: skip
 
 

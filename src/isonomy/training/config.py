@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal
 
+from isonomy.certificates.question import own_delta
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.population import Domain, DomainKind
@@ -24,6 +25,12 @@ FURTHEST = 3.0
 _STEPS = 600
 """Steps that a training has at least, unless the caller says how many epochs."""
 
+_DELTA = 0.05
+"""The radius of similarity in a metric that has none of its own."""
+
+_ASIDE, _FEWEST = 0.2, 20
+"""The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
+
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
 _ELSEWHERE = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
 
@@ -33,7 +40,7 @@ class TrainingConfig:
     """How a training goes, as the caller gives it: the estimators inherit it, :class:`FairClassifier` describes it."""
 
     method: Method = "u-dif"
-    delta: float = 0.05
+    delta: float | None = None
     gamma: float = 0.1
     alpha: float = 1.0
     hidden: tuple[int, ...] = (256, 256)
@@ -53,8 +60,8 @@ class TrainingConfig:
     alpha_ramp: tuple[float, float] = (0.0, 0.3)
     delta_ramp: tuple[float, float] = (0.0, 0.0)
     gamma_ramp: tuple[float, float] = (0.0, 0.0)
-    validation: float = 0.0
-    patience: int | None = None
+    validation: float | None = None
+    patience: int | None = 20
     checkpoint: str | os.PathLike[str] | None = None
     random_state: Any = None
     progress: Progress | Literal["auto"] | None = "auto"
@@ -64,7 +71,8 @@ class TrainingConfig:
         for name, kind in (("method", Method), ("bound", Form)):
             choice(name, getattr(self, name), kind)
         for name in ("delta", "gamma", "alpha", "keep", "weight_decay"):
-            number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
+            if name != "delta" or self.delta is not None:
+                number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
         for name in ("epochs", "batch_size", "ascent_steps"):
             if name == "batch_size" or getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
@@ -75,9 +83,10 @@ class TrainingConfig:
         if self.learning_rate != "search":
             right = "a number above 0, or 'search'"
             number("learning_rate", self.learning_rate, right, high=math.inf, strict=True)
-        number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
-        if self.patience is not None and (whole("patience", self.patience, 1) < 1 or self.validation == 0):
-            raise ParameterError(template("patience", "epochs >= 1, together with 'validation' > 0", self.patience))
+        if self.validation is not None:
+            number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
+        if self.patience is not None:
+            whole("patience", self.patience, 1)
         number("order", self.order, "a number >= 1, or infinity", 1.0)
         for name in _RAMPS:
             ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"
@@ -96,19 +105,22 @@ class TrainingConfig:
 class ResolvedConfig(TrainingConfig):
     """What a trainer goes by: the same for one table, with the defaults that depend on it filled in."""
 
+    delta: float = 0.0
     radii: tuple[float, ...] = ()
     epochs: int = 1
     ascent_steps: int = 1
+    validation: float = 0.0
 
     @classmethod
-    def of(cls, given: TrainingConfig, rows: int, seed: int) -> ResolvedConfig:
-        """For a table of so many rows. A learning rate that is to be searched stays so.
+    def of(cls, given: TrainingConfig, metric: Metric, rows: int, seed: int) -> ResolvedConfig:
+        """For a metric and the rows of a table. A learning rate that is to be searched stays so.
 
         The radii of the dual: stay, or move three times as far as all can; order ∞ moves everybody by gamma. Further
         radii cost time and, measured on ACS Income, gain nothing.
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
-        values |= {name: float(values[name]) for name in ("delta", "gamma", "alpha", "keep")}
+        values |= {"delta": similar_within(metric, given.delta), "validation": set_aside(rows, given.validation)}
+        values |= {name: float(values[name]) for name in ("gamma", "alpha", "keep")}
         everybody = given.order == math.inf
         if given.radii is None:
             values["radii"] = (values["gamma"],) if everybody else (0.0, FURTHEST * values["gamma"])
@@ -145,6 +157,19 @@ class ResolvedConfig(TrainingConfig):
 def ramp(epoch: float, start: float, stop: float) -> float:
     """The share of its full value that a number has: 0 until the epoch ``start``, then linear, 1 from ``stop`` on."""
     return 1.0 if epoch >= stop else max(0.0, (epoch - start) / (stop - start))
+
+
+def similar_within(metric: Metric, delta: float | None) -> float:
+    """The δ that was given, else that of the metric: 1 for counterparts, whose tolerances mean it, 0.05 for others."""
+    own = own_delta(metric, delta)
+    return _DELTA if own is None else float(own)
+
+
+def set_aside(rows: int, share: float | None) -> float:
+    """The share of the rows that is not learned from: a fifth unless given, and none of a table with very few."""
+    if share is None:
+        return _ASIDE if _ASIDE * rows >= _FEWEST else 0.0
+    return float(share)
 
 
 def default_epochs(rows: int, batch_size: int) -> int:

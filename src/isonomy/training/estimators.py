@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -34,11 +34,11 @@ from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
 from isonomy.progress import Progress, shown
-from isonomy.similarity import Metric, SensitiveSubspace, WeightedLp
+from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
-from isonomy.training.config import Method, ResolvedConfig, TrainingConfig
+from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, similar_within
 from isonomy.training.gaps import Head, IntArray
 from isonomy.training.perceptron import write_onnx
 from isonomy.training.trainer import OnEpoch, TrainingData, train
@@ -75,8 +75,13 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             origin, advice = float(np.average(wanted, weights=weight)), "a smaller 'alpha' or more 'epochs'"
             unit = float(np.sqrt(np.average((wanted - origin) ** 2, weights=weight))) or 1.0
         learned = wanted if head.classes else (wanted - origin) / unit
-        task = TrainingData(x, learned, weight, head, self.metric_, self.domain_, reads)
-        config = ResolvedConfig.of(self, len(x), int(check_random_state(self.random_state).randint(2**31 - 1)))
+        taught = self._taught(people)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        config = ResolvedConfig.of(self, self.metric_, len(x), seed)
+        self.delta_ = config.delta
+        if taught is not self.metric_:
+            config = replace(config, delta=similar_within(taught, None))
+        task = TrainingData(x, learned, weight, head, taught, self.domain_, reads)
         with shown("Training", self.progress) as tick:
             trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
@@ -139,7 +144,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         usual = self if shift is None else TrainingConfig()  # a shift has its own order and ground cost
         gamma = self.gamma if shift is None and gamma is None else gamma
         return certify(
-            self.network_, people, self.metric_, self.delta if delta is None else delta,
+            self.network_, people, self.metric_, self.delta_ if delta is None else delta,
             0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
             ground=usual.ground if ground is None else ground,
             epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
@@ -176,7 +181,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         """
         check_is_fitted(self)
         return certify_local(
-            self.network_, people, self.metric_, self.delta if delta is None else delta,
+            self.network_, people, self.metric_, self.delta_ if delta is None else delta,
             domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
             threshold=threshold, arithmetic=arithmetic, max_branches=max_branches,
             progress=self.progress if progress == "auto" else progress,
@@ -213,10 +218,17 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
     def _metric(self, width: int, people: Population | None) -> Metric:
         metric = self.metric
         if metric is None:
-            metric = WeightedLp(np.ones(width), 2) if people is None else SensitiveSubspace.fit(people)
+            metric = WeightedLp(np.ones(width), 2) if people is None else Counterparts.of(people.schema)
         if metric.width != width:
             raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
         return metric
+
+
+    def _taught(self, people: Population | None) -> Metric:
+        """The metric of the training: that of the certificates, unless the method needs one with a root."""
+        if self.method != "sensr" or people is None or not self.metric_.boxed:
+            return self.metric_
+        return SensitiveSubspace.fit(people)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,21 +1,21 @@
 """The trade-off between accuracy and certified violation, as a set of trained models.
 
 models = isonomy.frontier(people, alphas=(0.0, 0.3, 1.0, 3.0))
-models.table                   # accuracy and certified mean violation of each model, and who is dominated
+models.table                   # scores and certified mean violation of each model, and who is dominated
 models.best(epsilon=0.02)      # the most accurate model that is certified at epsilon
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.fairness import scores
+from isonomy.fairness import blind_scores, scores
 from isonomy.population import Population
 from isonomy.training.collapse import collapse
 from isonomy.training.estimators import FairClassifier
@@ -28,16 +28,17 @@ ALPHAS = (0.0, 0.1, 0.3, 1.0, 3.0)
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """Models along alpha, a row of ``table`` for each: ``alpha, accuracy, balanced_accuracy, classes, upper, collapsed,
-    pareto``.
+    """Models along alpha, a row of ``table`` for each: ``alpha``, :func:`isonomy.fairness.scores`, ``upper``,
+    ``collapsed``, ``pareto``.
 
-    ``classes`` is how many classes the model gives at all. ``collapsed`` models are no better than a constant, on the
+    ``blind`` has the same scores of a logistic regression that reads nothing protected. ``classes`` is how many classes the model gives at all. ``collapsed`` models are no better than a constant, on the
     people judged or on the training rows: they are fair, and no solution. ``pareto`` marks the models among the others
     that no other one beats in both accuracy and upper.
     """
 
     table: pd.DataFrame
     models: tuple[FairClassifier, ...]
+    blind: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def pareto(self) -> pd.DataFrame:
@@ -83,7 +84,7 @@ def frontier(
     ``model``, a :class:`FairClassifier` that need not be fitted, says how to train, each time with another of the
     ``alphas``. Models are judged on ``judged_on``, by default people's test split; when the choice among them shall
     itself be judged, hand over rows that neither training nor the final test uses. ``measure`` gives the certified
-    upper bound, by default the mean local one of the tight tier.
+    upper bound, by default that of the populations within the model's gamma, by the tight tier.
     """
     if not isinstance(people, Population):
         raise ParameterError(template("people", "a Population", type(people).__name__))
@@ -97,7 +98,7 @@ def frontier(
         trained = FairClassifier() if model is None else FairClassifier(**model.get_params(deep=False))
         trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
-        upper = (measure or mean_local)(trained, held_out)
+        upper = (measure or shifted)(trained, held_out)
         lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights)
         found = {"upper": upper, "collapsed": trained.collapsed_ or bool(lost)}
         rows.append({"alpha": alpha, **scores(trained.network_, held_out), **found})
@@ -105,12 +106,13 @@ def frontier(
     alive = ~table["collapsed"].to_numpy(dtype=bool)
     table["pareto"] = False
     table.loc[alive, "pareto"] = _undominated(*(table.loc[alive, name].to_numpy() for name in ("accuracy", "upper")))
-    return Frontier(table, tuple(models))
+    learned = people.train if people.split == "all" else people
+    return Frontier(table, tuple(models), blind_scores(learned, held_out))
 
 
-def mean_local(model: FairClassifier, people: Population) -> float:
-    """The certified mean local violation of the tight tier."""
-    return model.certify_local(people, attack=False).mean_upper
+def shifted(model: FairClassifier, people: Population) -> float:
+    """The certified mean violation of every population within the model's gamma."""
+    return model.certify(people, attack=False).upper
 
 
 def _undominated(accuracy: np.ndarray[Any, Any], upper: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

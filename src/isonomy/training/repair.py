@@ -5,8 +5,8 @@ an average person there, since from a network that reads it the bound is near 1 
 divergence from the original predictions plus ``alpha`` times the bound of the local violation. Rounds with a growing
 alpha go on from the last weights; the first round whose network is certified ends the repair.
 
-**Soundness.** The trainer's bound only steers. What is promised, ``certificate.mean_upper <= epsilon``, is what
-:func:`isonomy.certify_local` proved of the network that is returned.
+**Soundness.** The trainer's bound only steers. What is promised, ``certificate.upper <= epsilon``, is what
+:func:`isonomy.certify` proved of the network that is returned.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates import LocalCertificate, certify_local
+from isonomy.certificates import Certificate, certify
+from isonomy.certificates.certify import DistributionalTier
 from isonomy.certificates.question import on_all_coordinates
+from isonomy.certificates.transport import checked_shift
 from isonomy.errors import NetworkError
 from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.progress import Progress, shown
-from isonomy.similarity import Metric, SensitiveSubspace
+from isonomy.similarity import Counterparts, Metric
+from isonomy.similarity.ground import Ground
 from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.config import ResolvedConfig, TrainingConfig
 from isonomy.training.gaps import Head, single
@@ -56,7 +59,7 @@ class Repair:
     """
 
     network: Network
-    certificate: LocalCertificate
+    certificate: Certificate
     epsilon: float
     agreement: float
     change: float
@@ -66,8 +69,8 @@ class Repair:
 
     @property
     def certified(self) -> bool:
-        """Whether the certified mean violation is at most epsilon, of whatever network."""
-        return self.certificate.mean_upper <= self.epsilon
+        """Whether no population within gamma has a mean violation above epsilon, whatever the network."""
+        return self.certificate.upper <= self.epsilon
 
     @property
     def collapsed(self) -> bool:
@@ -97,7 +100,11 @@ def repair(
     epsilon: float,
     *,
     metric: Metric | None = None,
-    delta: float = 0.05,
+    delta: float | None = None,
+    gamma: float = 0.1,
+    order: float = 1.0,
+    ground: Ground = "l2",
+    tier: DistributionalTier = "tight",
     judged_on: Population | None = None,
     rounds: int = 8,
     epochs: int = 3,
@@ -111,10 +118,11 @@ def repair(
     """Fine-tune ``model`` (affine layers and ReLU) on the training split of ``people`` until its certificate is at
     most ``epsilon``.
 
-    No labels are needed: the original predictions are what is kept. The certificate is that of the mean local violation
-    on ``judged_on``, by default the test split (the people themselves when they are a training split). A small
-    table is filled up with people between two others, who need no label either. Similar is who is within ``delta`` in
-    the ``metric``, by default a sensitive subspace of the training people. At most ``rounds`` times ``epochs`` are
+    No labels are needed: the original predictions are what is kept. The certificate is that of :func:`isonomy.certify`
+    for the populations within ``gamma`` (``order``, ``ground``) of ``judged_on``, by the ``tier``; judged on is by
+    default the test split (the people themselves when they are a training split). A small table is filled up with
+    people between two others, who need no label either. Similar is who is within ``delta`` in the ``metric``, by
+    default counterparts of the schema; ``delta`` is by default their 1, and 0.05 in another metric. At most ``rounds`` times ``epochs`` are
     trained (``learning_rate``, ``batch_size``, ``random_state``), with the weight ``alpha`` on the bound, each time
     ``growth`` times as much. ``progress`` is called with the rounds done and in all.
     """
@@ -122,7 +130,8 @@ def repair(
     instance("people", people, Population, "a Population")
     instance("metric", metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
     epsilon = number("epsilon", epsilon, "a finite number > 0", high=math.inf, strict=True)
-    for name, value in (("delta", delta), ("alpha", alpha), ("growth", growth), ("learning_rate", learning_rate)):
+    sizes = {"gamma": gamma, "alpha": alpha, "growth": growth, "learning_rate": learning_rate}
+    for name, value in (sizes if delta is None else sizes | {"delta": delta}).items():
         number(name, value, "a finite number >= 0", high=FINITE)
     for name, count in (("rounds", rounds), ("epochs", epochs), ("batch_size", batch_size)):
         whole(name, count, 1)
@@ -136,14 +145,15 @@ def repair(
             "coordinates: put an adapter in front of it."
         )
     head = _head(network)
-    similarity = SensitiveSubspace.fit(train) if metric is None else metric
+    similarity = Counterparts.of(people.schema) if metric is None else metric
+    shift = checked_shift(0.0, gamma, order, ground)
     perceptron, original = Perceptron.of_network(network), Perceptron.of_network(network)
     still = (0.0, 0.0)
     given = TrainingConfig(
-        "f-ibp", delta, 0.0, alpha, keep=0.0, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
+        "u-dif", delta, gamma, alpha, order=order, ground=ground, keep=0.0, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
         alpha_ramp=still, delta_ramp=still, gamma_ramp=still,
     )  # fmt: skip
-    config = ResolvedConfig.of(given, len(train), random_state)
+    config = ResolvedConfig.of(given, similarity, len(train), random_state)
     penalty = Penalty(config, similarity, train.domain, head, perceptron.reads, train.x)
     learned, weights = _filled(train, random_state)
     x = single(learned[:, perceptron.reads])
@@ -162,7 +172,13 @@ def repair(
     learners = train.sample(_ROWS)
 
     def result(candidate: Network, strength: float) -> Repair:
-        certificate = certify_local(candidate, judged, similarity, delta, attack=False, progress=None)
+        for improved in (1, 4):  # in full only where that can settle it: no bound is below that of these people
+            certificate = certify(
+                candidate, judged, similarity, config.delta, shift, tier=tier, attack=False, rounds=improved,
+                progress=None,
+            )  # fmt: skip
+            if certificate.upper <= epsilon or certificate.local.mean_upper > epsilon:
+                break
         changes, lost = _changes(network, candidate, judged), _collapse(network, candidate, judged, learners)
         return Repair(candidate, certificate, epsilon, *changes, strength, lost)
 
@@ -171,7 +187,7 @@ def repair(
         now = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
         if now.collapsed and not best.collapsed:
             return replace(best, lost=now.collapse if now.certified else best.lost)
-        fairer = now.certificate.mean_upper < best.certificate.mean_upper
+        fairer = now.certificate.upper < best.certificate.upper
         return replace(now, lost=best.lost) if fairer or (best.collapsed and not now.collapsed) else best
 
     best = result(network, 0.0)

@@ -179,10 +179,13 @@ class Trainer:
     ) -> list[Record]:
         """Train to the end, or until the validation objective has not improved for ``patience`` epochs.
 
-        The objective is the loss of the held-out rows with alpha, delta and gamma at their full values. The weights
-        with the best one are kept at the end.
+        The objective is the loss of the held-out rows (log-loss, of a regression the squared error, plus alpha times
+        the bound) with alpha, delta and gamma at their *full* values, so that every epoch from the first on is judged
+        by the same measure, also while the ramps still grow. The weights with the best one are kept at the end.
+        Patience is counted from the end of the ramps at the earliest: before, training follows another objective and
+        may get worse by this one for a while.
         """
-        config, checkpoint = self.config, None if self.config.checkpoint is None else Path(self.config.checkpoint)
+        checkpoint = None if self.config.checkpoint is None else Path(self.config.checkpoint)
         fingerprint = self._fingerprint(table, held_out)
         if checkpoint is not None and (state := load_state(checkpoint, fingerprint)) is not None:
             self._restore(state)
@@ -192,7 +195,7 @@ class Trainer:
             if held_out is not None:
                 record.update(self._judged(held_out))
             self.history.append(record)
-            if held_out is not None and config.patience is not None and len(self.history) >= config.settled:
+            if held_out is not None:
                 score = record["validation_objective"]
                 if self.best is None or score < self.best[0]:
                     self.best = score, self.perceptron.copy_state()
@@ -278,12 +281,12 @@ class Trainer:
         return record | {"validation_objective": error + config.alpha * penalty}
 
     def _stale(self) -> bool:
-        """Whether the best epoch is further back than patience allows."""
+        """Whether the best epoch, or the end of the ramps, is further back than patience allows."""
         if self.config.patience is None or self.best is None:
             return False
         scores = [record.get("validation_objective", math.inf) for record in self.history]
         at = max(i for i, score in enumerate(scores) if score == self.best[0])
-        return len(scores) - 1 - at >= self.config.patience
+        return len(scores) - max(at + 1, math.ceil(self.config.settled)) >= self.config.patience
 
     def _refuse_nan(self, seen: Tensor, epoch: int) -> None:
         bad = ~torch.isfinite(seen).all(1)
