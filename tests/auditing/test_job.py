@@ -202,7 +202,9 @@ def test_against_is_read_before_anything_is_computed(inputs: Inputs, tmp_path: P
 def test_all_rows_of_a_table_say_nothing_of_the_population_unless_held_out() -> None:
     base = replace(PLAN, gamma=0.0, limit=40, split="all", confidence=0.95)
     refused, held = (run(plan, None).certificate for plan in (base, replace(base, held_out=True)))
-    assert "of the table as given, on which" in refused.refusal and "people." not in refused.refusal and not held.refusal
+    assert (
+        "of the table as given, on which" in refused.refusal and "people." not in refused.refusal and not held.refusal
+    )
     assert held.population_upper >= held.upper
 
 

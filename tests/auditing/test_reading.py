@@ -25,7 +25,9 @@ def sigmoid_of_income(path: Path) -> None:
     weight = np.array([[0.0], [0.0], [4.0]], dtype=np.float32)
     arrays = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.array([-2.0], dtype=np.float32), "b")]
     nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["z"]), helper.make_node("Sigmoid", ["z"], ["p"])]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name, width in (("x", 3), ("p", 1))]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name, width in (("x", 3), ("p", 1))
+    ]
     graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], arrays)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
 
@@ -42,7 +44,7 @@ def plan(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "schema.toml").write_text(
         '[label]\ncolumn = "outcome"\nclasses = ["approved", "rejected"]\n'
         '[features.sex]\nkind = "categorical"\ncategories = ["f", "m"]\nprotected = true\n'
-        '[features.income]\nlow = 0\nhigh = 1\ntolerance = 0.1\n'
+        "[features.income]\nlow = 0\nhigh = 1\ntolerance = 0.1\n"
     )
     return {name: str(tmp_path / file) for name, file in
             (("data", "people.csv"), ("schema", "schema.toml"), ("model", "model.onnx"))}  # fmt: skip
@@ -52,7 +54,9 @@ def test_an_audit_stops_and_names_both_accuracies_and_both_ways_out(plan: dict[s
     with pytest.raises(NetworkError) as caught:
         isonomy.audit(plan | {"gamma": 0.0}, progress=None)
     said = str(caught.value)
-    assert "wrong way round" in said and "'classes'" in said and "--as-read" in said and '"rejected", "approved"' in said
+    assert (
+        "wrong way round" in said and "'classes'" in said and "--as-read" in said and '"rejected", "approved"' in said
+    )
     shares = [float(word) for word in said.replace("(balanced ", "").split() if word.replace(".", "").isdigit()]
     assert len(shares) == 4 and shares[0] + shares[2] == pytest.approx(100) and shares[0] < 35 < 65 < shares[2]
 
@@ -77,9 +81,19 @@ def test_a_streamed_table_is_judged_too(plan: dict[str, Any]) -> None:
 def test_init_warns(plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from isonomy.cli import main
 
-    words = ["init", plan["data"], plan["model"], "--label", "outcome", "--protected", "sex", "--out", str(tmp_path / "a")]
+    words = [
+        "init",
+        plan["data"],
+        plan["model"],
+        "--label",
+        "outcome",
+        "--protected",
+        "sex",
+        "--out",
+        str(tmp_path / "a"),
+    ]
     assert main([*words, "--json"]) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
-    assert any("probably read the wrong way round" in note and '"rejected", "approved"' in note for note in notes), notes
-
-
+    assert any("probably read the wrong way round" in note and '"rejected", "approved"' in note for note in notes), (
+        notes
+    )

@@ -150,7 +150,9 @@ def _schema_text(schema: Schema, guess: Guess, reading: Reading) -> str:
             lines.append(f"# {remarks[line]}")
         if line == "[label]" and schema.label is not None and not schema.label.favourable:
             first = (schema.label.classes or ("low", "high"))[-1]
-            lines.append(f"# favourable = {write_value(first)}  # TO DO: the one that people hope for, to compare groups")
+            lines.append(
+                f"# favourable = {write_value(first)}  # TO DO: the one that people hope for, to compare groups"
+            )
     if reading.problem:
         lines += ["", f"# TO DO: {reading.problem}"]
     if "[model.inputs]" in reading.problem:

@@ -319,7 +319,11 @@ def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> 
     from rich.table import Table
 
     names = [name for name in _SCORES if any(name in scores for _, _, scores in rows)]
-    bounds = {"upper": "proved within γ", "local.mean_upper": "proved of these", "decisions.certified": "decisions safe"}
+    bounds = {
+        "upper": "proved within γ",
+        "local.mean_upper": "proved of these",
+        "decisions.certified": "decisions safe",
+    }
     table = Table("", *bounds.values(), *(_SCORES[name] for name in names))
     for title, findings, scores in rows:
         known = {} if findings is None else {fact.code: fact.bounded for fact in findings.facts["summary"].facts}

@@ -173,8 +173,10 @@ def _read(path: Path) -> Record:
         weights=weights,
         rows=record.array("people.rows"),
         outcome=Label(
-            "" if schema.label is None else schema.label.column, tuple(question["classes"]),
-            favourable=tuple(question["favourable"]), threshold=question["threshold"],
+            "" if schema.label is None else schema.label.column,
+            tuple(question["classes"]),
+            favourable=tuple(question["favourable"]),
+            threshold=question["threshold"],
         ),
         people=_people(record, schema, domain) if whole else None,
         points=_points(record) if whole else None,

@@ -85,7 +85,9 @@ class Served(Reference):
             lower = record.lower
             within = f"within {parameter(record.gamma)} of {who}" if record.gamma else ""
             decimals = decimals_of_bound(upper, record.network.head == "regression")
-            statement = headline(within, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None)
+            statement = headline(
+                within, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None
+            )
             return cls._of(record, record, upper, record.people, statement, file_hash(record.path))
 
     @classmethod

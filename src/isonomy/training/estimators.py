@@ -223,7 +223,6 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
         return metric
 
-
     def _taught(self, people: Population | None) -> Metric:
         """The metric of the training: that of the certificates, unless the method needs one with a root."""
         if self.method != "sensr" or people is None or not self.metric_.boxed:
