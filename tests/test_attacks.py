@@ -17,7 +17,7 @@ from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, WeightedLp
-from isonomy.similarity.regions import Similarity
+from isonomy.similarity.regions import Regions, Similarity
 
 steady = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCHEMA = Schema(
@@ -78,8 +78,8 @@ def test_a_treacherous_search_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
         np.arange(WIDTH) != 0
     )  # allowed, not similar
 
-    def treacherous(_: object, centre: np.ndarray, *__: object) -> list[np.ndarray]:
-        noises, owner = (1e-3, 1.0, 1e6, math.nan, math.inf, -0.5), np.abs(centre[:, :1] - x[:, 0]).argmin(1)
+    def treacherous(_: object, regions: Regions, *__: object) -> list[np.ndarray]:
+        noises, owner = (1e-3, 1.0, 1e6, math.nan, math.inf, -0.5), regions.owner
         return [far[owner], *(x[owner] + noise for noise in noises)]
 
     assert domain.allows(x, far).all() and (similarity.metric.distance(x, far) > 0.5).all()

@@ -113,6 +113,44 @@ def test_individuals_exactly_the_tolerance_apart_are_similar(
     assert metric.box(x, share)[0][0] <= offset <= metric.box(x, share)[1][0]
 
 
+@settings(deadline=None)
+@given(
+    origin=st.sampled_from([0.0, 0.1, -7.3, 1e6]),
+    unit=st.sampled_from([1.0, 0.3, 12.7]),
+    place=st.floats(-1023, 1023),
+    ratio=st.booleans(),
+    low=st.sampled_from([-np.inf, 0.125]),
+)
+def test_a_feature_without_limits_keeps_pairs_within_a_thousand_units(
+    origin: float, unit: float, place: float, ratio: bool, low: float
+) -> None:
+    """What the docstring promises, and no more: pairs that are exactly the tolerance apart in rationals."""
+    from isonomy.population import Feature
+
+    low = 0.125 if ratio else low
+    how = {"relative_tolerance": 0.25} if ratio else {"tolerance": 0.25}
+    feature = Feature("income", low=low, origin=origin, unit=unit, **how)
+    metric = Counterparts.of(Schema("one", (feature,)))
+    # Raw values with so few digits that a quarter more is exact.
+    v = max(round((origin + place * unit) * 8) * (2.0**40 if ratio else 0.125), low)
+    w = v * 1.25 if ratio else v + 0.25
+    assert Fraction(w) == (Fraction(v) * Fraction(5, 4) if ratio else Fraction(v) + Fraction(1, 4))
+    x, y = (np.array([feature.coordinate(value)]) for value in (v, w))
+    assert metric.distance_upper(x, y) <= 1.0 and metric.distance_upper(y, x) <= 1.0
+    assert metric.distance(x, np.array([feature.coordinate(w + max(abs(w), 1.0) * 1e-3)])) > 1.0
+
+
+def test_beyond_a_thousand_units_a_pair_at_the_edge_may_be_left_out() -> None:
+    """The limit of the promise: ten thousand million units out, where the docstring says nothing."""
+    from isonomy.population import Feature
+
+    feature = Feature("income", origin=0.1, unit=0.3, tolerance=0.25)
+    metric = Counterparts.of(Schema("one", (feature,)))
+    v = np.arange(3e9, 3e9 + 64)
+    x, y = feature.coordinate(v)[:, None], feature.coordinate(v + 0.25)[:, None]
+    assert (metric.distance_upper(x, y) > 1.0).any()
+
+
 def test_relative_tolerance_is_a_ratio_of_raw_values() -> None:
     metric = Counterparts([0.0], relative=[0.05], origin=[20.0], unit=[10.0])
     centre, above = np.array([8.0]), np.array([8.5])  # 100 and 105

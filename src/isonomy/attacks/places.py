@@ -3,6 +3,10 @@
 A region is ``{v : ‖o + R v‖_p ≤ ρ, low ≤ v ≤ high, each block of shares in its simplex}``. Three questions are asked
 of it: where it has a point at all (its *anchor*), where a linear function is largest over it, and which of its points
 stands for a given move. Answers are approximate; what comes of them is checked by the judge.
+
+Moves ``v`` with ``R v = 0`` cost nothing and only the box limits them, however small the ball is. So every move is seen
+as a sum: coordinates that the metric ignores, other moves that cost nothing (:class:`Split`), and the rest, which alone
+must be led back into the ball.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.similarity.regions import Similarity
+from isonomy.similarity.regions import Regions, Similarity
+from isonomy_verify.arithmetic import U
 from isonomy_verify.sets import ConvexSets
 from isonomy_verify.splitting import into_ball
 
@@ -24,6 +29,59 @@ FAR = 1e6
 
 BALANCE = 30
 """Steps by which a ball and a box are weighed against each other."""
+
+INSIDE = 1e-9
+"""Share of a move that keeps an individual clear of the edge of its region."""
+
+SCALE = 0.1
+"""Balls smaller than this beside their box count as this large while both are weighed against each other."""
+
+ROUNDINGS = 256 * U
+"""What roundings of coordinates and of the regions themselves may add to a distance, relative to ``|R| |y|``."""
+
+
+class Split(NamedTuple):
+    """What a seminorm ignores: whole coordinates ``free`` (m,), exactly, and the projector ``null`` (m, m) on the other
+    moves without length, 0 at free coordinates; None where there are none."""
+
+    free: NDArray[np.bool_]
+    null: FloatArray | None
+
+    @classmethod
+    def of(cls, sets: ConvexSets) -> Split:
+        """The split of a batch of sets, all of which share the root."""
+        return _split(sets.root.tobytes(), sets.root.shape, sets.blocks)
+
+    def unpaid(self, moves: FloatArray) -> FloatArray:
+        """The part of moves (n, m) at other than free coordinates that has no length."""
+        return np.zeros(moves.shape) if self.null is None else np.asarray(moves @ self.null)
+
+    @property
+    def mixed(self) -> NDArray[np.bool_]:
+        """The coordinates (m,) that take part in moves without length and are not free by themselves."""
+        return np.zeros(len(self.free), dtype=bool) if self.null is None else self.null.any(1)
+
+
+@lru_cache(maxsize=16)
+@np.errstate(all="ignore")
+def _split(root: bytes, shape: tuple[int, int], blocks: tuple[tuple[int, int], ...]) -> Split:
+    rows = np.frombuffer(root).reshape(shape)
+    free = ~rows.any(0)
+    sums = np.zeros((len(blocks), shape[1]))
+    for place, (start, stop) in enumerate(blocks):  # shares move together, so they are free together
+        free[start:stop] = free[start:stop].all()
+        sums[place, start:stop] = 1.0
+    ruled = np.flatnonzero(~free)
+    if not len(ruled):
+        return Split(free, None)
+    paid = rows[:, ruled] / max(float(np.abs(rows).max(initial=0.0)), 1e-300)
+    _, values, across = np.linalg.svd(np.concatenate([paid, sums[:, ruled]]))
+    basis = across[int((values > 1e-10 * values.max(initial=0.0)).sum()) :]
+    if not len(basis):
+        return Split(free, None)
+    null = np.zeros((shape[1], shape[1]))
+    null[np.ix_(ruled, ruled)] = basis.T @ basis
+    return Split(free, np.where(np.abs(null) > 1e-9, null, 0.0))
 
 
 def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -60,12 +118,12 @@ def _beyond(sets: ConvexSets, moves: FloatArray) -> FloatArray:
 
 @np.errstate(all="ignore")  # what overflows is no witness
 def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
-    """Project moves into their sets: box, simplices, then along the line to the anchor into the ball."""
+    """Project moves into their sets: box, simplices, then what they pay along the line to the anchor into the ball."""
     moves = _boxed(sets, moves, _Shares.of(sets))
     if not len(sets.root):
         return moves
     at, away = sets.offset + anchors @ sets.root.T, moves - anchors
-    line, radius = away @ sets.root.T, sets.radius * (1 - 1e-9)
+    line, radius = away @ sets.root.T, sets.radius * (1 - INSIDE)
     if sets.order == 2:
         along, length = np.vecdot(at, line), np.maximum(np.vecdot(line, line), 1e-300)
         room = np.maximum(radius * radius - np.vecdot(at, at), 0.0)
@@ -78,7 +136,19 @@ def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatA
             step /= 2
             outside = np.linalg.norm(at + share[:, None] * line, sets.order, axis=1) > radius
             share = np.where(outside, share - step, np.minimum(share + step, 1.0))
-    return np.asarray(anchors + np.minimum(np.maximum(share, 0.0), 1.0)[:, None] * away)
+    share = np.minimum(np.maximum(share, 0.0), 1.0)[:, None]
+    split = Split.of(sets)
+    led = anchors + share * away
+    if split.null is not None:
+        led = led + _as_far(led, (1.0 - share) * split.unpaid(away), sets)
+    return np.where(split.free, moves, led) if split.free.any() else led
+
+
+def _as_far(place: FloatArray, more: FloatArray, sets: ConvexSets) -> FloatArray:
+    """As much of ``more`` (n, m), in its direction, as the box leaves to those who stand at ``place``."""
+    ends = np.where(more > 0, sets.high - place, np.where(more < 0, sets.low - place, 0.0))
+    share = np.where(more == 0, 1.0, ends / np.where(more == 0, 1.0, more)).min(1, initial=1.0)
+    return np.asarray(np.maximum(share, 0.0)[:, None] * more)
 
 
 class _Shares(NamedTuple):
@@ -145,13 +215,15 @@ def furthest(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     simplices where there is no ball, and else where both are weighed against each other."""
     if not len(sets.root):
         return _corner(sets, gradient)
-    pulled = gradient @ sets.inverse
+    free = Split.of(sets).free
+    paid = np.where(free, 0.0, gradient)
+    pulled = paid @ sets.inverse
     moves = on_sphere(sets, pulled)
     if sets.clipped:
-        rows = np.flatnonzero(_held_back(sets, gradient, pulled, moves))
+        rows = np.flatnonzero(_held_back(sets, paid, pulled, moves))
         if len(rows):
-            moves[rows] = _balanced(sets[rows], gradient[rows], moves[rows])
-    return moves
+            moves[rows] = _balanced(sets[rows], paid[rows], moves[rows])
+    return np.where(free, _corner(sets, gradient), moves) if free.any() else moves
 
 
 def on_sphere(sets: ConvexSets, pulled: FloatArray) -> FloatArray:
@@ -205,14 +277,17 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
     """Where a linear function is about largest over a ball within a box: Chambolle and Pock's steps between a move and
     the price of the ball, in units in which both are about 1."""
     extent, reach = sets.extent.max(0), np.linalg.norm(sets.inverse, axis=1) * sets.radius.max()
-    unit = np.minimum(np.minimum(extent, FAR), np.where(sets.root.any(0), np.maximum(reach, 1e-12), np.inf))
+    held = sets.root.any(0) & ~Split.of(sets).mixed
+    unit = np.minimum(np.minimum(extent, FAR), np.where(held, np.maximum(reach, 1e-12), np.inf))
     for start, stop in sets.blocks:  # one unit for all shares, so that the nearest ones stay the nearest
         unit[start:stop] = np.where(unit[start:stop] > 0, unit[start:stop].max(), 0.0)
     columns = np.flatnonzero(unit > 0)
     if not len(columns):
         return _clip(moves, sets.low, sets.high)
-    unit, scale = unit[columns], max(float(sets.radius.max()), 1e-300)
-    root = sets.root[:, columns] * (unit / scale)
+    unit = unit[columns]
+    root = sets.root[:, columns] * unit
+    scale = max(float(sets.radius.max()), SCALE * float(np.linalg.norm(root, 2)), 1e-300)
+    root = root / scale
     rate = 1.0 / max(float(np.linalg.norm(root, 2)), 1e-3)
     offset, radius = sets.offset / scale, sets.radius / scale
     weight = gradient[:, columns] * unit
@@ -238,21 +313,39 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
 
 
 def as_individuals(
-    similarity: Similarity, centre: FloatArray, anchors: FloatArray, moves: FloatArray
+    similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
 ) -> list[FloatArray]:
-    """Moves from the centres of regions as individuals: slightly inside, and on the lattice where numbers are whole."""
-    domain, y = similarity.domain, (1 - 1e-9) * moves
-    y += centre
-    if anchors.any():
-        y += 1e-9 * anchors
+    """Moves (n, m) from the centres of regions as individuals: slightly inside, and on the lattice where numbers are
+    whole."""
+    domain, near = similarity.domain, regions.centre + anchors
+    y = near + _within_roundings(regions, similarity.delta, anchors, moves)
     if domain.kind == "unbounded":
         return [y]
     y = _clip(y, domain.low, domain.high)
     if domain.kind != "realizable" or not domain.integer.any():
         return [domain.filled(y)]
     # The nearest whole numbers may lie outside; those on the way to the anchor rarely do.
-    near, origin, unit = centre + anchors, domain.origin[domain.integer], domain.unit[domain.integer]
+    origin, unit = domain.origin[domain.integer], domain.unit[domain.integer]
     whole, start = y[:, domain.integer] * unit + origin, near[:, domain.integer] * unit + origin
     inward = y.copy()
     inward[:, domain.integer] = (np.where(whole > start, np.floor(whole + 1e-9), np.ceil(whole - 1e-9)) - origin) / unit
     return [domain.filled(domain.snap(point)) for point in (y, inward, near + 0.5 * (y - near))]
+
+
+@np.errstate(all="ignore")
+def _within_roundings(regions: Regions, delta: float, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+    """Moves (n, m) from the anchors so far inside their sets that neither roundings nor what a radius was widened by
+    lead out; where balls are smaller than that only free coordinates move."""
+    sets, away = regions.sets, (1 - INSIDE) * (moves - anchors)
+    size = ROUNDINGS * (np.abs(regions.centre) + np.abs(moves))
+    if not len(sets.root):
+        return np.copysign(np.maximum(np.abs(away) - size, 0.0), away)
+    radius = np.minimum(sets.radius, delta) - np.linalg.norm(size @ np.abs(sets.root).T, axis=1)
+    share = (radius / np.maximum(sets.radius, 1e-300))[:, None]
+    rows = np.flatnonzero(share < 1 - INSIDE)
+    if len(rows):
+        split, share, moved = Split.of(sets), share[rows], away[rows]
+        unpaid = split.unpaid(moved)
+        paid = np.where(share > 0, unpaid + share * (moved - unpaid), 0.0)
+        away[rows] = np.where(split.free, moved, paid)
+    return away

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.field import IntArray
 from isonomy.attacks.judge import Finds, Judge
-from isonomy.attacks.places import FAR, as_individuals, find_anchors, furthest, led_back, on_sphere
+from isonomy.attacks.places import FAR, Split, as_individuals, find_anchors, furthest, led_back, on_sphere
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain
@@ -256,11 +256,13 @@ class _Search:
         self.judge, self.field, self.effort, self.known, self.near, self.wide = (
             judge, judge.field, effort, known, near, wide,
         )  # fmt: skip
-        self.owner, self.centre, self.sets, self.anchors = regions.owner, regions.centre, regions.sets, anchors
+        self.regions, self.anchors = regions, anchors
+        self.owner, self.centre, self.sets = regions.owner, regions.centre, regions.sets
         extent = np.minimum(self.sets.extent, FAR)
         if len(self.sets.root):  # what the ball leaves of the box
             reach = np.linalg.norm(self.sets.inverse, axis=1) * self.sets.radius[:, None]
-            extent = np.minimum(extent, np.where(self.sets.root.any(0), 1.5 * reach, np.inf))
+            held = self.sets.root.any(0) & ~Split.of(self.sets).mixed
+            extent = np.minimum(extent, np.where(held, 1.5 * reach, np.inf))
         self.extent = np.broadcast_to(extent, self.centre.shape)
 
     def run(self) -> None:
@@ -297,7 +299,7 @@ class _Search:
     def _check(self, climbs: _Climbs) -> None:
         """What climbs came to, as individuals, to the judge."""
         row, similarity = climbs.row, self.judge.similarity
-        for y in as_individuals(similarity, self.centre[row], self.anchors[row], climbs.moves):
+        for y in as_individuals(similarity, self.regions[row], self.anchors[row], climbs.moves):
             self.judge.consider(self.owner[row], y)
 
     def _all(self, target: int) -> _Climbs:

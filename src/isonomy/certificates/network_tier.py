@@ -169,7 +169,7 @@ def _surroundings(
             change = between.centre - base[between.owner]
             for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
                 value, moves = _ascend(field, some, start, between, change, target, sign, effort, rng)
-                for z in as_individuals(ball, some.centre, start, moves):
+                for z in as_individuals(ball, some, start, moves):
                     better = (value > best[some.owner]) & (ball.metric.distance_upper(x[some.owner], z) <= ball.delta)
                     rising = np.flatnonzero(better)
                     rising = rising[np.argsort(value[rising], kind="stable")]  # the best of an individual comes last

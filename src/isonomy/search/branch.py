@@ -175,7 +175,7 @@ class Trees:
             return
         regions, anchors = self.regions[roots], self.anchors[roots]
         led = led_back(regions.sets, anchors, moves)
-        for y in as_individuals(self.judge.similarity, regions.centre, anchors, led):
+        for y in as_individuals(self.judge.similarity, regions, anchors, led):
             self.judge.consider(regions.owner, y)
 
 

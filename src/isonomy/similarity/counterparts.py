@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ROUNDING = 2.0**-47
 """By how much of a coordinate's size ``Counterparts.of`` widens a tolerance."""
 
+UNLIMITED = 1024.0
+"""The size of coordinates that is reckoned with where a feature has no limits."""
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Counterparts(Metric):
@@ -91,6 +94,10 @@ class Counterparts(Metric):
         **Soundness.** Coordinates are rounded, so two individuals that are exactly the tolerance apart in
         raw units might be found a rounding error further. Tolerances are therefore widened by ``ROUNDING``
         times the size of the coordinate: a similar pair may be included needlessly, but none is left out.
+        The size is the largest between ``low`` and ``high``. A feature without one of these has none: its ``tolerance``
+        is widened for coordinates up to ``UNLIMITED``, that is for raw values within as many units of ``origin``, and
+        further out a pair at the very edge may be left out (declare limits where that matters). Its
+        ``relative_tolerance`` holds however large values are, for roundings grow with them.
         """
         width = schema.width
         tolerance, relative, origin, unit = np.zeros(width), np.zeros(width), np.zeros(width), np.ones(width)
@@ -144,8 +151,7 @@ def _widened(feature: Feature, tolerance: float) -> float:
     """``tolerance / unit``, plus the rounding error of coordinates between low and high."""
     reach = tolerance / feature.unit
     ends = [abs(feature.coordinate(end)) for end in (feature.low, feature.high)]
-    # A feature without limits: individuals are taken to lie within about a thousand units.
-    size = max(reach, *(end if math.isfinite(end) else 1024.0 for end in ends))
+    size = max(reach, *(end if math.isfinite(end) else UNLIMITED for end in ends))
     return reach + ROUNDING * size
 
 
