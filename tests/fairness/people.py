@@ -21,11 +21,13 @@ def population(
     classes: tuple[str, ...] = ("no", "yes"),
     label: bool = True,
     weight: bool = False,
+    named: bool = True,
 ) -> Population:
+    """People whose last class is the favourable one, unless none is ``named``."""
     schema = Schema(
         name="small",
         features=features or (SEX, PAY),
-        label=Label("y", classes) if label else None,
+        label=Label("y", classes, favourable=classes[-1:] if named else ()) if label else None,
         weight="w" if weight else None,
     )
     n = len(next(iter(frame.values())))

@@ -188,7 +188,8 @@ def test_every_form_of_prediction() -> None:
     expected = group_fairness(places, people, resamples=200)
     p = np.where(places, 0.8, 0.3)
     names = np.array(["no", "yes"])[places]
-    for given, more in ((names, {}), (places == 1, {}), (p, {"threshold": 0.5}), (np.stack([1 - p, p], 1), {})):
+    for given, more in ((names, {}), (places == 1, {}), (p, {"threshold": 0.5}), (np.stack([1 - p, p], 1), {}),
+                        (places == 1, {"favourable": "yes"})):  # fmt: skip
         found = group_fairness(given, people, resamples=200, **more)
         pd.testing.assert_frame_equal(found.summary, expected.summary)
         pd.testing.assert_frame_equal(found.groups, expected.groups)
@@ -204,7 +205,7 @@ def test_every_form_of_prediction() -> None:
         (np.stack([p, p, p], 1), {}),
         (places, {"favourable": "maybe"}),
         (places, {"favourable": ["yes", "no"]}),
-        (places == 1, {"favourable": "yes"}),
+        (places == 1, {"threshold": 0.5}),
     ):
         with pytest.raises(ParameterError):
             group_fairness(given, people, **more)
@@ -226,12 +227,44 @@ def test_classes_and_regressions() -> None:
     numbers = Population.from_frame(table, schema)
     network = Network.from_layers([[[0.0, 0.0, 10.0]]], [[0.0]], head="regression")
     with pytest.raises(ParameterError, match="'threshold' must be given"):
-        group_fairness(network, numbers)
-    found = group_fairness(network, numbers, threshold=4.0)  # predicts 2, 8, 4, 9
+        group_fairness(network, numbers, favourable="high")
+    found = group_fairness(network, numbers, threshold=4.0, favourable="high")  # predicts 2, 8, 4, 9
     assert found.groups["selection_rate"].tolist() == [0.5, 1.0]
     assert found.groups["accuracy"].tolist() == [0.5, 1.0]
+    found = group_fairness(network, numbers, threshold=4.0, favourable="low")  # 4 itself is low now
+    assert found.groups["selection_rate"].tolist() == [0.5, 0.5]
+    assert found.rates["selection_rate"] == "selection rate of 'low'"
     with pytest.raises(NetworkError, match="predicts numbers"):
         group_fairness(network, population({"sex": list("fm"), "y": ["yes", "no"]}), threshold=4.0)
+
+
+def test_without_a_favourable_class_groups_are_not_compared() -> None:
+    """Which of two classes is sorted last says nothing: it must be named, in the call or in the schema."""
+    people = population({"sex": list("ffmm"), "y": ["yes", "no", "yes", "no"]}, named=False)
+    network = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)])
+    numbers = Population.from_frame(
+        pd.DataFrame({"sex": list("fm"), "pay": [0.2, 0.8], "y": [1.0, 2.0]}), Schema("numbers", (SEX, PAY), Label("y"))
+    )
+    for given in (network, np.array([1, 0, 1, 0]), np.array([True, False, True, False]), np.full((4, 2), 0.5)):
+        with pytest.raises(ParameterError, match=r"'no', 'yes' people hope for.*favourable = .* in \[label\]"):
+            group_fairness(given, people)
+    with pytest.raises(ParameterError, match="'high', 'low' people hope for"):
+        group_fairness(np.array([1.0, 2.0]), numbers, threshold=1.5)
+    # Everybody has a score equal to the cut-off, and is on the favourable side of it, whichever class that is.
+    for name in ("yes", "no"):
+        found = group_fairness(network, people, favourable=name)
+        assert found.favourable == (name,) and found.groups["selection_rate"].tolist() == [1.0, 1.0]
+        assert f"Selected is who is given '{name}'." in str(found) and f"selection rate of '{name}'" in str(found)
+        assert f"accuracy on '{name}'" in str(found)
+    label = replace(people.schema.label, favourable=("no",), threshold=0.7)
+    told = replace(people, schema=replace(people.schema, label=label))
+    found = group_fairness(np.array([[0.7, 0.3], [0.69, 0.31], [0.7, 0.3], [0.8, 0.2]]), told)
+    assert found.groups["selection_rate"].tolist() == [0.5, 1.0] and "with the cut-off 0.7" in str(found)
+    with pytest.raises(ParameterError, match="'threshold' must be given beside another 'favourable'"):
+        group_fairness(network, told, favourable="yes")
+    several = Network.from_layers([np.zeros((2, people.schema.width))], [np.zeros(2)], head="sigmoid")
+    with pytest.raises(ParameterError, match="each a probability by itself"):
+        group_fairness(several, told)
 
 
 def test_errors_say_what_would_be_right() -> None:

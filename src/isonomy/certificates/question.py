@@ -123,7 +123,13 @@ def asked_outcome(
     """What is decided by a model: as the schema's label has it, but for what is given."""
     count = 2 if model.head == "sigmoid" and model.classes == 1 else model.classes
     label = None if schema is None else schema.label
-    return outcome_of(label, 0 if model.head == "regression" else count, favourable, threshold)
+    outcome = outcome_of(label, 0 if model.head == "regression" else count, favourable, threshold)
+    if outcome.threshold is not None and model.classes > (2 if model.head == "softmax" else 1):
+        raise ParameterError(
+            f"'threshold' needs two classes or one number; '{model.name}' has {model.classes} outputs, "
+            f"{'numbers' if model.head == 'regression' else 'each a probability by itself'}."
+        )
+    return outcome
 
 
 def own_delta(metric: Any, delta: Any) -> Any:

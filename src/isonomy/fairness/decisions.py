@@ -1,6 +1,6 @@
 """Who is selected, and who should have been: one yes or no each, from whatever a model gives.
 
-Selected means: the predicted class is a favourable one, or the predicted number reaches the threshold.
+Selected is whose decision, by the one rule of :mod:`isonomy.population.outcome`, is a favourable one.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
+from isonomy.certificates.question import asked_outcome
 from isonomy.errors import DataError, NetworkError, ParameterError, template
-from isonomy.given import FINITE, instance, number
 from isonomy.networks.network import Network
 from isonomy.population import Population
 from isonomy.population.feature import Label
-from isonomy.population.outcome import decided
+from isonomy.population.outcome import decided, favourable_places, outcome_of
 
 BoolArray = NDArray[np.bool_]
 
 
 def decide(
     given: Network | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None
-) -> tuple[BoolArray, BoolArray | None]:
-    """Who is selected, and whose outcome is favourable; the latter is None without labels."""
+) -> tuple[BoolArray, BoolArray | None, Label]:
+    """Return who is selected (n,), whose outcome is favourable (n,), None without labels, and what is decided."""
     label, right = people.schema.label, f"a Network, or predictions of {len(people)} individuals"
     if isinstance(given, Network):
         predictions, regression = _run(given, people), given.head == "regression"
@@ -41,17 +41,28 @@ def decide(
         regression = label is not None and label.regression
     if len(predictions.shape) not in (1, 2) or len(predictions) != len(people):
         raise ParameterError(template("model", right, f"shape {predictions.shape}"))
-    _check_threshold(threshold, regression)
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         row = int(np.flatnonzero(~np.isfinite(predictions.reshape(len(people), -1)).all(axis=1))[0])
         raise DataError(f"Row {row}: the prediction is not finite.")
-    if regression and threshold is not None:
-        return _numbers(predictions, people, threshold, favourable)
-    names = label.classes if label is not None else ()
-    classes = _classes(predictions, names, threshold, favourable)
-    count = predictions.shape[1] if predictions.ndim == 2 else len(names) or 2
-    good = _favourable(favourable, names, count)
-    return np.isin(classes, good), None if people.y is None else np.isin(people.y, good)
+    if isinstance(given, Network):
+        outcome = asked_outcome(given, people.schema, favourable, threshold)
+    else:
+        outcome = outcome_of(label, _count(predictions, label, regression), favourable, threshold)
+    if not outcome.favourable:
+        known = ", ".join(map(repr, outcome.classes or ("high", "low")))
+        raise ParameterError(
+            f"'favourable' must be given: which of {known} people hope for. Or name it once, in the schema: "
+            'favourable = "CLASS" in [label].'
+        )
+    good = favourable_places(outcome)
+    if predictions.dtype.kind == "b" and not regression:
+        selected = _selected(predictions, threshold)
+    else:
+        selected = np.isin(_decisions(predictions, outcome, threshold), good)
+    if people.y is None:
+        return selected, None, outcome
+    actual = decided(_numbers(people.y), outcome, regression=True) if regression else people.y
+    return selected, np.isin(actual, good), outcome
 
 
 def scores(network: Network, people: Population, outcome: Label | None = None) -> dict[str, float]:
@@ -77,7 +88,7 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
         return {}
     weights = weights / weights.max()  # sums of the largest ones must be finite
     decision = decided(given, label, regression=regression)
-    actual = decided(y[:, None], label, regression=True) if regression else y
+    actual = decided(_numbers(y), label, regression=True) if regression else y
     right = decision == actual
     found = {} if regression and label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
     if regression:
@@ -116,75 +127,59 @@ def _run(network: Network, people: Population) -> npt.NDArray[np.float64]:
     )
 
 
-def _check_threshold(threshold: float | None, regression: bool) -> None:
-    if threshold is None and regression:
-        raise ParameterError("'threshold' must be given for a regression: selected is who reaches it.")
-    if threshold is not None:
-        number("threshold", threshold, "a finite number", -FINITE, FINITE)
-        if not regression:
-            number("threshold", threshold, "a probability strictly between 0 and 1", 0.0, 1.0, strict=True)
+def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Numbers of a regression (n,) as a column (n, 1)."""
+    return np.asarray(given, dtype=np.float64).reshape(-1, 1)
 
 
-def _numbers(
-    predictions: npt.NDArray[Any], people: Population, threshold: float, favourable: str | Sequence[str] | None
-) -> tuple[BoolArray, BoolArray | None]:
-    if favourable is not None:
-        raise ParameterError("'favourable' names classes, and a regression has none: use 'threshold'.")
-    if predictions.dtype.kind not in "iuf" or (predictions.ndim == 2 and predictions.shape[1] != 1):
-        right = "one number for each individual of a regression"
+def _count(predictions: npt.NDArray[Any], label: Label | None, regression: bool) -> int:
+    """How many classes predictions are about: 0 for a regression."""
+    names = () if label is None else label.classes
+    if regression or predictions.ndim == 1:
+        return 0 if regression else len(names) or 2
+    count = int(predictions.shape[1])
+    if predictions.dtype.kind != "f" or count < 2 or (names and count != len(names)):
+        right = f"probabilities of {len(names) or 'two or more'} classes for each individual"
         raise ParameterError(template("predictions", right, f"{predictions.dtype} of shape {predictions.shape}"))
-    selected: BoolArray = predictions.reshape(-1) >= threshold
-    return selected, None if people.y is None else people.y >= threshold
+    return count
 
 
-def _classes(
-    predictions: npt.NDArray[Any], names: tuple[str, ...], threshold: float | None, favourable: Any
-) -> npt.NDArray[np.int64]:
-    """The predicted class of everybody, as its place among the schema's classes."""
-    kind, last = predictions.dtype.kind, max(len(names), 2) - 1
-    if predictions.ndim == 2:
-        count = predictions.shape[1]
-        if kind != "f" or count < 2 or (names and count != len(names)):
-            right = f"probabilities of {len(names) or 'two or more'} classes for each individual"
+def _selected(predictions: npt.NDArray[Any], threshold: float | None) -> BoolArray:
+    """True and false, which say by themselves who is given a favourable class."""
+    if threshold is not None:
+        raise ParameterError("'threshold' is of no use here: 'predictions' are decided already.")
+    return predictions.astype(bool)
+
+
+def _decisions(predictions: npt.NDArray[Any], outcome: Label, threshold: float | None) -> npt.NDArray[np.int64]:
+    """The decision (n,) about everybody, as its place among the outcome's classes, or low (0) and high (1)."""
+    kind, names = predictions.dtype.kind, outcome.classes
+    if outcome.regression:
+        if outcome.threshold is None:
+            raise ParameterError("'threshold' must be given for a regression: selected is who is on one side of it.")
+        if kind not in "iuf" or (predictions.ndim == 2 and predictions.shape[1] != 1):
+            right = "one number for each individual of a regression"
             raise ParameterError(template("predictions", right, f"{predictions.dtype} of shape {predictions.shape}"))
-        if threshold is None:
-            return np.asarray(np.argmax(predictions, axis=1), dtype=np.int64)
-        if count > 2:
-            raise ParameterError(f"'threshold' needs two classes or one number; there are {count} outputs.")
-        return np.asarray(predictions[:, 1] >= threshold, dtype=np.int64)
+        return decided(_numbers(predictions), outcome, regression=True)
+    if predictions.ndim == 2:
+        return decided(predictions, outcome)
     if kind == "f":
-        if threshold is None or last > 1:
+        if outcome.threshold is None or len(names) > 2:
             raise ParameterError(
                 "'predictions' that are one fraction each are read as probabilities of the second of two classes, and "
                 "need a 'threshold'."
             )
-        return np.asarray(predictions >= threshold, dtype=np.int64)
+        return decided(np.stack([1 - predictions, predictions], axis=1), outcome)
     if threshold is not None:
         raise ParameterError("'threshold' is of no use here: 'predictions' are decided already.")
-    if kind == "b" and favourable is not None:
-        raise ParameterError("'favourable' is of no use here: true and false already say who is selected.")
-    if kind == "b":  # selected or not, whatever the classes: the favourable class by default is the last one
-        return np.where(predictions, last, 0)
     if kind in "iu":
-        places, right = predictions.astype(np.int64), f"places of classes, 0 to {last}"
+        places, right = predictions.astype(np.int64), f"places of classes, 0 to {len(names) - 1}"
     else:
         known = {name: place for place, name in enumerate(names)}
         values, back = np.unique(predictions.astype(str), return_inverse=True)
         places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)[back]
-        right = f"classes: {', '.join(map(repr, names)) or 'the schema has none'}"
-    outside = (places < 0) | (places > last)
+        right = f"classes: {', '.join(map(repr, names))}"
+    outside = (places < 0) | (places >= len(names))
     if outside.any():
         raise ParameterError(template("predictions", right, predictions[outside][0].item()))
     return places
-
-
-def _favourable(favourable: str | Sequence[str] | None, names: tuple[str, ...], count: int) -> list[int]:
-    """The places of the favourable classes: by default the last one."""
-    if favourable is None:
-        return [count - 1]
-    instance("favourable", favourable, Sequence, "a class, or a list of classes")
-    chosen = [favourable] if isinstance(favourable, str) else list(favourable)
-    if not chosen or not set(chosen) <= set(names) or len(set(chosen)) == len(names):
-        right = f"one or more, not all, of the classes {', '.join(map(repr, names)) or '(the schema has none)'}"
-        raise ParameterError(template("favourable", right, favourable))
-    return [names.index(name) for name in chosen]

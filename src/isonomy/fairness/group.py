@@ -46,6 +46,7 @@ class GroupFairness:
     attribute set and metric: value, interval, the groups with the lowest and the highest rate, the four-fifths verdict
     (on the row ``demographic_parity_ratio``), and a note. IF parity has no single value: ``value`` is NaN, and it
     lies between ``bound_low`` and ``bound_high`` for the people at hand; for the other metrics both are the value.
+    Selected is who is given one of the classes ``favourable``, from ``threshold`` on where there is one.
     """
 
     groups: pd.DataFrame
@@ -54,6 +55,15 @@ class GroupFairness:
     resamples: int
     smallest: int
     notes: tuple[str, ...] = ()
+    favourable: tuple[str, ...] = ()
+    threshold: float | None = None
+
+    @property
+    def rates(self) -> dict[str, str]:
+        """The rates of ``groups`` by their columns, in words that name the class."""
+        named = " or ".join(map(repr, self.favourable))
+        names = ("selection_rate", "true_positive_rate", "false_positive_rate")
+        return {name: f"{name.replace('_', ' ')} of {named}" for name in names} | {"accuracy": f"accuracy on {named}"}
 
     @property
     def four_fifths(self) -> dict[str, str]:
@@ -70,9 +80,11 @@ class GroupFairness:
             f"Group fairness, {100 * self.confidence:.6g}% intervals from {self.resamples} resamples; "
             f"small: fewer than {self.smallest} people (effective)."
         )
-        lines = [intro, *self.notes]
+        cut = "" if self.threshold is None else f", with the cut-off {self.threshold:g}"
+        lines = [intro, f"Selected is who is given {' or '.join(map(repr, self.favourable))}{cut}.", *self.notes]
         for attributes, rows in self.groups.groupby("attributes", sort=False):
-            lines += ["", f"{attributes}: four-fifths rule: {self.four_fifths[str(attributes)]}", _shown_groups(rows)]
+            lines += ["", f"{attributes}: four-fifths rule: {self.four_fifths[str(attributes)]}"]
+            lines += [_shown_groups(rows, self.rates)]
             lines += ["", _shown_summary(self.summary[self.summary["attributes"] == attributes])]
         return "\n".join(lines)
 
@@ -96,9 +108,10 @@ def group_fairness(
 
     * Predictions are probabilities ``(n, k)``, those of the second of two classes ``(n,)`` with a ``threshold``,
       classes (names, or places among the schema's classes), true and false, or numbers of a regression.
-    * Selected is who is predicted a ``favourable`` class (default: the last class of the schema's label), or, in a
-      regression, a number of at least ``threshold``. With two classes ``threshold`` is the probability from which on
-      the second is predicted. Accuracy is the share of people whose selection agrees with their outcome.
+    * Selected is who is given a ``favourable`` class, or ``"high"`` or ``"low"`` numbers of a regression, by the rule
+      of :mod:`isonomy.population.outcome` with its ``threshold``; by default those of the schema's label. Without a
+      favourable class there is nothing to compare, which is refused. True and false say who is given a favourable one.
+      Accuracy is the share of people who are given a favourable class just where their outcome is one.
     * ``by``: features, and tuples of features for intersections; default: every protected one, and every pair.
     * ``bins``: edges for numbers, ``{"age": [25, 40, 60]}``; default: four equal parts of the schema's range.
     * ``certificate``: local violations of the same people, for IF parity.
@@ -118,7 +131,7 @@ def group_fairness(
         )
     if not people.weights.sum() > 0:
         raise DataError("All sampling weights are zero; at least one must be positive.")
-    selected, actual = decide(model, people, threshold, favourable)
+    selected, actual, decides = decide(model, people, threshold, favourable)
     groupings, notes = make_groupings(people, by, bins)
     outcome = selected.astype(np.int64)
     if outcomes and actual is not None:
@@ -135,7 +148,10 @@ def group_fairness(
     def table(rows: Any) -> pd.DataFrame:
         return pd.DataFrame([row for one in measured for row in rows(one, confidence, smallest)])
 
-    return GroupFairness(table(group_rows), table(summary_rows), confidence, resamples, smallest, tuple(notes))
+    return GroupFairness(
+        table(group_rows), table(summary_rows), confidence, resamples, smallest, tuple(notes), decides.favourable,
+        decides.threshold,
+    )  # fmt: skip
 
 
 def _violations(
@@ -163,12 +179,12 @@ def _check(confidence: float, resamples: int, seed: int, smallest: int) -> None:
         raise ParameterError(template("resamples", f"at least {least} for a confidence of {confidence}", resamples))
 
 
-def _shown_groups(rows: pd.DataFrame) -> str:
+def _shown_groups(rows: pd.DataFrame, names: dict[str, str]) -> str:
     table = rows[["group", "people", "share"]].copy()
     table["share"] = table["share"].map("{:.3f}".format)
     for column in rows:
         if f"{column}_low" in rows and f"{column}_high" in rows:
-            table[str(column).replace("_", " ")] = [
+            table[names.get(str(column), str(column).replace("_", " "))] = [
                 "undefined" if np.isnan(value) else f"{value:.3f} {_interval(low, high)}"
                 for value, low, high in zip(rows[column], rows[f"{column}_low"], rows[f"{column}_high"], strict=True)
             ]
