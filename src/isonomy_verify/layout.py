@@ -114,6 +114,9 @@ PREDICATE = Part(
     dict.fromkeys(("question", "claims", "selection", "reading", "network", "remarks", "arrays", "withheld"), any_)
 )
 HEADS = ("softmax", "sigmoid", "regression")
+MARKS = ("separator", "quote", "encoding", "decimal")
+"""How a CSV file is written; null of a Parquet file, which says it itself."""
+
 PARTS: dict[str, Part] = {
     "question": Part(
         dict.fromkeys(("delta", "gamma", "order", "epsilon", "confidence", "tier", "arithmetic", "domain"), any_)
@@ -133,7 +136,8 @@ PARTS: dict[str, Part] = {
     ),
     "reading": Part({"table": any_, "model": any_}),
     "reading.table": Part(
-        dict.fromkeys(("separator", "encoding", "decimal"), text) | {"unknown": one_of("error", "exclude")}
+        {"kind": one_of("csv", "parquet"), "unknown": one_of("error", "exclude"), "missing": optional(texts)}
+        | dict.fromkeys(MARKS, optional(text))
     ),
     "reading.model": Part(
         {
@@ -163,6 +167,7 @@ def check_document(document: Any) -> None:
             value = value[key]
         if value is not None or place not in NULLABLE:
             part.check(value, place)
+    _check_table(predicate["reading"]["table"])
     if not isinstance(predicate["arrays"], dict) or not texts(predicate["withheld"]):
         raise BadInput("The certificate is damaged: 'arrays' must be a table, and 'withheld' a list of names.")
     known = _arrays(predicate["network"]["kinds"])
@@ -170,6 +175,14 @@ def check_document(document: Any) -> None:
         if name not in known:
             raise BadInput(f"The certificate is damaged: {quoted(name)} is no array that a certificate has.")
     _check_subject(document["subject"], set(predicate["arrays"]))
+
+
+def _check_table(table: Any) -> None:
+    """Refuse a CSV file of which not everything is said, and a Parquet file of which marks are."""
+    if table is not None and {table[part] is None for part in (*MARKS, "missing")} != {table["kind"] == "parquet"}:
+        raise BadInput(
+            "The certificate is damaged: 'reading.table' must have all marks of a CSV file, and none of a Parquet file."
+        )
 
 
 def _arrays(kinds: list[str]) -> set[str]:

@@ -46,6 +46,12 @@ def claims_of(path: Path, **options: Any) -> dict[str, tuple[str, str]]:
     return {name: (status, detail) for name, status, detail in verify(path, **options).claims}
 
 
+def written(mark: str) -> dict[str, Any]:
+    """A CSV file in which everything is marked by the same text."""
+    marks = dict.fromkeys(("separator", "quote", "encoding", "decimal"), mark)
+    return {"kind": "csv", "unknown": "error", "missing": [mark]} | marks
+
+
 # -- lower and upper, range and outputs --------------------------------------------------------------------------------
 
 
@@ -224,7 +230,7 @@ def test_a_seed_that_the_issuer_could_know_proves_nothing(large: Path, decided: 
 
 @pytest.mark.parametrize("place", ["", "subject", "digest", "predicate", *PARTS])
 def test_keys_that_are_not_known_are_refused_at_every_level(place: str, forger: Forger) -> None:
-    forger.predicate["reading"]["table"] = {"separator": ",", "encoding": "utf-8", "decimal": ".", "unknown": "error"}
+    forger.predicate["reading"]["table"] = written("x")
     forger.predicate["reading"]["model"] = {"head": "auto", "output": None, "activation": None, "reads": "auto"}
     path = forger.done()
     assert verify(path).accepted
@@ -356,7 +362,7 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
     forger.predicate["remarks"]["sources"] = {text: text}
     forger.question |= {"classes": [text, "b"], "favourable": [text], "threshold": None}
     forger.predicate["network"]["names"] = [text] * 6
-    forger.predicate["reading"]["table"] = {"separator": text, "encoding": text, "decimal": text, "unknown": "error"}
+    forger.predicate["reading"]["table"] = written(text)
 
     def rename(table: dict[str, Any]) -> None:
         features = table["features"]
