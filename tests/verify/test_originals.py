@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.networks.onnx_files import build, node
+from tests.networks.stored import EMBEDDED, FILES
 
 import isonomy
 from isonomy import records
@@ -278,7 +280,9 @@ def test_tables_of_every_kind_are_read_as_they_were(name: str, tmp_path: Path) -
     record, right = records.read(out), {"data file": "recomputed", "data rows": "recomputed"}
     kind = "parquet" if name in ("fr.parquet", "parts") else "csv"
     assert record.document["reading"]["table"]["kind"] == kind
-    assert record.document["reading"]["table"]["separator"] == {"fr.tsv": "\t"}.get(name, DIALECTS[name].get("separator"))
+    assert record.document["reading"]["table"]["separator"] == {"fr.tsv": "\t"}.get(
+        name, DIALECTS[name].get("separator")
+    )
     same = {"fr.csv": "fr.csv.gz", "fr.csv.gz": "fr.csv", "fr.parquet": "parts", "parts": "fr.parquet"}
     for other in DIALECTS:
         found = told(check_data(record, tmp_path / other))
@@ -343,3 +347,53 @@ def test_what_no_table_can_show_of_a_draw_is_the_issuers_word(tmp_path: Path) ->
     forger = Forger(tmp_path / "audit", tmp_path)
     forger.predicate["selection"]["seed"] = None
     assert "that chance drew them is the issuer" in str(check_data(records.read(forger.done()), some))
+
+
+def two_outputs(path: Path) -> Path:
+    """An ONNX file of raw or of encoded columns, which gives a softmax "p" and a raw "z" of two others."""
+    rng, width = np.random.default_rng(2), SCHEMA.width
+    constants = {name: rng.normal(size=(width, 2)) for name in "VW"}
+    nodes = [node("MatMul", "x", "V", out="v"), node("Softmax", "v", out="p"), node("MatMul", "x", "W", out="z")]
+    path.write_bytes(build(nodes, constants, shape=("n", width), outputs=("p", "z")).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "head", "other"),
+    [
+        ({"output": "p"}, "recomputed", {"output": "z"}),
+        ({"output": "z", "head": "softmax"}, "trusted", {"output": "p"}),
+        ({"output": "z", "head": "softmax"}, "trusted", {"head": "auto", "output": None}),
+        ({"output": "p", "reads": "coordinates"}, "recomputed", {"reads": "raw"}),
+        ({"output": "z", "head": "regression"}, "trusted", {"output": "nothing"}),
+    ],
+)
+def test_models_are_read_with_the_options_of_the_certificate(
+    options: dict[str, Any], head: str, other: dict[str, Any], tmp_path: Path
+) -> None:
+    path, people = two_outputs(tmp_path / "model.onnx"), read(table(tmp_path / "people.csv", 0))
+    write(tmp_path, open_network(path, SCHEMA, **options), people)
+    record = records.read(tmp_path / "audit")
+    assert {key: record.document["reading"]["model"][key] for key in options} == options
+    assert told(check_model(record, path)) == {"model file": "recomputed", "head": head}
+    forger = Forger(tmp_path / "audit", tmp_path)
+    forger.predicate["reading"]["model"] |= other
+    assert "rejected" in told(check_model(records.read(forger.done()), path)).values()
+
+
+@pytest.mark.parametrize("ending", ["h5", "keras"])
+def test_a_model_of_raw_columns_is_read_by_the_schema(ending: str, tmp_path: Path) -> None:
+    """Its embeddings have an order of categories that ``[model.inputs]`` says: in another it is another model."""
+    pytest.importorskip("h5py")
+    schema = Schema.from_toml("name = 'p'\n" + EMBEDDED)
+    schema = replace(schema, features=tuple(replace(f, protected=f.name == "sex") for f in schema.features))
+    frame = pd.DataFrame({"age": [20, 40], "sex": ["female", "male"], "job": ["cook", "judge"]})
+    path, people = FILES / f"embedded.{ending}", Population.from_frame(frame, schema)
+    asked: dict[str, Any] = {"attack": False, "progress": None}
+    found = isonomy.certify(open_network(path, schema), people, isonomy.Counterparts.of(schema), 1.0, **asked)
+    records.write(tmp_path / "audit", found)
+    record = records.read(tmp_path / "audit")
+    assert told(check_model(record, path)) == {"model file": "recomputed", "head": "recomputed"}
+    forger = Forger(tmp_path / "audit", tmp_path)
+    forger.table("schema.toml", lambda t: t["model"]["inputs"]["job"]["categories"].reverse())
+    assert told(check_model(records.read(forger.done()), path)) == {"model file": "rejected"}

@@ -17,7 +17,8 @@ def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json, its evidence beside it.")],
     model: Annotated[Path | None, typer.Option(help="The model file: is it the one that was certified?")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The table: is it the one that was certified? Or a folder of withheld arrays (.bin).")
+        Path | None,
+        typer.Option(help="The table: is it the one that was certified? Or a folder of withheld arrays (.bin)."),
     ] = None,
     signer: Annotated[str | None, typer.Option(help="The public key that must have signed it.")] = None,
     everybody: Annotated[bool, typer.Option("--all", help="Derive everybody, also in a large table.")] = False,
