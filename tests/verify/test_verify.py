@@ -48,7 +48,7 @@ def trusted(found: Any) -> set[str]:
 
 def test_it_is_small_and_stands_alone() -> None:
     checker = [SOURCE / f"{name}.py" for name in ("__init__", "__main__", "check", "claims", "record")]
-    assert sum(len(file.read_text().splitlines()) for file in checker) < 1020
+    assert sum(len(file.read_text().splitlines()) for file in checker) < 1040
     words = [SOURCE / f"{name}.py" for name in ("asked", "layout", "selection", "text")]
     assert sum(len(file.read_text().splitlines()) for file in words) < 540
     beside = [SOURCE / f"{name}.py" for name in ("evidence", "individuals", "decisions")]
