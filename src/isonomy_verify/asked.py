@@ -6,13 +6,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.definitions import slices_of
 from isonomy_verify.evidence import written
-from isonomy_verify.text import listed, quoted
+from isonomy_verify.forms import Form
+from isonomy_verify.similar import Similarity
+from isonomy_verify.text import listed
+
+Lines = dict[str, str]
+"""Sentences by name."""
+
+PAIRS = 2**22
+"""Numbers that are looked at to see whether every change of a feature counts."""
 
 HEADS = {
     "softmax": "probabilities of {} classes (softmax)",
@@ -25,17 +35,56 @@ HEAD_FROM = {
 }
 
 
-def heading(question: Mapping[str, Any], schema: Mapping[str, Any], outputs: int) -> dict[str, str]:
-    """Model, outcome and protected features, each in one line."""
-    features = schema.get("features", {})
-    roles = [listed([name for name, of in features.items() if of.get(role) is True]) for role in ("protected", "proxy")]
+def heading(question: Mapping[str, Any], schema: Mapping[str, Any], outputs: int, similarity: Similarity) -> Lines:
+    """Model, outcome, protected features and what was asked, each in one line."""
     run = "float32" if question["arithmetic"] == "float32" else "exact arithmetic"
-    proxies = f"; proxies {roles[1]}" if roles[1] else ""
+    epsilon, confidence = question["epsilon"], question["confidence"]
     return {
         "head": f"{head(question['head'], outputs)}, {HEAD_FROM[question['head_from']]}; run in {run}",
         "outcome": outcome(question),
-        "protected": f"{roles[0] or 'no feature is'}{proxies}",
+        "protected": protected(schema["features"], similarity),
+        "asked": f"{'no confidence' if confidence is None else f'confidence {written(float(confidence))}'}; "
+        f"{'no epsilon' if epsilon is None else f'epsilon {written(float(epsilon))}'}; in quotation marks the issuer's "
+        "words",
     }
+
+
+def protected(features: Mapping[str, Any], similarity: Similarity) -> str:
+    """Which features are, which stand in for them, and of which the metric leaves a change out.
+
+    **Soundness.** That every change counts is said where upper bounds of all distances are within delta.
+    """
+    places = slices_of(features)
+    roles = [[name for name, of in features.items() if of.get(role) is True] for role in ("protected", "proxy")]
+    if not roles[0]:
+        return "no feature is"
+    held = [name for name in roles[0] if not every_change(similarity, places[name])]
+    told = (
+        f"not every change of {listed(held)} alone counts as similar" if held else "each may change alone, to any value"
+    )
+    return f"{listed(roles[0])}: {told}" + (f"; proxies {listed(roles[1])}" if roles[1] else "")
+
+
+def every_change(similarity: Similarity, place: slice) -> bool:
+    """Whether two people who differ in the coordinates of one feature alone are similar, whatever these are."""
+    form, domain, width = similarity.form, similarity.domain, place.stop - place.start
+    if domain.immutable[place].any():
+        return False
+    if form.free[place].all() and not form.root[:, place].any():
+        return True
+    low, high = domain.low[place], domain.high[place]
+    if not (np.isfinite(low) & np.isfinite(high)).all() or width**2 * form.width > PAIRS:
+        return False
+    fill = next((fill for flag, _, fill in domain.fills if flag == place.stop - 1), None)
+    if any(block == (place.start, place.stop) for block in domain.blocks):
+        corners = np.eye(width)
+    elif fill is not None and domain.kind == "realizable":
+        corners = np.array([[low[0], 0.0], [high[0], 0.0], [fill, 1.0]])
+    else:  # distances are largest at the corners
+        corners = np.array(list(product(*zip(low, high, strict=True))))
+    whole = np.zeros((len(corners), form.width))
+    whole[:, place] = corners
+    return bool((form.distance_upper(whole[:, None], whole[None]) <= similarity.delta).all())
 
 
 def head(kind: str, outputs: int) -> str:
@@ -69,15 +118,21 @@ def weights(of: Array) -> str:
     return f"unequal: {who} ({heaviest:,} of {n:,}) hold {share} % of the weight" + (f", {none:,} none" if none else "")
 
 
-def similar(question: Mapping[str, Any], remarks: Mapping[str, Any]) -> dict[str, str]:
-    """Who counts as similar, which populations are meant, and what was asked of them."""
+def similar(question: Mapping[str, Any], metric: Form, ground: Form) -> Lines:
+    """Who counts as similar, and which populations are meant."""
     delta, gamma, order = (written(float(question[name])) for name in ("delta", "gamma", "order"))
-    epsilon, confidence = question["epsilon"], question["confidence"]
     return {
-        "similar": f"at most {delta} apart by the metric, {quoted(remarks['metric'])}; {question['domain']} domain",
-        "populations": f"within {gamma} in the Wasserstein distance of order {order} by the ground cost, "
-        f"{quoted(remarks['ground'])}",
-        "asked": f"{'no epsilon' if epsilon is None else f'epsilon {written(float(epsilon))}'}; "
-        f"{'no confidence' if confidence is None else f'confidence {written(float(confidence))}'}; in quotation marks "
-        "the issuer's words",
+        "similar": f"at most {delta} apart: {distance(metric)}; {question['domain']} domain",
+        "populations": f"within {gamma} in the Wasserstein distance of order {order}, where moving costs "
+        f"{distance(ground)}",
     }
+
+
+def distance(form: Form) -> str:
+    """What a metric looks at."""
+    equal, within, ratio = (int(part.sum()) for part in form.parts)
+    counts = {"free": int(form.free.sum()), "within a tolerance": within, "within a ratio": ratio, "equal": equal}
+    parts = [] if form.root.size == 0 else [f"the norm of order {written(form.order)} of {len(form.root):,} sums"]
+    if form.boxed:
+        parts.append(", ".join(f"{count:,} {how}" for how, count in counts.items() if count))
+    return f"{' and '.join(parts) or 'nothing'}, of {form.width:,} coordinates"

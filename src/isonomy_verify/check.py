@@ -135,6 +135,9 @@ def verify(
             check.lower()
             check.alone()
             check.rest()
+            if data is not None and not record.predicate["withheld"]:
+                told = "the certificate withholds nothing: no array was looked for in it"
+                check.found.claims.append(("data folder", "not checked", told))
             return check.found
     except BadInput:
         raise
@@ -184,8 +187,9 @@ class _Check:
         self.range, self.evaluated, self.outside = self._range(), 0, 0
         self.why = consistent(record.predicate["selection"], n, record.array("people.rows"))
         who = f"{n:,} individuals" if self.why else f"{selected(record.predicate['selection'])}: the issuer's word"
-        self.found.question |= {"people": who, "weights": weights_told(np.array(self.weights))}
-        self.found.question |= heading(asked, schema, outputs) | similar(asked, record.predicate["remarks"])
+        self.found.question |= heading(asked, schema, outputs, self.similarity)
+        self.found.question |= {"weights": weights_told(np.array(self.weights)), "people": who}
+        self.found.question |= similar(asked, metric, self.ground)
 
     def _range(self) -> tuple[float, float] | None:
         """What the outputs of a regression are declared to keep to."""
@@ -391,8 +395,11 @@ class _Check:
         told = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
         holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True)
         found.say("alone", holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {told}")
-        crossed = int((deflated(self.individuals.lower) > self.individuals.highs(slice(None))).sum())
-        means = number(self.claims["lower"]) <= found.claimed_upper and implied["lower"] <= implied["upper"]
+        own = inflated(self.profiles.value[self.profiles.start[:-1]])  # what their profile says of them alone
+        crossed = int((deflated(self.individuals.lower) > np.minimum(self.individuals.highs(slice(None)), own)).sum())
+        least, others = number(self.claims["lower"]), self.claims["population"]
+        uppers = [found.claimed_upper, *([] if others is None else [number(others["upper"])])]
+        means = least <= min(uppers) and implied["lower"] <= implied["upper"]
         found.say("both sides", means and not crossed, f"{crossed:,} of {n:,} have a lower bound above their upper one")
         if not self.record.has("people.x") or not self._witnesses():
             return found.say("own bounds", None, "rows are withheld: give --data, the folder that has them")

@@ -22,6 +22,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
+from isonomy_verify.layout import check_schema
 from isonomy_verify.text import BadInput, quoted
 
 TEXT, MATRICES = 2**22, 2**27
@@ -33,17 +34,6 @@ DEPTH, DOTS = 4, 5
 COORDINATES = 2**14
 """Of an individual."""
 
-_FEATURE = {
-    "kind", "categories", "origin", "unit", "low", "high", "fill", "immutable", "missing", "missing_label",
-    "missing_values", "tolerance", "relative_tolerance", "protected", "proxy", "seen", "labels", "description",
-}  # fmt: skip
-_SCHEMA = {
-    "": {"name", "description", "weight", "max_weight", "id", "label", "split", "features", "model"},
-    "label": {"column", "classes", "labels", "description", "favourable", "threshold"},
-    "split": {"column", "train", "test"},
-    "model": {"inputs"},
-}
-"""The keys of a schema's tables; those of ``[model.inputs]`` are columns."""
 _METRICS = {
     "weighted-lp": {"order", "weights"},
     "mahalanobis": {"root"},
@@ -75,16 +65,7 @@ def tame_toml(text: str, name: str, most: int = TEXT) -> dict[str, Any]:
 def schema_of(text: str) -> dict[str, Any]:
     """The tables of a schema, none of which has a key that is not known."""
     table = tame_toml(text, "schema.toml")
-    for title, known in _SCHEMA.items():
-        part = table.get(title, {}) if title else table
-        if not isinstance(part, dict) or not part.keys() <= known:
-            where = f"[{title}]" if title else "the top level"
-            strange = next((key for key in part if key not in known), "") if isinstance(part, dict) else ""
-            raise BadInput(
-                f"schema.toml: {where} must be a table of {', '.join(sorted(known))}. Got {quoted(strange)}."
-            )
-    if not isinstance(table.get("id", ""), str):
-        raise BadInput("schema.toml must have an 'id' that is the name of a column.")
+    check_schema(table)
     return table
 
 
@@ -94,8 +75,8 @@ def domain_of(text: str, kind: str) -> Domain:
     A number is ``(value − origin) / unit``, followed by a flag where it has a ``fill``; a category is a one-hot block.
     """
     name, table = "schema.toml", schema_of(text)
-    features = table.get("features")
-    if kind not in ("unbounded", "relaxed", "realizable") or not isinstance(features, dict):
+    features = table["features"]
+    if kind not in ("unbounded", "relaxed", "realizable") or not features:
         raise BadInput(f"{name} has no features, or the certificate no domain.")
     kinds = ("low", "high", "integer", "origin", "unit", "immutable", "names")
     parts: dict[str, list[Any]] = {part: [] for part in kinds}
@@ -122,6 +103,15 @@ def domain_of(text: str, kind: str) -> Domain:
         arrays |= nothing | {"origin": np.zeros(width), "unit": np.ones(width)}
         blocks, fills = [], []
     return Domain(kind=kind, blocks=tuple(blocks), fills=tuple(fills), names=names, **arrays)  # type: ignore[arg-type]
+
+
+def slices_of(features: Mapping[str, Any]) -> dict[str, slice]:
+    """Where the coordinates of the features stand; of features that :func:`domain_of` has read."""
+    found, start = dict[str, slice](), 0
+    for title, feature in features.items():
+        width = len(_columns(feature, f"schema.toml, the feature {quoted(title)},")["low"])
+        found[title], start = slice(start, start + width), start + width
+    return found
 
 
 def head_of(schema: Mapping[str, Any], asked: Mapping[str, Any], outputs: int) -> Head:
@@ -157,13 +147,10 @@ def head_of(schema: Mapping[str, Any], asked: Mapping[str, Any], outputs: int) -
 
 def _columns(feature: Any, where: str) -> dict[str, Any]:
     """The coordinates of one feature, whether they are a one-hot block, and the coordinate of its fill."""
-    if not isinstance(feature, dict) or not set(feature) <= _FEATURE:
-        raise BadInput(f"{where} is no table of what a feature has.")
     levels, immutable = feature.get("categories", []), feature.get("immutable", False)
     kind = feature.get("kind", "categorical" if levels else "numeric")
-    texts = isinstance(levels, list) and all(isinstance(level, str) for level in levels)
-    if not texts or len(set(levels)) < len(levels) or type(immutable) is not bool:
-        raise BadInput(f"{where} must have 'categories' that are different texts, and 'immutable' true or false.")
+    if len(set(levels)) < len(levels):
+        raise BadInput(f"{where} must have 'categories' that are different texts.")
     if kind not in ("numeric", "integer", "ordinal", "categorical") or bool(levels) != (
         kind in ("ordinal", "categorical")
     ):
@@ -254,6 +241,7 @@ def form_of(text: str, name: str, schema: Domain | None = None) -> Form:
             scale = weights if order == 1 else np.array([root_down(float(w)) for w in weights])
             root = np.diag(scale)[weights > 0]
     else:
+        _number(table.get("ridge", 0.0), name)
         rows = table["root"]
         root = root if rows == [] else _array(rows, (len(rows), width), name)
     if schema is not None:

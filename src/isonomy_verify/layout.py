@@ -1,4 +1,4 @@
-"""The layout of a certificate: which keys it has at every level, and of which type each value is.
+"""The layout of a certificate and its schema: which keys they have at every level, and of which type each value is.
 
 **Soundness.** A key that is not known is refused, wherever it stands: what no line of the checker looks at has no place
 in a certificate. Types are exact; true and false are no numbers.
@@ -45,11 +45,12 @@ class Part(NamedTuple):
         """Refuse another key, a missing one and a value of another type."""
         if not isinstance(value, dict):
             raise BadInput(f"The certificate is damaged: '{where}' must be a table.")
-        rules, names = {**self.must, **self.may}, ", ".join(self.must)
+        rules = {**self.must, **self.may}
         strange = next((quoted(key) for key in value if key not in rules), "")
         lacking = next((f"{key!r} is missing" for key in self.must if key not in value), "")
         if strange or lacking:
-            right = f"'{where}' must have {names}, and nothing else"
+            names = f"must have {', '.join(self.must)}" if self.must else f"may have {', '.join(self.may)}"
+            right = f"'{where}' {names}, and nothing else"
             raise BadInput(f"The certificate is damaged: {right}: {strange or lacking}.")
         for key, each in value.items():
             if not rules[key](each):
@@ -114,6 +115,9 @@ PREDICATE = Part(
     dict.fromkeys(("question", "claims", "selection", "reading", "network", "remarks", "arrays", "withheld"), any_)
 )
 HEADS = ("softmax", "sigmoid", "regression")
+MARKS = ("separator", "quote", "encoding", "decimal")
+"""How a CSV file is written; null of a Parquet file, which says it itself."""
+
 PARTS: dict[str, Part] = {
     "question": Part(
         dict.fromkeys(("delta", "gamma", "order", "epsilon", "confidence", "tier", "arithmetic", "domain"), any_)
@@ -133,7 +137,8 @@ PARTS: dict[str, Part] = {
     ),
     "reading": Part({"table": any_, "model": any_}),
     "reading.table": Part(
-        dict.fromkeys(("separator", "encoding", "decimal"), text) | {"unknown": one_of("error", "exclude")}
+        {"kind": one_of("csv", "parquet"), "unknown": one_of("error", "exclude"), "missing": optional(texts)}
+        | dict.fromkeys(MARKS, optional(text))
     ),
     "reading.model": Part(
         {
@@ -149,6 +154,63 @@ PARTS: dict[str, Part] = {
 }  # fmt: skip
 """Every table of the predicate by its place; those of ``claims.population`` and ``reading`` may be null."""
 
+SCHEMA = Part(
+    {"features": any_},
+    dict.fromkeys(("name", "description", "weight", "id"), text)
+    | {"max_weight": number}
+    | dict.fromkeys(("label", "split", "model"), any_),
+)
+LABEL = Part(
+    {"column": text},
+    {"classes": texts, "labels": digests, "description": text, "favourable": texts, "threshold": number},
+)
+SPLIT, MODEL = Part({"column": text, "train": text, "test": text}), Part({"inputs": any_})
+FEATURE = Part(
+    {},
+    dict.fromkeys(("kind", "missing", "missing_label", "description"), text)
+    | dict.fromkeys(("categories", "missing_values"), texts)
+    | dict.fromkeys(("protected", "proxy", "immutable", "seen"), flag)
+    | dict.fromkeys(("origin", "unit", "low", "high", "tolerance", "relative_tolerance"), number)
+    | {"fill": any_, "labels": digests},
+)
+INPUT = Part(
+    {},
+    dict.fromkeys(("scale", "encode"), text)
+    | dict.fromkeys(("mean", "std", "center", "scaling", "max", "factor", "offset", "min"), number)
+    | dict.fromkeys(("missing", "indicator", "to", "categories", "drop", "values"), any_),
+)
+"""Tables of ``schema.toml``: of what a reader of models knows, ``[model.inputs]``, numbers prove themselves."""
+
+
+def check_schema(table: Mapping[str, Any]) -> None:
+    """Refuse a schema that says something else than a schema does, at any level."""
+    SCHEMA.check(table, "schema.toml")
+    for name, part in (("label", LABEL), ("split", SPLIT), ("model", MODEL)):
+        if name in table:
+            part.check(table[name], f"schema.toml, [{name}]")
+    features = table["features"]
+    if not isinstance(features, dict):
+        raise BadInput("The certificate is damaged: 'schema.toml, [features]' must be a table.")
+    for name, feature in features.items():
+        FEATURE.check(feature, f"schema.toml, the feature {quoted(name)}")
+        known = {*feature.get("categories", []), feature.get("missing_label", "missing")}
+        _check_words(feature, known, f"schema.toml, the feature {quoted(name)}")
+    _check_words(table.get("label", {}), set(table.get("label", {}).get("classes", [])), "schema.toml, [label]")
+    inputs = table.get("model", {"inputs": {}})["inputs"]
+    others = {"columns": texts, "scale": text}
+    Part({}, dict.fromkeys(features, any_) | others).check(inputs, "schema.toml, [model.inputs]")
+    for name in inputs:
+        if name not in others or isinstance(inputs[name], dict):
+            INPUT.check(inputs[name], f"schema.toml, the input {quoted(name)}")
+
+
+def _check_words(of: Mapping[str, Any], known: set[str], where: str) -> None:
+    """Refuse words for what is no category or class."""
+    strange = next((key for key in of.get("labels", {}) if key not in known), None)
+    if strange is not None:
+        raise BadInput(f"The certificate is damaged: '{where}' has a word for {quoted(strange)}, which it lacks.")
+
+
 NULLABLE = ("claims.population", "reading.table", "reading.model")
 
 
@@ -163,6 +225,7 @@ def check_document(document: Any) -> None:
             value = value[key]
         if value is not None or place not in NULLABLE:
             part.check(value, place)
+    _check_table(predicate["reading"]["table"])
     if not isinstance(predicate["arrays"], dict) or not texts(predicate["withheld"]):
         raise BadInput("The certificate is damaged: 'arrays' must be a table, and 'withheld' a list of names.")
     known = _arrays(predicate["network"]["kinds"])
@@ -170,6 +233,14 @@ def check_document(document: Any) -> None:
         if name not in known:
             raise BadInput(f"The certificate is damaged: {quoted(name)} is no array that a certificate has.")
     _check_subject(document["subject"], set(predicate["arrays"]))
+
+
+def _check_table(table: Any) -> None:
+    """Refuse a CSV file of which not everything is said, and a Parquet file of which marks are."""
+    if table is not None and {table[part] is None for part in (*MARKS, "missing")} != {table["kind"] == "parquet"}:
+        raise BadInput(
+            "The certificate is damaged: 'reading.table' must have all marks of a CSV file, and none of a Parquet file."
+        )
 
 
 def _arrays(kinds: list[str]) -> set[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 import isonomy
 from isonomy import records
+from isonomy.cli import records as records_cli
 from isonomy.cli.app import main
 from isonomy.errors import DataError
 from isonomy.networks import Network
 from isonomy.population import Feature, Population, Schema
 from isonomy_verify import BadInput, verify
-from isonomy_verify.asked import weights
+from isonomy_verify.asked import every_change, weights
 from isonomy_verify.check import _Check
 from isonomy_verify.claims import Profiles
+from isonomy_verify.definitions import domain_of
 from isonomy_verify.layout import PARTS
+from isonomy_verify.similar import Similarity
 from isonomy_verify.text import MOST, listed, quoted
 
+from . import honest
 from .conftest import SMALL, Forger, drawing, refused, statuses
 from .test_verify import run
 
@@ -44,6 +51,12 @@ HOSTILE = (
 
 def claims_of(path: Path, **options: Any) -> dict[str, tuple[str, str]]:
     return {name: (status, detail) for name, status, detail in verify(path, **options).claims}
+
+
+def written(mark: str) -> dict[str, Any]:
+    """A CSV file in which everything is marked by the same text."""
+    marks = dict.fromkeys(("separator", "quote", "encoding", "decimal"), mark)
+    return {"kind": "csv", "unknown": "error", "missing": [mark]} | marks
 
 
 # -- lower and upper, range and outputs --------------------------------------------------------------------------------
@@ -117,6 +130,21 @@ def test_every_lower_bound_is_below_its_upper_one(audit: Path, tmp_path: Path) -
     assert claims_of(forger.done())["lower"][0] == "rejected"
 
 
+def test_what_profiles_and_populations_are_said_to_keep_to_is_above_every_witness(audit: Path, tmp_path: Path) -> None:
+    """Bounds at radius 0 on which no claim about this shift rests, without the atoms that refute them; and a bound of
+    the population behind the sample below what people here attain."""
+    forger = Forger(audit, tmp_path / "profiles")
+    radius = forger.array("profiles.radius")
+    forger.change("profiles.value", lambda value: np.where(radius == 0, 0.5 * value, value))
+    forger.put("points.value", 0 * forger.array("points.value"))
+    forger.claims["lower"] = 0.0
+    found = claims_of(forger.done())
+    assert found["both sides"][0] == "rejected" and not found["both sides"][1].startswith("0 ")
+    forger = Forger(audit, tmp_path / "population")
+    forger.claims["population"]["upper"] = 0.9 * forger.claims["lower"]
+    assert claims_of(forger.done())["both sides"][0] == "rejected"
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0, 3))
 def test_bounds_within_a_distance_are_all_that_hold_there(values: list[float], cost: float) -> None:
     k = len(values)
@@ -156,6 +184,59 @@ def test_the_first_ten_lines_say_what_it_is_about(
     forger.question["classes"] = ["good", "bad"]
     with pytest.raises(BadInput, match="classes"):
         verify(forger.done())
+
+
+def test_the_first_ten_lines_of_a_terminal_have_it(audit: Path) -> None:
+    """80 letters wide, with the frame around it."""
+    lines = io.StringIO()
+    terminal = Console(file=lines, width=80)
+    for part in records_cli._show(verify(audit)):
+        terminal.print(part)
+    shown = " ".join(" ".join(line.strip("│ ").split()) for line in lines.getvalue().splitlines()[:10])
+    for words in (
+        "one probability (sigmoid)",
+        "classes",
+        "favourable",
+        "threshold",
+        '"age"',
+        "confidence 0.8",
+        "equal",
+    ):
+        assert words in shown, (words, shown)
+
+
+@pytest.mark.parametrize("how", ["tolerance", "immutable"])
+def test_a_protected_feature_that_stays_is_named(how: str, audit: Path, tmp_path: Path) -> None:
+    """A model may decide by age alone, and be certified for people of the same age: that is said beside the word."""
+    assert verify(audit).question["protected"].endswith("each may change alone, to any value")
+    forger = Forger(audit, tmp_path)
+    names = tomllib.loads((audit / "evidence" / "metric.toml").read_text())["names"]
+    free = [name != "age" and name.split("=")[0] in ("personal_status", "foreign_worker") for name in names]
+    if how == "tolerance":
+        forger.table("metric.toml", lambda t: t.update(free=free))
+    else:
+        forger.table("schema.toml", lambda t: t["features"]["age"].update(immutable=True))
+    said = verify(forger.done()).question["protected"]
+    assert said.endswith('not every change of "age" alone counts as similar')
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_every_change_of_a_feature_counts_where_that_is_said(seed: int) -> None:
+    """Two people who differ in one feature alone, at random, under metrics and domains of every kind."""
+    rng = np.random.default_rng(seed)
+    of = honest.schema(rng)
+    kind = ("counterparts", "lp", "mahalanobis", "sensitive")[seed % 4]
+    domain = ("realizable", "relaxed")[seed // 4 % 2]
+    some = honest.people(rng, of, 30, domain)
+    metric, delta = honest.metric(rng, kind, some), float(rng.choice([0.0, 0.5, 3.0, 50.0]))
+    space = domain_of(of.to_toml(), domain)
+    similarity = Similarity(metric.form, delta, space, 100)
+    for name, place in of.slices.items():
+        one, other = np.array(some.x), np.array(some.x)
+        other[:, place] = some.x[rng.permutation(len(one)), place]
+        if every_change(similarity, place):
+            assert space.allows(one, other).all() and (metric.form.distance_upper(one, other) <= delta).all(), name
 
 
 def test_weights_are_told() -> None:
@@ -225,7 +306,7 @@ def test_a_seed_that_the_issuer_could_know_proves_nothing(large: Path, decided: 
 
 @pytest.mark.parametrize("place", ["", "subject", "digest", "predicate", *PARTS])
 def test_keys_that_are_not_known_are_refused_at_every_level(place: str, forger: Forger) -> None:
-    forger.predicate["reading"]["table"] = {"separator": ",", "encoding": "utf-8", "decimal": ".", "unknown": "error"}
+    forger.predicate["reading"]["table"] = written("x")
     forger.predicate["reading"]["model"] = {"head": "auto", "output": None, "activation": None, "reads": "auto"}
     path = forger.done()
     assert verify(path).accepted
@@ -264,7 +345,15 @@ def test_files_that_are_not_known_are_refused(name: str, forger: Forger) -> None
     [
         lambda t: t.update(note="fair"), lambda t: t["label"].update(weight=2), lambda t: t.update(split={"by": "x"}),
         lambda t: t.update(model={"head": "sigmoid"}), lambda t: t["features"]["age"].update(note=1),
-        lambda t: t.update(id=7),
+        lambda t: t.update(id=7), lambda t: t["features"]["age"].update(protected="yes"),
+        lambda t: t["features"]["age"].update(proxy=1), lambda t: t["features"]["age"].update(description=3),
+        lambda t: t["features"]["age"].update(labels={"x": "y"}), lambda t: t["label"].update(labels={"x": "y"}),
+        lambda t: t["features"]["age"].update(missing_values="?"), lambda t: t["label"].update(classes="ab"),
+        lambda t: t.update(model={"inputs": {"nobody": {"scale": "none"}}}), lambda t: t.update(max_weight="1"),
+        lambda t: t.update(model={"inputs": {"age": {"note": "fair"}}}),
+        lambda t: t.update(model={"inputs": {"age": 3}}),
+        lambda t: t.update(model={"inputs": 3}), lambda t: t.update(features={}), lambda t: t["label"].pop("column"),
+        lambda t: t.update(split={"column": "x", "train": 1, "test": 2}),
     ],
 )  # fmt: skip
 def test_keys_of_the_schema_that_are_not_known_are_refused(edit: Any, forger: Forger) -> None:
@@ -356,7 +445,7 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
     forger.predicate["remarks"]["sources"] = {text: text}
     forger.question |= {"classes": [text, "b"], "favourable": [text], "threshold": None}
     forger.predicate["network"]["names"] = [text] * 6
-    forger.predicate["reading"]["table"] = {"separator": text, "encoding": text, "decimal": text, "unknown": "error"}
+    forger.predicate["reading"]["table"] = written(text)
 
     def rename(table: dict[str, Any]) -> None:
         features = table["features"]

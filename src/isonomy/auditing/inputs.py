@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,6 +24,7 @@ from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
+from isonomy.population.tables import described
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
@@ -96,9 +97,9 @@ def dialect_of(plan: Plan) -> Dialect:
     return Dialect(plan.separator, plan.encoding, plan.decimal)
 
 
-def table_of(plan: Plan) -> dict[str, str] | None:
+def table_of(plan: Plan) -> dict[str, Any] | None:
     """How the plan's table is read, as a certificate says it; None for one of the catalogue, which is no file."""
-    return None if plan.data in ENTRIES else asdict(dialect_of(plan)) | {"unknown": plan.unknown}
+    return None if plan.data in ENTRIES else described(plan.data, dialect_of(plan)) | {"unknown": plan.unknown}
 
 
 def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:

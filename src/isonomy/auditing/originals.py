@@ -10,28 +10,36 @@ has too. Of how they were selected everything is computed again that the table c
 
 from __future__ import annotations
 
-import codecs
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.inputs import read_people
 from isonomy.certificates.forms import network_arrays
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import IsonomyError
 from isonomy.networks.load import open_network
 from isonomy.networks.network import Network
-from isonomy.population import Dialect, Population
-from isonomy.population.selection import Selection
+from isonomy.population import Dialect, PeopleSource, Selection, open_people
+from isonomy.population.population import IntArray, drawn
+from isonomy.population.tables import USUAL, described
 from isonomy.records import Record
-from isonomy.records.reading import SENTENCE
 from isonomy_verify.record import dtype_of
-from isonomy_verify.text import printable, quoted
+from isonomy_verify.text import quoted
 
 Claim = tuple[str, str, str]
 """What is claimed, its status (recomputed, trusted, rejected), and a word on it."""
+
+CHUNK = 2**16
+"""Rows of a table that are read at a time."""
+
+SENTENCE = 200
+"""Characters that are shown of an error, a sentence of this program about a stranger's file."""
+
+_DIALECT, _PARTS = ("separator", "encoding", "decimal"), ("x", "weights", "y")
 
 
 def check_model(record: Record, path: Path) -> list[Claim]:
@@ -74,55 +82,88 @@ def check_data(record: Record, path: Path) -> list[Claim]:
     """Whether a table holds the people of a certificate in the rows that it names, and whether they were selected from
     it as is said."""
     said, name = record.document["reading"]["table"], quoted(path.name)
+    selection = Selection.from_dict(record.document["selection"])
     if said is None:
         return [("data file", "rejected", f"the certificate says of no table how it was read: {name} is none")]
     try:
-        codecs.lookup(said["encoding"])
-        dialect = Dialect(*(said[part] for part in ("separator", "encoding", "decimal")))
-        table = read_people(str(path), record.schema, dialect, domain=record.domain.kind, unknown=said["unknown"])
-    except (IsonomyError, LookupError, ValueError, TypeError) as error:
+        dialect = USUAL if said["kind"] == "parquet" else Dialect(*(said[part] for part in _DIALECT))
+        other = next((part for part, is_ in described(path, dialect).items() if is_ != said[part]), None)
+        if other is not None:
+            return [("data file", "rejected", f"{name} is read with another '{other}' than the certificate says")]
+        with TemporaryDirectory() as work:
+            options: Any = {"dialect": dialect, "unknown": said["unknown"], "split": selection.part, "work": work}
+            read = _Read.of(open_people(path, record.schema, **options), np.array(record.rows))
+    except (IsonomyError, OSError, LookupError, ValueError, TypeError) as error:
         return [("data file", "rejected", f"{name} cannot be read as the certificate says: {_shown(error)}")]
-    rows = np.array(record.rows)
-    place = np.searchsorted(table.rows, rows)
-    if not (table.rows[np.minimum(place, len(table) - 1)] == rows).all():
-        return [("data file", "rejected", f"{name} does not have the rows of the certified individuals")]
-    for part in ("x", "weights", "y"):
-        array, known = getattr(table, part), record.hashes.get(f"evidence/people.{part}.bin")
-        some = None if array is None else np.ascontiguousarray(array[place], dtype_of(f"people.{part}"))
-        if known != (None if some is None else hashlib.sha256(some.tobytes()).hexdigest()):
-            return [("data file", "rejected", f"{name} has other people, weights or labels in the certified rows")]
-    selection = Selection.from_dict(record.document["selection"])
-    wrong = _selected(table, selection, rows)
-    told = wrong or f"counted again in {name}: {selection.words()}"
-    return [
-        ("data file", "recomputed", f"{name} has the {len(rows):,} certified individuals in its rows"),
-        ("data rows", "rejected" if wrong else "recomputed", told),
-    ]
+    wrong = _selected(read, selection, record.rows)
+    told = wrong or f"counted again in {name}: {selection.words()}{_unseen(selection)}"
+    claims = [("data rows", "rejected" if wrong else "recomputed", told)]
+    if read.people == len(record.rows):
+        parts = {part: record.hashes.get(f"evidence/people.{part}.bin") for part in _PARTS}
+        good = parts == {part: read.digests.get(part) for part in _PARTS}
+        told = f"the {read.people:,} certified individuals" if good else "other people, weights or labels"
+        claims = [("data file", "recomputed" if good else "rejected", f"{name} has {told} in its rows"), *claims[:good]]
+    return claims
 
 
-def _selected(table: Population, said: Selection, rows: Any) -> str:
+@dataclass(frozen=True)
+class _Read:
+    """What a table has in the part that is spoken of: whose ``rows`` (n,), and of the certified ones how many
+    ``people``, and the ``digests`` of their coordinates, weights and labels."""
+
+    rows: IntArray
+    people: int
+    digests: dict[str, str]
+    selection: Selection
+
+    @classmethod
+    def of(cls, source: PeopleSource, certified: IntArray) -> _Read:
+        """Read chunk by chunk, whatever the length of the table."""
+        hashes: dict[str, Any] = {}
+        rows, people, excluded = list[IntArray](), 0, 0
+        for chunk in map(source.read, source.keys(CHUNK)):
+            those = np.isin(chunk.rows, certified)
+            for part in _PARTS:
+                array = getattr(chunk, part)
+                if array is not None:
+                    some = np.ascontiguousarray(array[those], dtype_of(f"people.{part}"))
+                    hashes.setdefault(part, hashlib.sha256()).update(some.tobytes())
+            rows.append(chunk.rows)
+            people, excluded = people + int(those.sum()), excluded + chunk.excluded
+        every = np.concatenate(rows)
+        digests = {part: of.hexdigest() for part, of in hashes.items()}
+        return cls(every, people, digests, source.selection(len(every), excluded))
+
+
+def _selected(read: _Read, said: Selection, rows: IntArray) -> str:
     """Why these rows of a table are not what a selection says; "" where they are, or where nothing can tell."""
-    length = len(table) + table.excluded
-    if said.rows is not None and said.rows != length:
-        return f"the table has {length:,} rows, and {said.rows:,} are said"
-    if said.rows is not None and said.excluded != table.excluded:
+    pool, table = len(read.rows), read.selection
+    part = "table" if said.part == "all" else f"{said.part} part of the table"
+    if read.people != len(rows):
+        return f"the {part} has {read.people:,} of the {len(rows):,} rows of the certified individuals"
+    if said.rows not in (None, table.rows):
+        return f"the table has {table.rows:,} rows, and {said.rows:,} are said"
+    if said.excluded != table.excluded:
         return f"{table.excluded:,} rows do not fit the schema, and {said.excluded:,} are said"
-    try:
-        part = table if said.part == "all" else table.train if said.part == "train" else table.test
-    except IsonomyError as error:
-        return _shown(error)
-    if not np.isin(rows, part.rows).all():
-        return f"some of these people are not in the {said.part} part of the table"
-    if said.pool is not None and said.pool != len(part):
-        return f"the {said.part} part of the table has {len(part):,} people, and {said.pool:,} are said"
-    if said.how == "all" and len(rows) != len(part):
-        return f"{len(rows):,} people are not all {len(part):,} of the {said.part} part of the table"
+    if said.pool not in (None, pool):
+        return f"the {part} has {pool:,} people, and {said.pool:,} are said"
+    if said.how == "all" and len(rows) != pool:
+        return f"{len(rows):,} people are not all {pool:,} of the {part}"
     known = said.how == "random" and said.seed is not None and said.pool is not None
-    if known and not np.array_equal(part.sample(len(rows), said.seed or 0).rows, rows):
+    if known and not np.array_equal(read.rows[drawn(pool, len(rows), said.seed or 0)], rows):
         return f"the seed {said.seed} draws other people"
     return ""
 
 
+def _unseen(said: Selection) -> str:
+    """What of a selection no table can show."""
+    if said.how != "random":
+        return ""
+    known = said.seed is not None and said.pool is not None
+    what = "that no other seed was tried before" if known else "that chance drew them"
+    return f"; {what} is the issuer's word"
+
+
 def _shown(error: Exception) -> str:
-    """An error about a file, in which a stranger's words may stand."""
-    return printable(str(error))[:SENTENCE]
+    """An error about a file, in which a stranger's words may stand: between marks, and cut."""
+    return quoted(error, SENTENCE)

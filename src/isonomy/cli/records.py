@@ -17,7 +17,8 @@ def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json, its evidence beside it.")],
     model: Annotated[Path | None, typer.Option(help="The model file: is it the one that was certified?")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The table: is it the one that was certified? Or a folder of withheld arrays.")
+        Path | None,
+        typer.Option(help="The table: is it the one that was certified? Or a folder of withheld arrays (.bin)."),
     ] = None,
     signer: Annotated[str | None, typer.Option(help="The public key that must have signed it.")] = None,
     everybody: Annotated[bool, typer.Option("--all", help="Derive everybody, also in a large table.")] = False,
@@ -37,7 +38,7 @@ def verify(
     """
     file = _certificate(certificate)
     checker, status = import_module("isonomy_verify"), import_module("isonomy_verify.check").STATUS
-    folder = data if data is not None and data.is_dir() else None
+    folder = data if data is not None and any(data.glob("*.bin")) else None
     try:
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
@@ -77,7 +78,7 @@ def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[
 
     checks = [(check, each) for check, each in ((check_model, model), (check_data, data)) if each is not None]
     for _, each in checks:
-        if not each.is_file():
+        if not (each.is_file() or (each == data and each.is_dir())):
             raise FileError(f"There is no file '{each}'.")
     return [claim for check, each in checks for claim in check(read(file), each)]
 

@@ -194,8 +194,7 @@ class Population:
     def sample(self, n: int, seed: int = 0) -> Population:
         """``n`` individuals drawn without replacement by ``seed``, in table order; all of them when there are fewer."""
         n, seed = whole("n", n, 1), whole("seed", seed)
-        order = np.random.default_rng(seed).permutation(len(self))
-        sample = self[np.sort(order[:n])]
+        sample = self[drawn(len(self), n, seed)]
         return replace(sample, selection=self.selection.drawn(len(sample), seed))
 
     def held_out(self) -> Population:
@@ -298,6 +297,11 @@ def _refuse_zero_weights(schema: Schema, total: float) -> None:
 
 def _with_excluded(people: Population, more: int) -> Population:
     return replace(people, selection=replace(people.selection, excluded=people.excluded + more))
+
+
+def drawn(pool: int, n: int, seed: int) -> IntArray:
+    """Return the places (n,), ascending, of those whom a seed draws from a pool of people without replacement."""
+    return np.sort(np.random.default_rng(seed).permutation(pool)[:n])
 
 
 def in_train(numbers: IntArray) -> BoolArray:

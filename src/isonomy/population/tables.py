@@ -23,7 +23,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from isonomy.errors import DataError, FileError, ParameterError, first_line
-from isonomy.population.encoding import from_text
+from isonomy.population.encoding import MISSING_WORDS, from_text
 from isonomy.population.feature import Feature
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ Meanings = dict[str, Feature | None]
 
 PARQUET = (".parquet", ".pq")
 CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+QUOTE = '"'
+"""Around a cell of a CSV file that has a separator or a line break in it; twice for itself."""
+
 _WHOLE = 1 << 62  # more rows than any file has
 
 
@@ -58,6 +61,21 @@ def read_frame(frame: Any) -> pd.DataFrame:
     if len(table) == 0:
         raise DataError(f"The table is empty: it has {table.shape[1]} columns and no row.")
     return table
+
+
+def described(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> dict[str, Any]:
+    """How a table is read, so that others read it in no other way: ``kind`` and, of a CSV file, every mark in it.
+
+    ``missing`` are the words for a missing value, beside those that a schema names of a feature.
+    """
+    file = Path(path)
+    if file.is_dir() or file.name.lower().endswith(PARQUET):
+        return {"kind": "parquet"} | dict.fromkeys(("separator", "quote", "encoding", "decimal", "missing"))
+    settled = _settled(file, dialect)
+    return {
+        "kind": "csv", "separator": settled.separator, "quote": QUOTE, "encoding": settled.encoding,
+        "decimal": settled.decimal, "missing": list(MISSING_WORDS),
+    }  # fmt: skip
 
 
 def read_file(path: str | os.PathLike[str], schema: Schema, dialect: Dialect = USUAL) -> pd.DataFrame:
@@ -128,6 +146,15 @@ def _parquet_batches(file: Path, schema: Schema, rows: int) -> Iterator[pa.Recor
 
 
 def _csv_batches(file: Path, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+    dialect = _settled(file, dialect)
+    with _open_csv(file, dialect) as reader:
+        columns = present_columns(reader.schema.names, schema, file)
+    with _open_csv(file, dialect, columns) as reader:
+        yield from reader
+
+
+def _settled(file: Path, dialect: Dialect) -> Dialect:
+    """The dialect with the tab in place of the comma, where it stands for that."""
     try:
         with open_text(file, dialect.encoding) as text:
             header = text.readline() if file.name.lower().removesuffix(".gz").endswith(".tsv") else ""
@@ -135,17 +162,12 @@ def _csv_batches(file: Path, schema: Schema, dialect: Dialect) -> Iterator[pa.Re
         raise ParameterError(
             f"'encoding' must be one that Python knows, such as latin-1. Got {dialect.encoding!r}."
         ) from None
-    if dialect.separator == "," and "\t" in header:
-        dialect = replace(dialect, separator="\t")
-    with _open_csv(file, dialect) as reader:
-        columns = present_columns(reader.schema.names, schema, file)
-    with _open_csv(file, dialect, columns) as reader:
-        yield from reader
+    return replace(dialect, separator="\t") if dialect.separator == "," and "\t" in header else dialect
 
 
 def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> Any:
     """All cells as text: what they mean is decided by the schema, not by the first block of the file."""
-    parse = pcsv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True)
+    parse = pcsv.ParseOptions(delimiter=dialect.separator, quote_char=QUOTE, newlines_in_values=True)
     convert = pcsv.ConvertOptions(
         include_columns=list(columns),  # all where none is named
         column_types=dict.fromkeys(columns, pa.string()),

@@ -70,7 +70,7 @@ def write(
     redact: bool = False,
     key: Path | None = None,
     beside: Sequence[str] = (),
-    table: Mapping[str, str] | None = None,
+    table: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``certificate.json`` and ``evidence/`` into a directory, and return the path of the former.
 
@@ -78,7 +78,7 @@ def write(
     out; their hash stays, so that who has them can show them. ``key`` is the file of a private key
     (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
     the directory, such as a report, that the document names by their hash. ``table`` says how the file of people was
-    read (``separator``, ``encoding``, ``decimal``, ``unknown``), so that others read it in no other way.
+    read (:func:`isonomy.population.tables.described`, and ``unknown``), so that others read it in no other way.
     """
     people, directory = certificate.people, Path(directory)
     if people is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.fairness import GroupFairness
@@ -46,7 +46,7 @@ class Findings:
     r2: float | None = None
     other_reading: OtherReading | None = None  # agrees better with the labels, and was not asked for
     sources: Mapping[str, str] = field(default_factory=dict)  # file name → SHA-256
-    table: Mapping[str, str] | None = None  # how the file of people was read
+    table: Mapping[str, Any] | None = None  # how the file of people was read
     command: str = ""  # gives this audit again
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written
