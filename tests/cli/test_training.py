@@ -29,10 +29,10 @@ QUESTIONS = {
 def asked(files: Path, run: Callable[..., Any]) -> Callable[[str], Path]:
     """An audit.toml about people.csv in the current folder, with further lines; the model is net.onnx."""
 
-    def write(lines: str = "") -> Path:
+    def write(lines: str = "", *more: str) -> Path:
         words = ("init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex")
         if not Path("schema.toml").exists():
-            assert run(*words, "--favourable", "yes")[0] == 0
+            assert run(*words, "--favourable", "yes", *more)[0] == 0
         path = Path("audit.toml")
         data = f'data = "{files / "people.csv"}"\nschema = "schema.toml"\nmodel = "net.onnx"\nreads = "coordinates"\n'
         path.write_text(data + lines)
@@ -89,6 +89,22 @@ def test_a_training_says_what_an_audit_of_the_same_file_says(
     same(found, audited)
     _, printed = answered(*shlex.split(found["audit"])[1:], "--out", "printed")
     same(found, printed)
+
+
+def test_decisions_are_by_the_cut_off_of_the_question(asked: Callable[..., Path], answered: Callable[..., Any]) -> None:
+    """Whose decision a repair keeps, and how often a network is right, follow the schema's cut-off."""
+    file = asked("limit = 40\ngamma = 0.0\n", "--threshold", "0.8")
+    plain()
+    _, found = answered("repair", file, "--epsilon", "0.01", "--rounds", "1", "--out", "fixed.onnx")
+    _, audited = answered("audit", file, "--epsilon", "0.01", "--model", "fixed.onnx", "--out", "after")
+    same(found["after"], audited)
+    import isonomy
+
+    some = Population.from_file(_table(), Schema.from_toml(Path("schema.toml"))).sample(40, 0)
+    old, new = (isonomy.load_network(name)(some.x)[:, 1] for name in ("net.onnx", "fixed.onnx"))
+    assert found["agreement"] == pytest.approx(((old >= 0.8) == (new >= 0.8)).mean())
+    assert found["agreement"] != pytest.approx(((old >= 0.5) == (new >= 0.5)).mean())
+    assert found["after"]["scores"]["accuracy"] == pytest.approx(((new >= 0.8) == (some.y == 1)).mean())
 
 
 def test_a_metric_file_is_what_is_learned_and_proved(

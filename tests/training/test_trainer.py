@@ -112,6 +112,13 @@ def test_training_stops_when_the_objective_no_longer_improves() -> None:
     assert last["validation_objective"] == pytest.approx(last["validation_error"] + 0.01 * last["validation_penalty"])
 
 
+def test_patience_waits_for_no_ramp_that_changes_nothing() -> None:
+    x, _ = moons()
+    labels = np.random.default_rng(0).integers(0, 2, len(x))
+    model = FairClassifier("sgd", patience=3, **QUICK | {"epochs": 60, "learning_rate": 2e-2}).fit(x, labels)
+    assert model.n_iter_ == model.kept_["epoch"] + 3 < 18
+
+
 def states(monkeypatch: pytest.MonkeyPatch) -> list[list[np.ndarray]]:
     """The weights at the end of each epoch, as trainings go on."""
     seen: list[list[np.ndarray]] = []
@@ -148,7 +155,7 @@ def test_the_weights_that_are_kept_are_the_best_on_those_set_aside(
 def test_the_first_epoch_is_kept_where_all_others_are_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large alpha is not felt before the last epochs: until then every step makes the objective worse."""
     seen, (x, y) = states(monkeypatch), moons()
-    parameters = QUICK | {"epochs": 8, "alpha": 30.0, "alpha_ramp": (0.9, 1.0)}
+    parameters = QUICK | {"epochs": 8, "learning_rate": 0.02, "alpha": 30.0, "alpha_ramp": (0.9, 1.0)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = FairClassifier("f-ibp", **parameters).fit(x, y)
