@@ -47,6 +47,10 @@ same question takes them up again; the certificate is the same bit for bit. The 
 audit at a time: a second one with the same `--out` is refused. A redacted audit keeps nothing, since chunks hold
 people's rows.
 
+`train`, `frontier` and `repair` ask the same question, with the same options, file and defaults, of the networks that
+they write, and what they say of one is what `isonomy audit` says of its file. `train` and `frontier` audit the rows
+that they do not learn from, as `--split test` does; `repair` audits whom `audit` does.
+
 An `audit.toml` has the options of `isonomy audit` as keys, with `_` for `-`; its paths are relative to the file.
 Options on the command line win over the file, also `--no-redact` over `redact = true`.
 """

@@ -152,7 +152,8 @@ class Case:
         model = FairClassifier(
             key["method"], delta=key["delta"], gamma=key["gamma"], alpha=key["alpha"] or 0.0, hidden=self.size.hidden,
             metric=self.metric, domain="unbounded", bound="paper" if key["box"] else "relational",
-            epochs=key["epochs"], learning_rate=key["learning_rate"], random_state=key["seed"], progress=None,
+            epochs=key["epochs"], learning_rate=key["learning_rate"], random_state=key["seed"], validation=0.0,
+            progress=None,
         )  # fmt: skip
         people = self.train
         started, clock = time.process_time(), time.perf_counter()

@@ -111,7 +111,7 @@ def notions(method: str, scale: Scale) -> dict[str, Any]:
     seen = people[: scale.people]
     model = FairClassifier(
         method, delta=DELTA, gamma=GAMMA, metric=METRIC, hidden=HIDDEN, epochs=scale.epochs, alpha=1.0,
-        learning_rate=5e-3, random_state=0, progress=None,
+        learning_rate=5e-3, validation=0.0, random_state=0, progress=None,
     )  # fmt: skip
     model.fit(np.array(people.x), np.asarray(people.y))
     network = model.network_

@@ -125,7 +125,15 @@ def _training(dataset: Dataset, way: Way, shape: tuple[int, ...], sizes: Sizes, 
 def _warm_up(case: Case) -> None:
     """Train something first, so that no time holds what a process does once."""
     model = FairClassifier(
-        "u-dif", alpha=1.0, hidden=(2,), metric=case.metric, domain="unbounded", epochs=1, random_state=0, progress=None
+        "u-dif",
+        delta=0.05,
+        alpha=1.0,
+        hidden=(2,),
+        metric=case.metric,
+        domain="unbounded",
+        epochs=1,
+        random_state=0,
+        progress=None,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

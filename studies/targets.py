@@ -23,6 +23,7 @@ import pandas as pd
 from isonomy.certificates import certify, certify_local
 from isonomy.fairness import scores
 from isonomy.population import Population
+from isonomy.similarity import SensitiveSubspace
 from isonomy.training import FairClassifier, frontier, repair
 from studies import Result, Setting, Store, paper
 from studies.methods import RIDGE, Way
@@ -263,13 +264,20 @@ def repaired(case: Case, epsilon: float) -> dict[str, Any]:
     before = certify_local(plain.network, case.some, case.metric, delta, attack=False, progress=None)
     began = time.process_time()
     found = repair(
-        plain.network, case.whole, epsilon, metric=case.metric, delta=delta, judged_on=case.some, progress=None
+        plain.network,
+        case.whole,
+        epsilon,
+        metric=case.metric,
+        delta=delta,
+        gamma=0.0,
+        judged_on=case.some,
+        progress=None,
     )
     seconds = time.process_time() - began
     return scores(found.network, case.whole.test) | {
         "seconds": seconds,
         "before": plain.facts["accuracy"],
-        "local": found.certificate.mean_upper,
+        "local": found.certificate.local.mean_upper,
         "before_local": before.mean_upper,
         "agreement": found.agreement,
         "change": found.change,
@@ -278,12 +286,18 @@ def repaired(case: Case, epsilon: float) -> dict[str, Any]:
 
 
 def traded(case: Case, alphas: Sequence[float]) -> dict[str, Any]:
-    """The frontier with the estimator's defaults: a metric that leaves the protected attributes free, realizable."""
+    """The frontier in a metric that leaves the protected attributes free, realizable; nobody is set aside."""
     people, size = case.whole.with_domain("realizable"), case.size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = FairClassifier(hidden=size.hidden, epochs=size.epochs, random_state=0, progress=None)
-        found = frontier(people, alphas, model=model)
+        model = FairClassifier(
+            delta=0.05, hidden=size.hidden, metric=SensitiveSubspace.fit(people.train), epochs=size.epochs,
+            validation=0.0, random_state=0, progress=None,
+        )  # fmt: skip
+        found = frontier(
+            people, alphas, model=model,
+            measure=lambda one, judged: one.certify_local(judged, attack=False).mean_upper,
+        )  # fmt: skip
     return {"models": found.table.rename(columns={"upper": "local"}).to_dict("records")}
 
 

@@ -104,7 +104,7 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
         ),
         "shift of others": (["shift", "german", "moons"], "share one schema"),
         "no dataset": (["datasets", "show", "none"], "'name' must be one of"),
-        "no table to learn from": (["train"], "'data' must be given"),
+        "no table to learn from": (["train", "--schema", "schema.toml"], "'data' must be given"),
         "no widths": (["train", "--data", "moons", "--hidden", "a,b"], "'hidden' must be"),
         "no such place": (["train", "--data", "moons", "--out", "narrow.csv/m.onnx"], "cannot be written"),
         "no alphas": (["frontier", "--data", "moons", "--alphas", "x"], "'alphas' must be"),
@@ -186,7 +186,7 @@ def test_a_suggested_gamma_is_never_too_small(value: float, expected: float) -> 
 def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[..., Any]) -> None:
     import shlex
 
-    small = ("--data", "moons", "--hidden", "8", "--epochs", "2")
+    small = ("--data", "moons", "--hidden", "8", "--epochs", "2", "--limit", "20")
     status, facts = answered("train", *small, "--learning-rate", "1e-9", "--out", "model.onnx")
     assert status == 3 and facts["collapsed"] and "model.onnx " in facts["reason"]
     assert facts["reason"].endswith(", on the training rows")
@@ -194,20 +194,16 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
     status, facts = answered("train", *small, "--out", "model.onnx")
     assert not facts["collapsed"] and facts["reason"] == "" and facts["scores"]["balanced_accuracy"] > 0.6
     assert status == 0 and [record["epoch"] for record in facts["history"]] == [1, 2]
-    assert sorted(each.name for each in Path().iterdir()) == ["model.metric.toml", "model.onnx"], (
-        "no checkpoint is left"
-    )
+    assert sorted(each.name for each in Path().iterdir()) == ["model.onnx", "model.onnx.json"], "no checkpoint is left"
     again = shlex.split(facts["audit"])[1:]
     status, judged = answered(*again, "--limit", "8", "--gamma", "0", "--out", "judged")
-    assert status == 0 and judged["split"] == "test" and judged["delta"] == 0.05
-    words = ("repair", "--data", "moons", "--model", "model.onnx", "--reads", "coordinates", "--metric")
-    status, found = answered(*words, "model.metric.toml", "--epsilon", "0.9")
+    assert status == 0 and judged["split"] == "test" and judged["delta"] == 1.0
+    words = ("repair", "--data", "moons", "--model", "model.onnx", "--reads", "coordinates", "--limit", "20")
+    status, found = answered(*words, "--epsilon", "0.9")
     assert status == 0 and found["reached"] and found["agreement"] == 1.0
     status, found = answered("frontier", *small, "--alphas", "0,2", "--epsilon", "0.0001")
     assert status == 3 and found["best"] is None and len(found["models"]) == 2
-    assert {each.name for each in Path("frontier").iterdir()} == {
-        "frontier.csv", "alpha-0.onnx", "alpha-2.onnx", "metric.toml",
-    }  # fmt: skip
+    assert {each.name for each in Path("frontier").iterdir()} == {"frontier.csv", "alpha-0.onnx", "alpha-2.onnx"}
 
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_network(
@@ -217,7 +213,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_network(
 
     real = command._epoch
     words = ("train", "--data", "moons", "--hidden", "8", "--epochs", "4", "--learning-rate", "0.1", "--method", "sgd")
-    words = (*words, "--out")
+    words = (*words, "--limit", "10", "--out")
 
     def epoch(shown: Any, record: dict[str, float]) -> None:
         real(shown, record)

@@ -12,14 +12,15 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 
 from isonomy.errors import FileError, NotANumberError, ParameterError
+from isonomy.networks import Affine
 from isonomy.population import Domain
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
 from isonomy.training import trainer as trainer_module
-from isonomy.training.config import ResolvedConfig, default_epochs, ramp
+from isonomy.training.config import ResolvedConfig, default_epochs, ramp, set_aside
 from isonomy.training.gaps import Head
 from isonomy.training.penalties import Penalty, dual
-from isonomy.training.trainer import TrainingSet, constant_error, cooled, save_state
+from isonomy.training.trainer import TrainingSet, constant_error, cooled, save_state, split
 
 QUICK = {"hidden": (16, 16), "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -92,7 +93,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
 
 def test_a_nan_says_where() -> None:
     x, y = moons()
-    with pytest.raises(NotANumberError, match=r"Epoch 1, batch \d+ of 7: the error is (nan|inf)"):
+    with pytest.raises(NotANumberError, match=r"Epoch 1, batch \d+ of 5: the error is (nan|inf)"):
         FairClassifier("sgd", **QUICK | {"learning_rate": 1e30}).fit(x, y)
 
 
@@ -109,6 +110,84 @@ def test_training_stops_when_the_objective_no_longer_improves() -> None:
     assert len(counted) - 1 - int(np.argmin(counted)) == 3
     last = model.history_[-1]
     assert last["validation_objective"] == pytest.approx(last["validation_error"] + 0.01 * last["validation_penalty"])
+
+
+def test_patience_waits_for_no_ramp_that_changes_nothing() -> None:
+    x, _ = moons()
+    labels = np.random.default_rng(0).integers(0, 2, len(x))
+    model = FairClassifier("sgd", patience=3, **QUICK | {"epochs": 60, "learning_rate": 2e-2}).fit(x, labels)
+    assert model.n_iter_ == model.kept_["epoch"] + 3 < 18
+
+
+def states(monkeypatch: pytest.MonkeyPatch) -> list[list[np.ndarray]]:
+    """The weights at the end of each epoch, as trainings go on."""
+    seen: list[list[np.ndarray]] = []
+    original = trainer_module.Trainer._judged
+
+    def judged(self: trainer_module.Trainer, held_out: TrainingSet) -> trainer_module.Record:
+        seen.append([tensor.numpy().copy() for tensor in self.perceptron.copy_state()])
+        return original(self, held_out)
+
+    monkeypatch.setattr(trainer_module.Trainer, "_judged", judged)
+    return seen
+
+
+def kept_weights(model: FairClassifier) -> list[np.ndarray]:
+    layers = [node.op for node in model.network_.graph.nodes if isinstance(node.op, Affine)]
+    return [part for layer in layers for part in (layer.weight, layer.bias)]
+
+
+@pytest.mark.parametrize("method", ["sgd", "u-dif"])
+@pytest.mark.parametrize("rate", [3e-3, 0.5])
+def test_the_weights_that_are_kept_are_the_best_on_those_set_aside(
+    method: str, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default, from the first epoch on: also while the weight of the bound still grows."""
+    seen, (x, y) = states(monkeypatch), moons()
+    model = FairClassifier(method, **QUICK | {"epochs": 10, "learning_rate": rate, "random_state": 1}).fit(x, y)
+    scores = [record["validation_objective"] for record in model.history_]
+    best = int(np.argmin(scores))
+    assert len(seen) == len(scores) == 10 and model.kept_ == model.history_[best]
+    for kept, then in zip(kept_weights(model), seen[best], strict=True):
+        np.testing.assert_array_equal(kept.astype(np.float32), then)
+
+
+def test_the_first_epoch_is_kept_where_all_others_are_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large alpha is not felt before the last epochs: until then every step makes the objective worse."""
+    seen, (x, y) = states(monkeypatch), moons()
+    parameters = QUICK | {"epochs": 8, "learning_rate": 0.02, "alpha": 30.0, "alpha_ramp": (0.9, 1.0)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = FairClassifier("f-ibp", **parameters).fit(x, y)
+    scores = [record["validation_objective"] for record in model.history_]
+    assert np.argmin(scores) == 0 and model.kept_["epoch"] == 1
+    for kept, first in zip(kept_weights(model), seen[0], strict=True):
+        np.testing.assert_array_equal(kept.astype(np.float32), first)
+
+
+def test_people_are_set_aside_unless_there_are_few() -> None:
+    assert set_aside(1000, None) == 0.2 and set_aside(99, None) == 0.0
+    assert set_aside(1000, 0.0) == 0.0 and set_aside(50, 0.3) == 0.3
+    x, y = moons()
+    few = FairClassifier("sgd", **QUICK).fit(x[:90], y[:90])
+    assert "validation_objective" not in few.kept_ and few.kept_ == few.history_[-1]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_those_set_aside_are_of_all_classes_and_count_as_much(share: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.tensor([0] * 90 + [1] * 10)
+    weight = torch.rand(100, generator=generator)
+    table = TrainingSet(torch.arange(100.0)[:, None], y, weight / weight.mean())
+    learned, aside = split(table, share, Head(2), generator)
+    assert aside is not None and len(learned) + len(aside) == 100
+    assert not set(learned.x[:, 0].tolist()) & set(aside.x[:, 0].tolist())
+    assert int((aside.y == 1).sum()) == share * 10 and int((aside.y == 0).sum()) == share * 90
+    for part in (learned, aside):
+        assert float(part.weight.mean()) == pytest.approx(1)
+    one = torch.zeros(100).index_fill_(0, torch.tensor([3]), 1.0)  # one part has no weight at all
+    whole, none = split(TrainingSet(table.x, y, one), share, Head(2), generator)
+    assert none is None and len(whole) == 100
 
 
 def test_schedules() -> None:

@@ -104,13 +104,11 @@ def run(
     work: Path | None = None,
     inputs: Inputs | None = None,
     announce: Callable[[str], None] = lambda stage: None,
-    search: bool = True,
 ) -> Findings:
     """Audit: every number of the findings is proved, found or estimated here, nothing is written but to ``work``.
 
     That folder keeps finished chunks for a later run of the same plan. ``inputs`` are the plan's own, already read;
-    ``announce`` is told what begins. Without ``search`` nothing is searched that bounds do not need: what is proved
-    is the same, and lower bounds stay at 0.
+    ``announce`` is told what begins.
     """
     inputs = inputs or read_inputs(plan)
     announce("Reading people")
@@ -123,7 +121,7 @@ def run(
         )
     announce("Bounding people and populations")
     certificate = certify(
-        inputs.network, source, **_asked(plan, inputs, search), domain=plan.domain, epsilon=plan.epsilon,
+        inputs.network, source, **_asked(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
         confidence=plan.confidence, seed=plan.seed, engine=plan.engine or "local", scheduler=plan.scheduler, work=work,
         chunk=plan.chunk or CHUNK, progress=progress,
     )  # fmt: skip
@@ -169,11 +167,11 @@ def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
     return better_reading(given, actual, label, np.concatenate(weights)[rows])
 
 
-def _asked(plan: Plan, inputs: Inputs, search: bool = True) -> dict[str, Any]:
+def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     """The question, as :func:`isonomy.certify` takes it."""
     return {
         "metric": inputs.metric, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order, "ground": inputs.ground,
-        "tier": plan.tier, "attack": search and not plan.no_search, "decide": not plan.no_search,
+        "tier": plan.tier, "attack": not plan.no_search, "decide": not plan.no_search,
         "favourable": plan.favourable or None, "threshold": plan.threshold,
     }  # fmt: skip
 

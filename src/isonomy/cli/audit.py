@@ -42,8 +42,9 @@ def audit(
 
     isonomy audit --engine dask --data census/ --schema schema.toml --model model.onnx --out census-audit
 
-    Written are report.html, certificate.json with evidence/, individuals.parquet, summary.md and junit.xml. Ctrl-C
-    leaves what is finished in OUT.work, and the same command goes on from there.
+    Written are report.html, certificate.json with evidence/, individuals.parquet, summary.md and junit.xml. With
+    --epsilon the exit status is 0 certified, 1 violated, 3 undecided. Ctrl-C leaves what is finished in OUT.work, and
+    the same command goes on from there.
 
     With --engine the table never has to fit into memory; parts/ then lets a later audit with the same --out begin with
     what is known.

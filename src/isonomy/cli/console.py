@@ -72,8 +72,13 @@ def remark(text: str) -> None:
 
 
 def answer(document: Any) -> None:
-    """The one JSON document on standard output; numbers that JSON has no word for become texts."""
-    print(json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+    """The one JSON document on standard output."""
+    print(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """A document as JSON; numbers that JSON has no word for become texts."""
+    return json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def fail(message: str, *, code: str, status: int, machine: bool) -> int:

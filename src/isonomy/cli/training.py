@@ -1,7 +1,7 @@
 """``isonomy train``, ``frontier`` and ``repair``: networks that can be proved fair, from a table to ONNX files.
 
-They ask what ``isonomy audit`` asks: the same options and files, with the same defaults, and every number that they
-give of a network is what an audit of the written file proves.
+They ask what ``isonomy audit`` asks: the same options and files, with the same defaults. Every number that they give of
+a network is that of an audit of its file, which is run here; beside the scores stand those of a blind regression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typer
 
 from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import File
-from isonomy.cli.console import Answer, StoppedError, remark
+from isonomy.cli.console import Answer, StoppedError, json_text, remark
 from isonomy.errors import ParameterError, template
 from isonomy.options import Given, Panel, check_options, select, whole, with_options
 from isonomy.progress import Bar
@@ -26,6 +26,7 @@ from isonomy.progress import Bar
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from isonomy.auditing.inputs import Inputs
     from isonomy.population import Population
     from isonomy.report.findings import Findings
 
@@ -36,8 +37,13 @@ _OTHERS = (
 """Options of an audit that are not about the question; a file may say them, and nothing is made of them here."""
 _MODEL = ("model", "head", "output", "activation", "reads")
 _ASKED = [each for each in select(Plan) if each.name not in _OTHERS]
-_LEARNED = [each for each in _ASKED if each.name not in _MODEL]
+_LEARNED = [each for each in _ASKED if each.name not in (*_MODEL, "as_read")]
 _BLIND = "blind regression"
+_TOLD = (
+    "individuals", "selection", "metric", "delta", "gamma", "order", "ground", "verdict", "upper", "lower", "local",
+    "decisions", "printed",
+)  # fmt: skip
+"""What an audit's document has under these names is said of a network that is written here."""
 _SCORES = {
     "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
     "mean_absolute_error": "mean absolute error", "r2": "R²",
@@ -78,8 +84,10 @@ def train(
 
     The question is that of 'isonomy audit', with the same options, file and defaults. The training rows are those that
     the schema's split column names, else about 70 % by a fixed hash of their place; a fifth of them is set aside, and
-    the weights that do best on it are kept. The others are audited, unless --split says otherwise. Beside the network's
-    scores stand those of a logistic regression that reads nothing protected.
+    the weights that do best on it are kept. The other rows are audited, unless --split says otherwise: 'isonomy audit'
+    with --split test gives the same numbers. Similar are the counterparts of the schema, unless --metric names another
+    metric. Beside the network's scores stand those of a logistic regression that reads nothing protected. All of this
+    is written to OUT.json, too.
 
     Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed
     (it gives everybody one class, or is no better than that), or is not certified at --epsilon.
@@ -102,22 +110,20 @@ def train(
     model.to_onnx(out)
     checkpoint.unlink(missing_ok=True)
     lost = _collapse(model, people)
-    asked = _of_written(plan, out, model.network_.head)
     with _working("Proving") as shown:
-        findings = _audited(asked, shown)
+        findings = _audited(plan, out, model.network_.head, shown)
     blind = fairness.blind_scores(people.train, findings.people)
-    kept = min(reversed(model.history_), key=lambda record: record.get("validation_objective", 0.0))
     failed = bool(lost) or findings.verdict not in (None, "certified")
-    facts = {
+    facts: dict[str, Any] = {
         "model": str(out), "collapsed": bool(lost), "reason": lost and f"{out} {lost}", "history": model.history_,
-        **_told(findings), "blind": blind, "audit": asked.command(),
+        "kept": model.kept_, **_told(findings), "blind": blind, "audit": findings.command,
     }  # fmt: skip
     advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
-    lines = [
-        f"epoch {kept['epoch']:.0f} of {len(model.history_)}: {_reached(kept)}",
+    lines: list[Any] = [
+        f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_reached(model.kept_)}.",
         _table([(out.name, findings, facts["scores"]), (_BLIND, None, blind)]),
         f"Audited: {findings.people.selection.words()}.",
-        f"Written: {out}",
+        f"Written: {out} and {_keep(out, facts)}.",
         f"Failed: {facts['reason']}. {advice}" if lost else f"The whole audit: {facts['audit']}",
         *([f"Verdict at epsilon {plan.epsilon:g}: {findings.verdict}."] if plan.epsilon is not None else []),
     ]
@@ -153,10 +159,14 @@ def frontier(
     isonomy frontier --data people.csv --schema schema.toml --alphas 0,0.3,1,3 --epsilon 0.02
 
     The question, its options, file and defaults are those of 'isonomy audit': every model is judged by what an audit of
-    it proves, on the rows that are not learned from unless --split says otherwise. With --epsilon the most accurate
-    model that is certified at it is named. Models that have collapsed (no better than giving everybody one class) are
-    marked and never named. The exit status is 3 when all have, or, with --epsilon, no other model is certified.
+    it proves, on the rows that are not learned from unless --split says otherwise. Beside the models, in the terminal
+    and in frontier.csv, stand the scores of a logistic regression that reads nothing protected. With --epsilon the most
+    accurate model that is certified at it is named. Models that have collapsed (no better than giving everybody one
+    class) are marked and never named. The exit status is 3 when all have, or, with --epsilon, no other model is
+    certified.
     """
+    import pandas as pd
+
     from isonomy.auditing.inputs import chosen
     from isonomy.files import atomic
     from isonomy.training import FairClassifier
@@ -168,8 +178,8 @@ def frontier(
     audits: list[Findings] = []
 
     def measured(one: FairClassifier, judged: Any) -> float:
-        one.to_onnx(out / f"alpha-{weights[len(audits)]:g}.onnx")
-        audits.append(_audited(_of_written(plan, out / f"alpha-{one.alpha:g}.onnx", "softmax"), None))
+        one.to_onnx(out / f"alpha-{one.alpha:g}.onnx")
+        audits.append(_audited(plan, out / f"alpha-{one.alpha:g}.onnx", "softmax"))
         shown(len(audits), len(weights))
         return audits[-1].claimed[1]
 
@@ -181,7 +191,8 @@ def frontier(
         model=[f"alpha-{weight:g}.onnx" for weight in weights],
     )
     with atomic(out / "frontier.csv") as part:
-        table.to_csv(part, index=False)
+        known = {name: value for name, value in found.blind.items() if name in table}
+        pd.concat([table, pd.DataFrame([known | {"model": _BLIND}])]).to_csv(part, index=False)
     best, why = None, ""
     try:
         place = found.place(math.inf if plan.epsilon is None else plan.epsilon)
@@ -218,25 +229,30 @@ def repair(
     isonomy repair --data people.csv --schema schema.toml --model model.onnx --epsilon 0.05
 
     The question, its options, file and defaults are those of 'isonomy audit', and so are the people who are audited,
-    before and after. Learned from are the training rows; no labels are needed. Exit status: 0 certified, 3 not, also
-    where only networks are certified that have collapsed: that give everybody one class, or are no better.
+    before and after: 'isonomy audit' of the file that is written gives the same numbers. Learned from are the training
+    rows; no labels are needed. Where there are labels, scores before and after stand beside those of a logistic
+    regression that reads nothing protected. All of this is written to OUT.json, too. Exit status: 0 certified, 3 not,
+    also where only networks are certified that have collapsed: that give everybody one class, or are no better.
     """
-    from isonomy import fairness
-    from isonomy.auditing.inputs import read_inputs, read_table
+    from isonomy.auditing.inputs import part_of, read_inputs, read_table
     from isonomy.training import repair as repaired
     from isonomy.training.perceptron import write_onnx
 
     plan = _in_memory(Plan.of(given, file))
+    if plan.held_out:  # no longer, once they are learned from
+        plan = replace(plan, held_out=False, split=part_of(plan, known=False))
     if plan.model is None:
         raise ParameterError("'model' must be given: the network file to repair, such as model.onnx.")
     if plan.epsilon is None:
-        raise ParameterError("'epsilon' must be given: the mean violation to reach, such as 0.05.")
+        raise ParameterError(
+            "'epsilon' must be given, by --epsilon or in the file: the mean violation to reach, such as 0.05."
+        )
     inputs, people = read_inputs(plan), read_table(plan, plan.data)
     if inputs.network.remark:
         remark(f"- {inputs.network.remark}")
     _check_writable(out)
     with _working("Proving") as shown:
-        before = _audited(plan, shown)
+        before = _proved(plan, shown, inputs)
         shown.stage("Repairing")
         found = repaired(
             inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta, gamma=plan.gamma,
@@ -245,28 +261,26 @@ def repair(
         )  # fmt: skip
         write_onnx(found.network, out)
         shown.stage("Proving")
-        asked = _of_written(plan, out, found.network.head)
-        after = _audited(asked, shown)
+        after = _audited(plan, out, found.network.head, shown)
     reached = after.verdict == "certified" and not found.collapsed
-    blind = fairness.blind_scores(people.train, after.people)
-    facts = {
+    facts: dict[str, Any] = {
         "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _told(before), "after": _told(after),
-        "blind": blind, "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
+        "blind": found.blind, "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
         "reason": found.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
-        "audit": asked.command(),
+        "audit": after.command,
     }  # fmt: skip
     fairest = "the fairest network that decides" if found.lost else "the fairest network of these rounds"
     words = "reached" if reached else f"not reached; this is {fairest}"
     words = "no success, since the network decides nothing" if found.collapsed else words
     advice = "Give a network that decides." if found.collapsed else "Allow a larger epsilon."
     scored = [("before", before, facts["before"]["scores"]), ("after", after, facts["after"]["scores"])]
-    lines = [
-        _table([*scored, (_BLIND, None, blind)]),
+    lines: list[Any] = [
+        _table([*scored, (_BLIND, None, found.blind)]),
         f"Audited: {after.people.selection.words()}.",
         f"Epsilon {plan.epsilon:g}: {words}.",
         f"Decisions kept: {found.agreement:.1%} of these people; outputs change by {found.change:.4f} on average.",
         *([] if reached else [f"Failed: {facts['reason']} {advice}"]),
-        f"Written: {out}; it reads the schema's coordinates (--reads coordinates).",
+        f"Written: {out}, which reads the schema's coordinates (--reads coordinates), and {_keep(out, facts)}.",
         f"The whole audit: {facts['audit']}",
     ]
     return Answer(facts, lines, 0 if reached else 3)
@@ -284,34 +298,46 @@ def _read(plan: Plan) -> tuple[Plan, Population]:
     """The plan by which a network is trained, and its table; audited are the rows that nothing is learned from."""
     from isonomy.auditing.inputs import read_table
 
-    plan = replace(_in_memory(plan), model=None, split="test" if plan.split == "auto" else plan.split)
+    split = "test" if plan.split == "auto" else plan.split
+    plan = replace(_in_memory(plan), model=None, split=split, held_out=False)
     return plan, read_table(plan, plan.data)
 
 
-def _of_written(plan: Plan, out: Path, head: str) -> Plan:
-    """The audit of a network that was written here."""
+def _audited(plan: Plan, model: Path, head: str, shown: Bar | None = None) -> Findings:
+    """The audit of a network that was written here, whose classes are the schema's in their order."""
     said: Any = "regression" if head == "regression" else "auto"
-    return replace(plan, model=str(out), reads="coordinates", head=said, output=None, activation=None)
+    asked = replace(plan, model=str(model), reads="coordinates", head=said, output=None, activation=None)
+    findings = _proved(replace(asked, as_read=True), shown)
+    return replace(findings, command=replace(asked, as_read=findings.other_reading is not None).command())
 
 
-def _audited(plan: Plan, shown: Bar | None) -> Findings:
-    """What an audit proves; nothing is searched for beside it."""
+def _proved(plan: Plan, shown: Bar | None, inputs: Inputs | None = None) -> Findings:
+    """Run an audit."""
     from isonomy.auditing import run
+    from isonomy.certificates.consistency import told
 
-    return run(plan, shown, search=False)
+    with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
+        return run(plan, shown, inputs=inputs)
 
 
 def _told(findings: Findings) -> dict[str, Any]:
-    """What was proved, under the names that the document of an audit has for it, and the scores."""
-    from isonomy.fairness import scores
+    """What was proved and found, under the names that the document of an audit has for it, and the scores."""
     from isonomy.report.text import to_json
 
     document = to_json(findings.facts)
-    kept = {name: document[name] for name in ("individuals", "delta", "gamma", "verdict", "upper", "printed")}
-    kept["local"] = {"mean_upper": document["local"]["mean_upper"]}
-    kept["decisions"] = {"certified": document.get("decisions", {}).get("certified", 0)}
-    printed = {code: text for code, text in kept["printed"].items() if code in ("upper", "local.mean_upper")}
-    return kept | {"printed": printed, "scores": scores(findings.network, findings.people)}
+    known = {name: getattr(findings, name) for name in _SCORES}
+    scores = {name: value for name, value in known.items() if value is not None}
+    return {name: document[name] for name in _TOLD if name in document} | {"scores": scores}
+
+
+def _keep(out: Path, facts: Mapping[str, Any]) -> Path:
+    """Write what is said of a network beside it, and give the name of that file."""
+    from isonomy.files import atomic
+
+    path = out.with_name(f"{out.name}.json")
+    with atomic(path) as part:
+        part.write_text(json_text(facts) + "\n", encoding="utf-8")
+    return path
 
 
 def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> Table:
@@ -381,8 +407,9 @@ def _collapse(model: Any, people: Population) -> str:
     """How a trained network has collapsed, on the training rows or the test rows; empty where it decides."""
     from isonomy.training.collapse import class_names, collapse
 
-    names = class_names(people.schema.label)
+    label = people.schema.label
+    names = class_names(label)
     for side, some in (("training", people.train), ("test", people.test)):
-        if some.y is not None and (why := collapse(model.network_, some.x, some.y, some.weights, names)):
+        if some.y is not None and (why := collapse(model.network_, some.x, some.y, some.weights, names, label)):
             return f"{why}, on the {side} rows"
     return ""

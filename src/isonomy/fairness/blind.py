@@ -53,5 +53,6 @@ def blind_regression(people: Population) -> Network | None:
     weight = np.zeros((len(coefficients), people.schema.width))
     weight[:, reads] = coefficients / unit
     bias = intercepts - weight[:, reads] @ origin
-    head = "regression" if label.regression else "softmax"
-    return Network.from_layers([weight], [bias], head=head, name="blind regression")
+    return Network.from_layers(
+        [weight], [bias], head="regression" if label.regression else "softmax", name="blind regression"
+    )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from isonomy.arithmetic import FloatArray
 from isonomy.networks import Network
 from isonomy.population import Label
+from isonomy.population.outcome import decided
 
 LEAST = 0.01
 """How much better than a constant a network has to be, at least: of two classes, one is given to those who belong to it
@@ -25,12 +26,18 @@ class CollapsedModelWarning(UserWarning):
 
 
 def collapse(
-    network: Network, x: FloatArray, wanted: npt.ArrayLike, weights: npt.ArrayLike, names: Sequence[object] = ()
+    network: Network,
+    x: FloatArray,
+    wanted: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    names: Sequence[object] = (),
+    label: Label | None = None,
 ) -> str:
     """Why a network has collapsed, as the second half of a sentence about it; empty where it has not.
 
     ``wanted`` is what it should give the individuals ``x``: labels, or the decisions (of a regression the numbers) of
-    the network that it was made from. ``names`` are those of the classes.
+    the network that it was made from. ``names`` are those of the classes; decisions are those of the ``label``, with
+    its cut-off.
 
     The criterion is to be *no better than a constant*, by measures that a constant cannot make look good. Accuracy is
     none: with a class of 1 %, giving everybody the other one is 99 % right. The balanced accuracy of a constant is one
@@ -45,7 +52,7 @@ def collapse(
     """
     share = np.asarray(weights, dtype=np.float64)
     counts = share > 0
-    target, share, given = np.asarray(wanted)[counts], share[counts], answers(network, x[counts])
+    target, share, given = np.asarray(wanted)[counts], share[counts], answers(network, x[counts], label)
     if len(np.unique(target)) < 2:
         return ""
     return _flat(given, target, share) if network.head == "regression" else _decisions(given, target, share, names)
@@ -56,9 +63,12 @@ def class_names(label: Label | None) -> list[str]:
     return [] if label is None else [label.labels.get(name, name) for name in label.classes]
 
 
-def answers(network: Network, x: FloatArray) -> npt.NDArray[Any]:
-    """The class, or of a regression the number, that each individual is given."""
-    return network(x)[:, 0] if network.head == "regression" else network(x).argmax(axis=1)
+def answers(network: Network, x: FloatArray, label: Label | None = None) -> npt.NDArray[Any]:
+    """The class (:func:`isonomy.population.outcome.decided`), or of a regression the number, of each individual."""
+    given = network(x)
+    if network.head == "regression":
+        return given[:, 0]
+    return decided(given, label if label is not None and len(label.classes) == given.shape[1] else None)
 
 
 def _decisions(

@@ -142,8 +142,8 @@ class ResolvedConfig(TrainingConfig):
 
     @property
     def settled(self) -> float:
-        """The epoch after which the ramps stand still."""
-        return max(self._ends(name)[1] for name in _RAMPS)
+        """The epoch after which the ramps stand still; alpha's matters where a bound is part of the loss."""
+        return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
 
     def words(self) -> str:
         """All parameters that decide a training but for those that are known by the tensors made from them."""

@@ -29,6 +29,8 @@ from isonomy.certificates.local import Arithmetic, Tier
 from isonomy.certificates.protocol import Shift
 from isonomy.engine import EngineName
 from isonomy.errors import DataError, IsonomyError, ParameterError, template
+from isonomy.fairness import scores
+from isonomy.fairness.blind import blind_regression
 from isonomy.given import instance, numbers
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.schema import Unknown
@@ -41,7 +43,7 @@ from isonomy.training.collapse import CollapsedModelWarning, class_names, collap
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, similar_within
 from isonomy.training.gaps import Head, IntArray
 from isonomy.training.perceptron import write_onnx
-from isonomy.training.trainer import OnEpoch, TrainingData, train
+from isonomy.training.trainer import OnEpoch, TrainingData, kept, train
 
 _Outcomes = tuple[npt.NDArray[Any], FloatArray, Head, Sequence[object]]
 """What is learned, how much each individual counts, what the network gives, and the names of its classes."""
@@ -86,8 +88,9 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
         self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
-        self.n_iter_ = len(self.history_)
-        reason = collapse(self.network_, x, wanted, weight, names)
+        self.n_iter_, self.kept_ = len(self.history_), kept(self.history_)
+        self.blind_ = None if people is None else blind_regression(people)
+        reason = collapse(self.network_, x, wanted, weight, names, None if people is None else people.schema.label)
         self.collapsed_ = bool(reason)
         if reason:
             text = f"The network {reason}: it is fair because it decides nothing. Train with {advice}."
@@ -194,6 +197,17 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             return domain
         return self.domain if isinstance(people, Population) else self.domain_
 
+    def scores(self, people: Population) -> dict[str, dict[str, float]]:
+        """How well the ``network`` does on people with labels, and how well the ``blind`` regression does on them.
+
+        Both as :func:`isonomy.fairness.scores` has it; the blind one (``blind_``) was fitted on what ``fit`` got and
+        reads nothing protected; empty where that were arrays, which do not say what is protected.
+        """
+        check_is_fitted(self)
+        instance("people", people, Population, "a Population")
+        blind = {} if self.blind_ is None else scores(self.blind_, people)
+        return {"network": scores(self.network_, people), "blind": blind}
+
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
         """Write the network as an ONNX file that reads all coordinates."""
         check_is_fitted(self)
@@ -243,21 +257,28 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     on the paper's box form, for comparison.
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
-    population is given a ``SensitiveSubspace`` fitted on what ``fit`` gets, arrays the unweighted ℓ2 distance.
+    population is given the counterparts of its schema, as in an audit, and arrays the unweighted ℓ2 distance. ``delta``
+    is by default 1 for counterparts, and 0.05 in another metric. Counterparts have no root, which ``sensr`` needs: it
+    learns by a ``SensitiveSubspace`` of what ``fit`` gets, and is certified by the counterparts.
+
     ``epochs`` are 10, and more on a small table, so that there are at least 600 steps, of ``batch_size`` rows with Adam
     and ``weight_decay``. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
     ``progress`` is called with the epochs done and in all. ``keep`` guards against networks that decide nothing: with
     ``1 − error / error of a constant`` as the share that is explained, alpha falls in proportion as a batch has less
     than ``keep`` of it (0: no guard). ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
-    between which a number grows from 0 to its value. With ``patience`` training stops when the objective (cross-entropy
-    plus alpha times the bound) of the held-out ``validation`` share has not improved for so many epochs after the
-    ramps, and the best weights are kept. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file is written
-    after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are those of
-    ``l-dif`` (1 unless said) and ``sensr`` (5).
+    between which a number grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
+    is written after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are
+    those of ``l-dif`` (1 unless said) and ``sensr`` (5).
 
-    ``network_``, ``classes_``, ``history_`` (a record for each epoch), ``metric_``, ``domain_`` and ``collapsed_``
-    (whether the network is no better than a constant on the training individuals, see
-    :func:`isonomy.training.collapse.collapse`; ``fit`` warns of it) are left behind.
+    The share ``validation`` of the rows is set aside, a fifth unless given (none of fewer than 100 rows, and none
+    with 0). After each epoch, from the first on, the objective (cross-entropy plus alpha times the bound, both in full)
+    is computed for them, and the weights with the smallest one are kept. Training ends early when none was smaller for
+    ``patience`` epochs after the ramps (None: it goes to the end).
+
+    ``network_``, ``classes_``, ``history_`` (a record for each epoch), ``kept_`` (that of the epoch whose weights are
+    kept), ``metric_``, ``delta_``, ``domain_``, ``blind_`` (a regression that reads nothing protected, to compare with:
+    :meth:`scores`) and ``collapsed_`` (whether the network is no better than a constant on the training individuals,
+    see :func:`isonomy.training.collapse.collapse`; ``fit`` warns of it) are left behind.
     """
 
     class_weight: Literal["balanced"] | dict[Any, float] | None = field(default=None, kw_only=True)

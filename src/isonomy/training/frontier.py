@@ -31,9 +31,10 @@ class Frontier:
     """Models along alpha, a row of ``table`` for each: ``alpha``, :func:`isonomy.fairness.scores`, ``upper``,
     ``collapsed``, ``pareto``.
 
-    ``blind`` has the same scores of a logistic regression that reads nothing protected. ``classes`` is how many classes the model gives at all. ``collapsed`` models are no better than a constant, on the
-    people judged or on the training rows: they are fair, and no solution. ``pareto`` marks the models among the others
-    that no other one beats in both accuracy and upper.
+    ``blind`` has the same scores of a logistic regression that reads nothing protected. ``classes`` is how many classes
+    the model gives at all. ``collapsed`` models are no better than a constant, on the people judged or on the training
+    rows: they are fair, and no solution. ``pareto`` marks the models among the others that no other one beats in both
+    accuracy and upper.
     """
 
     table: pd.DataFrame
@@ -99,7 +100,7 @@ def frontier(
         trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
         upper = (measure or shifted)(trained, held_out)
-        lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights)
+        lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights, label=held_out.schema.label)
         found = {"upper": upper, "collapsed": trained.collapsed_ or bool(lost)}
         rows.append({"alpha": alpha, **scores(trained.network_, held_out), **found})
     table = pd.DataFrame(rows)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,9 +28,11 @@ from isonomy.certificates.certify import DistributionalTier
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.certificates.transport import checked_shift
 from isonomy.errors import NetworkError
+from isonomy.fairness import blind_scores, scores
 from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks import Network
 from isonomy.population import Population
+from isonomy.population.outcome import decided
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Counterparts, Metric
 from isonomy.similarity.ground import Ground
@@ -51,7 +54,9 @@ class Repair:
     """The repaired network, its certificate on the rows it was judged on, and what changed.
 
     ``agreement`` is the share of these rows that keep their decision, ``change`` the mean largest change of what they
-    receive. ``reached`` says whether the certificate is at most epsilon and the network still decides; otherwise this
+    receive. ``before`` and ``after`` are the :func:`isonomy.fairness.scores` of the original and of this network where
+    these rows have labels, and ``blind`` those of a regression, fitted on the training rows, that reads nothing
+    protected. ``reached`` says whether the certificate is at most epsilon and the network still decides; otherwise this
     is the fairest network found that does, and ``reason`` says what was missed. A network that tells nothing of the
     original decisions any more has collapsed (:func:`isonomy.training.collapse.collapse`): ``collapse`` says how this
     one has, which happens only to one that decided nothing to begin with, and ``lost`` how those have that were
@@ -66,6 +71,9 @@ class Repair:
     alpha: float
     collapse: str = ""
     lost: str = ""
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+    blind: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def certified(self) -> bool:
@@ -122,9 +130,9 @@ def repair(
     for the populations within ``gamma`` (``order``, ``ground``) of ``judged_on``, by the ``tier``; judged on is by
     default the test split (the people themselves when they are a training split). A small table is filled up with
     people between two others, who need no label either. Similar is who is within ``delta`` in the ``metric``, by
-    default counterparts of the schema; ``delta`` is by default their 1, and 0.05 in another metric. At most ``rounds`` times ``epochs`` are
-    trained (``learning_rate``, ``batch_size``, ``random_state``), with the weight ``alpha`` on the bound, each time
-    ``growth`` times as much. ``progress`` is called with the rounds done and in all.
+    default counterparts of the schema; ``delta`` is by default their 1, and 0.05 in another metric. At most ``rounds``
+    times ``epochs`` are trained (``learning_rate``, ``batch_size``, ``random_state``), with the weight ``alpha`` on the
+    bound, each time ``growth`` times as much. ``progress`` is called with the rounds done and in all.
     """
     instance("model", model, Network, "an isonomy.Network, as load_network(path) gives")
     instance("people", people, Population, "a Population")
@@ -150,8 +158,8 @@ def repair(
     perceptron, original = Perceptron.of_network(network), Perceptron.of_network(network)
     still = (0.0, 0.0)
     given = TrainingConfig(
-        "u-dif", delta, gamma, alpha, order=order, ground=ground, keep=0.0, epochs=epochs, batch_size=batch_size, learning_rate=learning_rate,
-        alpha_ramp=still, delta_ramp=still, gamma_ramp=still,
+        "u-dif" if gamma else "f-ibp", delta, gamma, alpha, order=order, ground=ground, keep=0.0, epochs=epochs,
+        batch_size=batch_size, learning_rate=learning_rate, alpha_ramp=still, delta_ramp=still, gamma_ramp=still,
     )  # fmt: skip
     config = ResolvedConfig.of(given, similarity, len(train), random_state)
     penalty = Penalty(config, similarity, train.domain, head, perceptron.reads, train.x)
@@ -171,14 +179,14 @@ def repair(
 
     learners = train.sample(_ROWS)
 
+    def proved(candidate: Network, improved: int = 4) -> Certificate:
+        asked = candidate, judged, similarity, config.delta, shift
+        return certify(*asked, tier=tier, attack=False, rounds=improved, progress=None)
+
     def result(candidate: Network, strength: float) -> Repair:
-        for improved in (1, 4):  # in full only where that can settle it: no bound is below that of these people
-            certificate = certify(
-                candidate, judged, similarity, config.delta, shift, tier=tier, attack=False, rounds=improved,
-                progress=None,
-            )  # fmt: skip
-            if certificate.upper <= epsilon or certificate.local.mean_upper > epsilon:
-                break
+        certificate = proved(candidate, 1)
+        if certificate.local.mean_upper <= epsilon:  # else no more work can settle it
+            certificate = proved(candidate)
         changes, lost = _changes(network, candidate, judged), _collapse(network, candidate, judged, learners)
         return Repair(candidate, certificate, epsilon, *changes, strength, lost)
 
@@ -205,7 +213,10 @@ def repair(
             Trainer(perceptron, replace(config, alpha=strength), penalty, generator, objective=drift).fit(table)
             best = tried(best, strength)
             tick(step + 1, rounds)
-    best = replace(best, lost=best.lost or blind)
+    best = replace(
+        best, lost=best.lost or blind, certificate=best.certificate if best.certified else proved(best.network),
+        before=scores(network, judged), after=scores(best.network, judged), blind=blind_scores(train, judged),
+    )  # fmt: skip
     if not best.reached and (best.collapsed or best.lost):
         advice = "Allow a larger 'epsilon', or give a smaller 'growth' and more 'rounds'."
         warnings.warn(f"{best.reason} {advice}", CollapsedModelWarning, stacklevel=2)
@@ -215,20 +226,23 @@ def repair(
 def _changes(before: Network, after: Network, judged: Population) -> tuple[float, float]:
     """The share of people who keep their decision, and the mean largest change of what they receive."""
     old, new = before(judged.x), after(judged.x)
-    same = old.argmax(axis=1) == new.argmax(axis=1) if before.head != "regression" else np.ones(len(old), dtype=bool)
+    label, numbers = judged.schema.label, before.head == "regression"
+    label = label if label is not None and len(label.classes) == (0 if numbers else old.shape[1]) else None
+    same = decided(old, label, regression=numbers) == decided(new, label, regression=numbers)
     change = np.average(np.abs(old - new).max(axis=1), weights=judged.weights)
     return float(np.average(same, weights=judged.weights)), float(change)
 
 
 def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
     """How a network has collapsed: it should give what the original does, or the labels where that is a constant."""
-    names = class_names(judged.schema.label)
+    label = judged.schema.label
+    names = class_names(label)
     for people in (judged, learned):
-        if reason := collapse(after, people.x, answers(before, people.x), people.weights, names):
+        if reason := collapse(after, people.x, answers(before, people.x, label), people.weights, names, label):
             return reason
-    if learned.y is None or len(np.unique(answers(before, learned.x))) > 1:
+    if learned.y is None or len(np.unique(answers(before, learned.x, label))) > 1:
         return ""
-    return collapse(after, learned.x, learned.y, learned.weights, names)
+    return collapse(after, learned.x, learned.y, learned.weights, names, label)
 
 
 def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,16 +119,25 @@ def _trained(
 def split(
     table: TrainingSet, share: float, head: Head, generator: torch.Generator
 ) -> tuple[TrainingSet, TrainingSet | None]:
-    """Hold out a share of the rows at random, of each class alike; none when there are too few."""
+    """Hold out a share of the rows at random, of each class alike; none when there are too few that count."""
     if share <= 0:
         return table, None
     order = torch.randperm(len(table), generator=generator)
     groups = [order[table.y[order] == c] for c in range(head.classes)] if head.classes else [order]
     away = torch.cat([group[: math.floor(share * len(group))] for group in groups])
     kept = torch.cat([group[math.floor(share * len(group)) :] for group in groups])
-    if not len(away):
+    parts = [table.taken(rows.sort().values) for rows in (kept, away)]
+    if not all(float(part.weight.sum()) > 0 for part in parts):
         return table, None
-    return table.taken(kept.sort().values), table.taken(away.sort().values)
+    learned, aside = (TrainingSet(part.x, part.y, part.weight / part.weight.mean()) for part in parts)
+    return learned, aside
+
+
+def kept(history: Sequence[Record]) -> Record:
+    """Return the record of the epoch whose weights are kept: the first best one of those set aside, else the last."""
+    if "validation_objective" not in history[-1]:
+        return history[-1]
+    return min(history, key=lambda record: record["validation_objective"])
 
 
 def constant_error(table: TrainingSet, head: Head) -> float:

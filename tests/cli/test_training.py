@@ -1,0 +1,190 @@
+"""``train``, ``repair`` and ``frontier`` ask the audit's question: what they say of a network is what an audit says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isonomy.cli.training import _LEARNED, _TOLD
+from isonomy.population import Population, Schema
+from isonomy.training import FairClassifier
+
+SCORES = ("accuracy", "balanced_accuracy", "auc", "log_loss")
+SMALL = ("--hidden", "6", "--epochs", "3", "--learning-rate", "0.02")
+QUESTIONS = {
+    "defaults": "limit = 12\n",
+    "another": 'split = "train"\nlimit = 10\nseed = 3\ndelta = 1.5\ngamma = 0.05\norder = 2.0\nground = "l1"\n'
+    'tier = "interval"\ndomain = "relaxed"\n',
+}
+
+
+@pytest.fixture
+def asked(files: Path, run: Callable[..., Any]) -> Callable[[str], Path]:
+    """An audit.toml about people.csv in the current folder, with further lines; the model is net.onnx."""
+
+    def write(lines: str = "", *more: str) -> Path:
+        words = ("init", files / "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex")
+        if not Path("schema.toml").exists():
+            assert run(*words, "--favourable", "yes", *more)[0] == 0
+        path = Path("audit.toml")
+        data = f'data = "{files / "people.csv"}"\nschema = "schema.toml"\nmodel = "net.onnx"\nreads = "coordinates"\n'
+        path.write_text(data + lines)
+        return path
+
+    return write
+
+
+def plain() -> None:
+    """Write net.onnx: a network that was learned without a thought of fairness."""
+    people = Population.from_file(_table(), Schema.from_toml(Path("schema.toml")))
+    model = FairClassifier("sgd", hidden=(6,), epochs=60, learning_rate=0.02, random_state=0, progress=None)
+    model.fit(people).to_onnx("net.onnx")
+
+
+def _table() -> str:
+    return json.loads(Path("audit.toml").read_text().split("\n")[0].removeprefix("data = "))
+
+
+def same(told: dict[str, Any], audited: dict[str, Any]) -> None:
+    """What was said of a network is to the last digit what the audit says of it."""
+    compared = [name for name in _TOLD if name in audited]
+    assert {"upper", "lower", "local", "decisions", "printed", "verdict", "metric", "delta", "gamma"} <= set(compared)
+    assert {name: told[name] for name in compared} == {name: audited[name] for name in compared}
+    for name in ("accuracy", "balanced_accuracy"):
+        assert told["scores"][name] == audited[name]
+
+
+@pytest.mark.parametrize("lines", QUESTIONS.values(), ids=QUESTIONS)
+def test_a_repair_says_what_an_audit_of_the_same_file_says(
+    lines: str, asked: Callable[[str], Path], answered: Callable[..., Any]
+) -> None:
+    file = asked(lines)
+    plain()
+    _, before = answered("audit", file, "--epsilon", "0.02")
+    status, found = answered("repair", file, "--epsilon", "0.02", "--rounds", "2", "--out", "fixed.onnx")
+    same(found["before"], before)
+    again, audited = answered("audit", file, "--epsilon", "0.02", "--model", "fixed.onnx", "--out", "after")
+    same(found["after"], audited)
+    assert status == again if status == 0 else again != 0, "certified by both or by none"
+    assert before["upper"] > audited["upper"] and found["reached"] == (audited["verdict"] == "certified")
+    _, printed = answered(*shlex.split(found["audit"])[1:], "--out", "printed")
+    same(found["after"], printed)
+
+
+@pytest.mark.parametrize("lines", QUESTIONS.values(), ids=QUESTIONS)
+def test_a_training_says_what_an_audit_of_the_same_file_says(
+    lines: str, asked: Callable[[str], Path], answered: Callable[..., Any]
+) -> None:
+    file = asked(lines)
+    _, found = answered("train", file, *SMALL, "--epsilon", "0.02", "--out", "net.onnx")
+    split = () if "split" in lines else ("--split", "test")  # of a table without a split column an audit takes all rows
+    _, audited = answered("audit", file, *split, "--epsilon", "0.02")
+    same(found, audited)
+    _, printed = answered(*shlex.split(found["audit"])[1:], "--out", "printed")
+    same(found, printed)
+
+
+def test_decisions_are_by_the_cut_off_of_the_question(asked: Callable[..., Path], answered: Callable[..., Any]) -> None:
+    """Whose decision a repair keeps, and how often a network is right, follow the schema's cut-off."""
+    file = asked("limit = 40\ngamma = 0.0\n", "--threshold", "0.8")
+    plain()
+    _, found = answered("repair", file, "--epsilon", "0.01", "--rounds", "1", "--out", "fixed.onnx")
+    _, audited = answered("audit", file, "--epsilon", "0.01", "--model", "fixed.onnx", "--out", "after")
+    same(found["after"], audited)
+    import isonomy
+
+    some = Population.from_file(_table(), Schema.from_toml(Path("schema.toml"))).sample(40, 0)
+    old, new = (isonomy.load_network(name)(some.x)[:, 1] for name in ("net.onnx", "fixed.onnx"))
+    assert found["agreement"] == pytest.approx(((old >= 0.8) == (new >= 0.8)).mean())
+    assert found["agreement"] != pytest.approx(((old >= 0.5) == (new >= 0.5)).mean())
+    assert found["after"]["scores"]["accuracy"] == pytest.approx(((new >= 0.8) == (some.y == 1)).mean())
+
+
+def test_a_metric_file_is_what_is_learned_and_proved(
+    asked: Callable[[str], Path], answered: Callable[..., Any]
+) -> None:
+    import isonomy
+
+    asked("")
+    people = Population.from_file(_table(), Schema.from_toml(Path("schema.toml")))
+    isonomy.WeightedLp.fit(people.train, order=2.0).save("metric.toml")
+    file = asked('metric = "metric.toml"\ndelta = 0.2\ngamma = 0.01\nlimit = 8\nsplit = "test"\n')
+    _, found = answered("train", file, *SMALL, "--out", "net.onnx")
+    _, audited = answered("audit", file)
+    same(found, audited)
+    assert found["history"][-1]["delta"] == found["delta"] == 0.2 and found["history"][-1]["gamma"] == 0.01
+
+
+def test_a_frontier_says_of_its_models_what_audits_say(
+    asked: Callable[[str], Path], answered: Callable[..., Any]
+) -> None:
+    file = asked('limit = 8\ngamma = 0.02\nsplit = "test"\n')
+    _, found = answered("frontier", file, *SMALL, "--alphas", "0,1", "--out", "models")
+    for number, model in enumerate(found["models"]):
+        _, audited = answered("audit", file, "--model", f"models/{model['model']}", "--out", f"audit-{number}")
+        same(model, audited)
+    table = pd.read_csv("models/frontier.csv", index_col="model")
+    assert list(table.index) == ["alpha-0.onnx", "alpha-1.onnx", "blind regression"]
+    for name in SCORES:
+        assert table[name].tolist() == [*(model["scores"][name] for model in found["models"]), found["blind"][name]]
+    assert np.isnan(table["upper"].iloc[-1]), "nothing is proved of what was not audited"
+
+
+def test_scores_and_those_of_a_blind_regression_stand_beside_every_result(
+    asked: Callable[[str], Path], answered: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    file = asked("limit = 8\ngamma = 0.02\n")
+    _, trained = answered("train", file, *SMALL, "--out", "net.onnx")
+    _, repaired = answered("repair", file, "--epsilon", "0.5", "--out", "fixed.onnx")
+    for scores in (trained["scores"], repaired["before"]["scores"], repaired["after"]["scores"]):
+        assert set(SCORES) <= set(scores)
+    assert set(SCORES) <= set(trained["blind"]) and set(SCORES) <= set(repaired["blind"])
+    for name, facts in (("net.onnx.json", trained), ("fixed.onnx.json", repaired)):
+        assert json.loads(Path(name).read_text()) == facts, "the file beside the network says the same"
+    words = ("accuracy", "balanced accuracy", "AUC", "log-loss", "blind regression")
+    for command, rows in (("train", ("net.onnx",)), ("repair", ("before", "after")), ("frontier", ("alpha-0.onnx",))):
+        options = {"train": SMALL, "repair": ("--epsilon", "0.5"), "frontier": (*SMALL, "--alphas", "0")}[command]
+        out = {"train": "net.onnx", "repair": "fixed.onnx", "frontier": "models"}[command]
+        _, shown, _ = run(command, file, *options, "--out", out)
+        assert all(word in shown for word in (*words, *rows)), shown
+
+
+def test_the_blind_regression_is_judged_on_the_people_audited(
+    asked: Callable[[str], Path], answered: Callable[..., Any]
+) -> None:
+    from isonomy.fairness import blind_scores
+
+    file = asked('split = "test"\ngamma = 0.0\nno_search = true\n')
+    _, found = answered("train", file, *SMALL, "--out", "net.onnx")
+    people = Population.from_file(_table(), Schema.from_toml(Path("schema.toml")))
+    assert found["blind"] == blind_scores(people.train, people.test)
+
+
+def test_the_commands_take_the_audits_options() -> None:
+    """Whatever a question may say is an option here too, but for what only a given model needs."""
+    from dataclasses import fields
+
+    from isonomy.auditing.plan import Plan
+
+    elsewhere = {
+        "model",
+        "head",
+        "output",
+        "activation",
+        "reads",
+        "as_read",
+        "name",
+        "out",
+        "redact",
+        "key",
+        "held_out",
+    }
+    elsewhere |= {"confidence", "against", "engine", "scheduler", "chunk"}
+    assert {each.name for each in _LEARNED} == {each.name for each in fields(Plan)} - elsewhere
