@@ -28,7 +28,7 @@ from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.options import options_of
-from isonomy.population import PeopleSource, Population
+from isonomy.population import Chunk, PeopleSource, Population
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.html import to_html
@@ -152,21 +152,21 @@ def run(
 
 
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
-    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED`` people."""
+    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED``."""
     label, network = inputs.schema.label, on_all_coordinates(inputs.network, inputs.schema)
     if label is None or label.regression or network.head == "regression":
         return None
-    x, y, weights = [], [], []
+    chunks: list[Chunk] = []
     for key in source.keys(JUDGED):
-        chunk = source.read(key)
-        if chunk.y is None:
-            return None
-        x, y, weights = [*x, chunk.x], [*y, chunk.y], [*weights, chunk.weights]
-        if sum(map(len, x)) >= JUDGED:
+        chunks.append(source.read(key))
+        if sum(map(len, chunks)) >= JUDGED:
             break
+    labels = [chunk.y for chunk in chunks if chunk.y is not None]
+    if not labels or len(labels) < len(chunks):
+        return None
     rows = slice(JUDGED)
-    given, actual = network(np.concatenate(x)[rows]), np.concatenate(y)[rows].astype(np.int64)
-    return better_reading(given, actual, label, np.concatenate(weights)[rows])
+    given, weights = network(np.concatenate([chunk.x for chunk in chunks])[rows]), [chunk.weights for chunk in chunks]
+    return better_reading(given, np.concatenate(labels)[rows].astype(np.int64), label, np.concatenate(weights)[rows])
 
 
 def _asked(plan: Plan, inputs: Inputs, search: bool = True) -> dict[str, Any]:

@@ -7,7 +7,6 @@ have as many decimals as it takes to be on their own side of ε, as :mod:`isonom
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
