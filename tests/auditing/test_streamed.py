@@ -137,7 +137,7 @@ def test_what_is_for_people_and_for_ci(written: Audited) -> None:
     assert "No population within 0.05 of these 60 individuals" in notes and "60 people" in page
     assert "--engine local" in notes and "--engine local" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "✅ certified" in notes
+    assert "✅ Mean certified." in notes
     assert {each.name for each in out.iterdir()} == OWN - {"certificate.dsse.json"} and not work_of(out).exists()
 
 

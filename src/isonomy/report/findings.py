@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.fairness import GroupFairness
 from isonomy.fairness.reading import OtherReading
+from isonomy.networks.influence import read_features
 from isonomy.networks.network import Network
 from isonomy.population import Population
 from isonomy.population.feature import Feature
@@ -89,6 +90,11 @@ class Findings:
     def regression(self) -> bool:
         """Whether the network gives numbers instead of probabilities."""
         return self.network.head == "regression"
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The features that may influence a prediction."""
+        return frozenset(read_features(self.certificate.question.network, self.people.schema))
 
     @property
     def outputs(self) -> tuple[str, ...]:

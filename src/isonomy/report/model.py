@@ -93,6 +93,7 @@ class Facts:
     verdict: Verdict | None
     sections: tuple[Section, ...]
     redacted: bool = False
+    marks: tuple[tuple[str, str], ...] = ()  # verdicts in a few words, each with its kind: of the mean, of decisions
 
     def __getitem__(self, code: str) -> Section:
         return next(section for section in self.sections if section.code == code)

@@ -56,7 +56,7 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
     if lower > 0:
         change = f"a counterpart was found for whom it changes by {reached(str(least))}"
     listing = (
-        exact("row", "Row", row),
+        exact("row", "Row", row, str(row)),  # as it is typed
         exact("prediction", "Prediction", mine, _given(names, gets[0], rounded)),
         most,
         least,

@@ -14,7 +14,9 @@ from isonomy.report.similar import Similar
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
 
-MARKS = {"certified": "Certified", "violated": "Violated", "undecided": "Undecided", None: "Bounds only"}
+MARKS = {
+    "certified": "Mean certified", "violated": "Mean violated", "undecided": "Mean undecided", None: "Bounds only",
+}  # fmt: skip
 
 DECISIONS = {
     "certified": "No similar person can get another decision.",
@@ -27,7 +29,6 @@ DECIDED = {
     "certified": "Decisions that no similar person can change",
     "flippable": "Decisions that a similar person was found to change",
     "undecided": "Decisions that are open",
-    "none": "Numbers without a decision",
 }
 
 DOMAINS = {
@@ -58,6 +59,53 @@ def meaning(findings: Findings) -> str:
     return (
         f"A person’s violation, their unfairness, is the largest change of {changing} when nothing happens but that "
         "the person is replaced by somebody similar."
+    )
+
+
+def unread(findings: Findings, similar: Similar) -> str:
+    """Return which protected attributes are not read, and what is bounded instead; nothing where all are read.
+
+    **Soundness.** An attribute counts as read unless no path of non-zero weights leads from it to an output.
+    """
+    protected = list(findings.people.schema.protected)
+    without = [name for name in protected if name not in findings.read]
+    if not without:
+        return ""
+    if len(without) < len(protected):
+        reads = listed([name for name in protected if name in findings.read])
+        names, it = listed(without), "it" if len(without) == 1 else "them"
+        return f"The model reads {reads}, but not {names}: changing {it} alone changes nothing."
+    *some, last = protected
+    said = f"The model reads neither {', '.join(some)} nor {last}: changing them alone changes nothing."
+    if not some:
+        said = f"The model does not read {last}: changing it alone changes nothing."
+    others = [f"{move.feature} ({move.role or 'tolerance'})" for move in similar.moves if move.read]
+    if not others:
+        return f"{said} It reads nothing else in which similar people may differ."
+    return f"{said} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
+
+
+def turned(findings: Findings) -> tuple[str, str, str]:
+    """Return what similar people do to decisions: a kind as of verdicts, a few words, and a sentence."""
+    decision, searched = findings.certificate.local.decision.tolist(), findings.certificate.searched
+    flips, kept, n = decision.count("flippable"), decision.count("certified"), len(decision)
+    if "none" in decision:
+        cut = "the model gives numbers, and no cut-off was named: --threshold, or threshold in [label] of the schema"
+        return "undecided", "no decisions judged", f"No decisions were judged: {cut}."
+    left = n - flips - kept
+    among = f"{left:,} {'is' if left == 1 else 'are'} open{'' if searched else ', as no search was made'}"
+    proved = f"{kept:,} {'is' if kept == 1 else 'are'} proved to stay"
+    if flips:
+        rest = [part for part, count in ((proved, kept), (among, left)) if count]
+        said = f"{flips:,} of {n:,} decisions {'flips' if flips == 1 else 'flip'}"
+        whole = f"{said} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
+        return "violated", said, f"{whole}{', '.join(rest)}."
+    if left:
+        return "undecided", f"{left:,} of {n:,} decisions open", (
+            f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {among}."
+        )
+    return "certified", "no decision flips", (
+        f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."
     )
 
 
