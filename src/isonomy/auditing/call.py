@@ -29,8 +29,10 @@ from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.options import options_of
 from isonomy.population import Chunk, PeopleSource, Population
+from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
+from isonomy.report.groups import unnamed
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
@@ -130,13 +132,15 @@ def run(
     announce("Groups and distances")
     people = certificate.people
     assert people is not None
-    scored = scores(certificate.question.network, people)
+    scored = scores(certificate.question.network, people, certificate.question.outcome)
+    group, refusal = _groups(certificate, people)
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
         network=certificate.question.network,
         certificate=certificate,
-        group=_groups(certificate, people),
+        group=group,
+        group_refusal=refusal,
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others
@@ -183,15 +187,22 @@ def _begun(work: Path | None) -> datetime:
     return datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept and kept.is_file() else datetime.now(UTC)
 
 
-def _groups(certificate: Certificate, people: Population) -> GroupFairness | None:
-    """Group fairness where it means something: decisions between classes, people with protected attributes."""
-    network = certificate.question.network
-    if network.head == "regression" or not people.schema.protected:
-        return None
+def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness | None, str]:
+    """Return rates of a named favourable outcome by protected group; or nothing, and why in one sentence."""
+    network, outcome = certificate.question.network, certificate.question.outcome
+    if not people.schema.protected:
+        return None, "Groups were not compared: the schema names no protected attribute."
+    if not favourable_places(outcome):
+        return None, unnamed(outcome)
     try:
-        return group_fairness(network, people, outcomes=people.y is not None, certificate=certificate.local)
-    except IsonomyError:  # such as a table in which everybody is of one group: there is nothing to compare
-        return None
+        asked = {"favourable": outcome.favourable, "threshold": outcome.threshold}
+        if outcome.regression and outcome.favourable == ("high",):
+            del asked["favourable"]  # from the threshold on is what a number is favourable for
+        return group_fairness(
+            network, people, outcomes=people.y is not None, certificate=certificate.local, **asked
+        ), ""  # fmt: skip
+    except IsonomyError as error:  # such as a table in which everybody is of one group: there is nothing to compare
+        return None, f"Groups were not compared: {error}"
 
 
 @dataclass(frozen=True)

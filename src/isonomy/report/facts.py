@@ -27,7 +27,6 @@ from isonomy.report.privacy import SMALLEST, hidden_groups
 from isonomy.report.shifted import shift, worst_population
 from isonomy.report.similar import similar
 
-
 OBSERVED = {
     "accuracy": "Accuracy, observed", "balanced_accuracy": "Balanced accuracy, observed", "auc": "AUC, observed",
     "log_loss": "Log-loss, observed", "mean_absolute_error": "Mean absolute error, observed", "r2": "R², observed",
@@ -96,6 +95,7 @@ class Sheet:
         verdicts = () if found.epsilon is None else sorted(Counter(found.local.verdict(found.epsilon).tolist()).items())
         group = None if audit.group is None else audit.group.four_fifths
         judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
+        rule = f"Four-fifths rule for {audit.favourable}" if audit.favourable else "Four-fifths rule"
         kept = words.reach(self.largest.value, str(self.largest))
         measured = {shift.name: shift.distance for shift in audit.shifts}
         distances = [{"name": name, "estimate": each.estimate, "floor": each.floor, "lower": each.lower}
@@ -116,12 +116,17 @@ class Sheet:
             self.lower,
             self.round.proved("local.mean_upper", "Mean violation of these people, proved", found.local.mean_upper),
             self.round.found("local.mean_lower", "Mean violation of these people, found", found.local.mean_lower),
-            *(exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}")
-              for kind, n in decided if kind in words.DECIDED),
+            *(
+                exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}")
+                for kind, n in decided
+                if kind in words.DECIDED
+            ),
             self.population,
             *([] if found.refusal else [exact("population.confidence", "Its confidence", found.confidence)]),
             *(exact(code, what, getattr(audit, code), _three(getattr(audit, code))) for code, what in OBSERVED.items()),
-            exact("four_fifths", "Four-fifths rule", group, judged),
+            exact("favourable", "Favourable outcome", list(found.favourable), audit.favourable),
+            exact("threshold", "Cut-off", found.threshold),
+            exact("four_fifths", rule, group, judged or audit.group_refusal),
             exact("shifts", "Distances", distances, "; ".join(far)),
             exact("sources", "SHA-256", dict(audit.sources), ""),
             exact("command", "The same audit again", audit.command),

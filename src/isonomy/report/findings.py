@@ -37,7 +37,8 @@ class Findings:
     people: Population  # the audited individuals, in the order of the certificate
     network: Network
     certificate: Certificate  # `.local` has the bounds and witnesses of each individual
-    group: GroupFairness | None = None
+    group: GroupFairness | None = None  # of the favourable outcome
+    group_refusal: str = ""  # why there is none
     shifts: tuple[ObservedShift, ...] = ()
     accuracy: float | None = None  # weighted, where labels are known
     balanced_accuracy: float | None = None
@@ -95,6 +96,13 @@ class Findings:
     def read(self) -> frozenset[str]:
         """The features that may influence a prediction."""
         return frozenset(read_features(self.certificate.question.network, self.people.schema))
+
+    @property
+    def favourable(self) -> str:
+        """The favourable outcome in the words of the schema, quoted; "" where none is named."""
+        outcome = self.certificate.question.outcome
+        names = [outcome.labels.get(name, name) for name in outcome.favourable]
+        return " or ".join(f"“{name}”" for name in names)
 
     @property
     def outputs(self) -> tuple[str, ...]:

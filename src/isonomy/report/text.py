@@ -13,7 +13,8 @@ SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–
 TOLD = (
     "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground", "delta",
     "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
-    "balanced_accuracy", "auc", "log_loss", "mean_absolute_error", "r2", "largest_gamma", "shifts", "four_fifths",
+    "balanced_accuracy", "auc", "log_loss", "mean_absolute_error", "r2", "largest_gamma", "shifts", "favourable",
+    "threshold", "four_fifths",
 )  # fmt: skip
 """The facts of an audit that a page of Markdown shows, in this order."""
 

@@ -101,11 +101,15 @@ def turned(findings: Findings) -> tuple[str, str, str]:
         whole = f"{said} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
         return "violated", said, f"{whole}{', '.join(rest)}."
     if left:
-        return "undecided", f"{left:,} of {n:,} decisions open", (
-            f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {among}."
+        return (
+            "undecided",
+            f"{left:,} of {n:,} decisions open",
+            (f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {among}."),
         )
-    return "certified", "no decision flips", (
-        f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."
+    return (
+        "certified",
+        "no decision flips",
+        (f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."),
     )
 
 
