@@ -20,6 +20,7 @@ from isonomy.auditing.inputs import Inputs, read_inputs, table_of
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
+from isonomy.certificates.alone import ChangeAlone, changes_alone
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.consistency import told
@@ -27,6 +28,7 @@ from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
+from isonomy.networks.influence import read_features
 from isonomy.options import options_of
 from isonomy.population import Chunk, PeopleSource, Population
 from isonomy.population.outcome import favourable_places
@@ -141,6 +143,7 @@ def run(
         certificate=certificate,
         group=group,
         group_refusal=refusal,
+        alone=_alone(certificate, people, plan.seed) if search else (),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others
@@ -153,6 +156,13 @@ def run(
         other_reading=other,
         **{name: value for name, value in scored.items() if name in Findings.__dataclass_fields__},
     )
+
+
+def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[ChangeAlone, ...]:
+    """Return what each protected attribute and proxy that is read, and not immutable, changes by itself."""
+    read = read_features(certificate.question.network, people.schema)
+    named = [each.name for each in people.schema.features if (each.protected or each.proxy) and not each.immutable]
+    return changes_alone(certificate, [name for name in named if name in read], seed)
 
 
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:

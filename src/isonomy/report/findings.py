@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.fairness import GroupFairness
 from isonomy.fairness.reading import OtherReading
@@ -39,6 +40,7 @@ class Findings:
     certificate: Certificate  # `.local` has the bounds and witnesses of each individual
     group: GroupFairness | None = None  # of the favourable outcome
     group_refusal: str = ""  # why there is none
+    alone: tuple[ChangeAlone, ...] = ()  # of each protected attribute and proxy that is read
     shifts: tuple[ObservedShift, ...] = ()
     accuracy: float | None = None  # weighted, where labels are known
     balanced_accuracy: float | None = None

@@ -19,6 +19,8 @@ from isonomy.report.numbers import agrees, decimals_of, parameter, percent, writ
 
 Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
+NOT_SEARCHED = "not searched for"
+
 _MOST = 12
 """Decimals of anything, at most."""
 

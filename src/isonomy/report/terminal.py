@@ -44,6 +44,7 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
     yield ""
     shown = [fact for fact in summary.facts if fact.code.startswith("decisions.") or fact.code in OBSERVED]
     yield from (Text(f"{fact.words}: {fact}") for fact in shown if fact.printed)
+    yield from (shown for each in facts["drivers"].tables if each.code == "alone" for shown in _titled(each))
     yield from _titled(facts["proved"].tables[0])
     yield from _titled(shifts)
     for pair in facts["pairs"].drawn.get("pairs", [])[:1]:

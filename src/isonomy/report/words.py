@@ -85,6 +85,14 @@ def unread(findings: Findings, similar: Similar) -> str:
     return f"{said} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
 
 
+def flipping(decision: list[str]) -> tuple[str, ...]:
+    """Return how many of some decisions flip, and how many are open: at most one phrase, none without decisions."""
+    if "none" in decision:
+        return ()
+    flips, left = decision.count("flippable"), decision.count("undecided")
+    return (f"{flips:,} of {len(decision):,} flip{f', {left:,} open' if left else ''}",)
+
+
 def turned(findings: Findings) -> tuple[str, str, str]:
     """Return what similar people do to decisions: a kind as of verdicts, a few words, and a sentence."""
     decision, searched = findings.certificate.local.decision.tolist(), findings.certificate.searched
