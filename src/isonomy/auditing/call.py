@@ -5,6 +5,7 @@ What an audit will cost is told beforehand: a small sample is audited and timed,
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -159,10 +160,14 @@ def run(
 
 
 def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[ChangeAlone, ...]:
-    """Return what each protected attribute and proxy that is read, and not immutable, changes by itself."""
+    """Return what each protected attribute and proxy changes by itself that is read, not immutable, and has limits."""
     read = read_features(certificate.question.network, people.schema)
-    named = [each.name for each in people.schema.features if (each.protected or each.proxy) and not each.immutable]
-    return changes_alone(certificate, [name for name in named if name in read], seed)
+    named = [
+        each.name for each in people.schema.features
+        if (each.protected or each.proxy) and not each.immutable and each.name in read
+        and (each.categories or (math.isfinite(each.low) and math.isfinite(each.high)))
+    ]  # fmt: skip
+    return changes_alone(certificate, named, seed)
 
 
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:

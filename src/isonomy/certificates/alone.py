@@ -23,7 +23,6 @@ class ChangeAlone:
     feature: str
     people: Population = field(repr=False)
     found: LocalCertificate = field(repr=False)
-    searched: bool = True
 
     __repr__ = brief
 
@@ -31,8 +30,8 @@ class ChangeAlone:
 def changes_alone(certificate: Certificate, features: list[str], seed: int = 0) -> tuple[ChangeAlone, ...]:
     """Bound the change by each of the features alone, for at most ``ALONE`` of the people, drawn by ``seed``.
 
-    **Soundness.** People who agree in all coordinates but those of a feature are its similar people, in the domain
-    of the certificate: ``upper`` and ``lower`` are those of :func:`isonomy.certify_local` for them.
+    Features must have limits, or categories. **Soundness.** Similar are people who agree in all but the feature, in the
+    realizable domain whatever the certificate's: ``upper`` and ``lower`` are those of :func:`isonomy.certify_local`.
     """
     question, people = certificate.question, certificate.people
     if people is None or not features:
@@ -43,9 +42,9 @@ def changes_alone(certificate: Certificate, features: list[str], seed: int = 0) 
         free[people.schema.slices[feature]] = True
         metric = Counterparts(np.zeros(len(free)), free, names=people.schema.coordinate_names)
         found = certify_local(
-            question.network, some, metric, 1.0, domain=question.domain, attack=certificate.searched,
+            question.network, some, metric, 1.0, domain="realizable", attack=certificate.searched,
             decide=certificate.searched, threshold=question.outcome.threshold,
             favourable=question.outcome.favourable or None, progress=None,
         )  # fmt: skip
-        changes.append(ChangeAlone(feature, some, found, certificate.searched))
+        changes.append(ChangeAlone(feature, some, found))
     return tuple(changes)

@@ -15,7 +15,7 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.report import words
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import NOT_SEARCHED, Cell, Fact, FactTable, Rounded, Section, part, table
+from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, part, table
 from isonomy.report.numbers import signed
 
 ROWS = 20_000
@@ -74,10 +74,10 @@ def alone(findings: Findings, rounded: Rounded) -> FactTable | None:
     rows, heads = [], ["Only this feature", "Mean found, at least#", "Mean proved, at most#"]
     heads += [] if findings.redacted else ["Largest proved, for one person#"]
     for change in findings.alone:
-        found, searched = change.found, change.searched
+        found = change.found
         rows.append([
             Cell(change.feature, role_of(findings.people.schema[change.feature])),
-            rounded.found("alone.lower", "Mean found", found.mean_lower) if searched else NOT_SEARCHED,
+            rounded.found("alone.lower", "Mean found", found.mean_lower),
             rounded.proved("alone.upper", "Mean proved", found.mean_upper),
             *([] if findings.redacted else [rounded.proved("alone.most", "Largest", float(found.upper.max()))]),
             *words.flipping(found.decision.tolist()),

@@ -52,7 +52,7 @@ class Sheet:
         found = audit.certificate
         self.audit, self.found, self.redacted = audit, found, audit.redacted
         lower, upper = audit.claimed
-        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression)
+        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression, found.searched)
         self.similar = similar(audit)
         self.asked = (
             exact("delta", "δ, similar", found.delta),

@@ -123,6 +123,11 @@ def _notes(summary: list[dict[Any, Any]]) -> tuple[str, ...]:
 
 def unnamed(outcome: Label) -> str:
     """Return why rates are left out where no favourable outcome is named, and how to name one."""
+    if not outcome.column:
+        return (
+            "Groups were not compared: the schema has no [label] that would name a favourable outcome. Describe one, "
+            "with its column, classes and favourable."
+        )
     names = outcome.classes or ("high", "low")
     cut = "" if outcome.classes or outcome.threshold is not None else " and threshold = NUMBER, the cut-off,"
     one = " or ".join(f'"{name}"' for name in names[:6])

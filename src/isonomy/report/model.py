@@ -124,17 +124,21 @@ def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
 
 @dataclass(frozen=True)
 class Rounded:
-    """Writes numbers, and makes facts of them, that all have the same decimals."""
+    """Writes numbers, and makes facts of them, that all have the same decimals.
+
+    Without a search what was attained is 0 for everybody, and that is said instead of the number.
+    """
 
     decimals: int
+    searched: bool = True
 
     @classmethod
-    def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool) -> Rounded:
+    def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool, searched: bool = True) -> Rounded:
         """Decimals as every output has them (:func:`isonomy.arithmetic.decimals_of_bound`), more where ε asks."""
         least = decimals_of_bound(upper, regression)
         sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
         fitting = (n for n in range(least, _MOST) if all(agrees(*side, n, epsilon) for side in sides))
-        return cls(next(fitting, _MOST))
+        return cls(next(fitting, _MOST), searched)
 
     def upper(self, value: float) -> str:
         """Something that was proved not to be exceeded."""
@@ -154,6 +158,8 @@ class Rounded:
 
     def found(self, code: str, what: str, value: float) -> Fact:
         """A value that was attained."""
+        if not self.searched:
+            return Fact(code, what, value, "exact", False, NOT_SEARCHED)
         return Fact(code, what, value, "down", False, self.lower(value))
 
     def observed(self, code: str, what: str, value: float) -> Fact:

@@ -77,6 +77,7 @@ def _titled(table: FactTable, rows: Iterable[tuple[Cell, ...]] | None = None) ->
     if table.rows:
         yield ""
         yield _grid(table, rows, table.title)
+        yield from map(Text, table.notes)
 
 
 def _grid(table: FactTable, rows: Iterable[tuple[Cell, ...]] | None = None, title: str | None = None) -> Grid:

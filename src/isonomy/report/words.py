@@ -142,11 +142,11 @@ def threshold(findings: Findings, kept: str) -> str:
     if findings.verdict is None or findings.certificate.epsilon is None:
         return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
     epsilon = parameter(findings.certificate.epsilon)
+    beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
     text = {
         "certified": f"This is within the accepted ε = {epsilon}, with proof.",
         "violated": f"This is beyond the accepted ε = {epsilon}: a population shows it.",
-        "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and nothing beyond "
-        "it was found.",
+        "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and {beyond}.",
     }[findings.verdict]
     return f"{text} Proved to stay within ε: {kept}."
 
