@@ -66,8 +66,8 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
             ),
         ]  # fmt: skip
     how = (
-        f"every rate is about {named}. Selected is who is given {named}{_cut(findings)}; a true positive is selected, "
-        f"and {named} is the outcome; a false positive is selected, and it is not. Intervals are "
+        f"every rate is about {named}. Selected is who is given {named}{_cut(findings)}; the true positive rate is of "
+        f"those whose outcome is {named}, the false positive rate of the others. Intervals are "
         f"{percent(group.confidence).replace('.0%', '%')} bootstrap intervals from {group.resamples:,} resamples, and "
         "are printed beneath. Only the mean unfairness of a group lies between proved bounds, for these people. Groups "
         f"of fewer than {group.smallest} people (effective) are called small."

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")
 PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
 CHANGED = {
-    "better": "✅ The new one is certainly fairer.", "worse": "❌ The new one is certainly less fair.",
-    None: "The bounds overlap: neither is certainly fairer.",
+    "better": "✅ The new one certainly has a smaller mean violation.",
+    "worse": "❌ The new one certainly has a larger mean violation.",
+    None: "The bounds overlap: neither certainly has the smaller mean violation.",
 }  # fmt: skip
 
 

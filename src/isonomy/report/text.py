@@ -41,7 +41,7 @@ def to_markdown(facts: Facts) -> str:
     lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
     shown = [known[code] for code in TOLD if code in known and known[code].printed]
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
-    again = "Checked again with `isonomy verify certificate.json`, run again with:"
+    again = "Check it with `isonomy verify certificate.json`; run it again with:"
     return "\n".join([*lines, again, "", "```", str(known["command"]), "```", ""])
 
 

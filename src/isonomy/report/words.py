@@ -32,8 +32,8 @@ DECIDED = {
 }
 
 DOMAINS = {
-    "realizable": "Every comparison is with somebody who could exist: whole categories, whole numbers where the schema "
-    "says so, values in their ranges.",
+    "realizable": "Every comparison is with somebody whom the schema allows: whole categories, whole numbers where it "
+    "says so, values in their ranges. Whether such a person exists was not asked.",
     "relaxed": "Comparisons include mixtures of categories that nobody has (relaxed domain), so the bounds also cover "
     "people who cannot exist.",
     "unbounded": "Comparisons include values outside every range and mixtures of categories (unbounded domain), so the "
@@ -144,9 +144,9 @@ def threshold(findings: Findings, kept: str) -> str:
     epsilon = parameter(findings.certificate.epsilon)
     beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
     text = {
-        "certified": f"This is within the accepted ε = {epsilon}, with proof.",
-        "violated": f"This is beyond the accepted ε = {epsilon}: a population shows it.",
-        "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and {beyond}.",
+        "certified": f"The mean is within the accepted ε = {epsilon}, with proof.",
+        "violated": f"The mean is beyond the accepted ε = {epsilon}: a population shows it.",
+        "undecided": f"Whether the mean keeps the accepted ε = {epsilon} is open: the proof allows more, and {beyond}.",
     }[findings.verdict]
     return f"{text} Proved to stay within ε: {kept}."
 
@@ -185,15 +185,15 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
          "Another choice gives other numbers, and no proof can say that this one is right."),
         ("Only shifts within γ", "Populations further away than γ, in the ground cost above, may be treated worse."
          f"{beyond}" if certificate.gamma > 0 else "Only these very people were judged, no other population."),
-        ("An average, not everybody", "The verdict bounds a mean. Single people can be treated much more unequally; "
+        ("An average, not everybody", "ε is compared with a mean. Single people can be treated much more unequally; "
          "their own bounds are given below."),
         ("The gap", "Between what was proved and what was found the truth is unknown."),
         ("Not accuracy", f"A network can be fair in this sense and wrong, or useless.{accuracy}"),
         ("Group fairness is observed", "Rates of groups, and their intervals, are estimates from these people."),
         ("Only this network", "What happens before (collecting, cleaning, encoding data) and after (people who "
          "overrule or ignore the network) was not looked at."),
-        ("Features that drive it", "What a feature contributes is measured on the pairs that were found. It explains "
-         "them; it is not a statement about causes."),
+        ("Features that drive it", "What goes away with a feature is measured on the pairs that were found; what one "
+         "changes by itself is bounded over all its values. Neither is a statement about causes."),
     ]  # fmt: skip
     if certificate.refusal:
         said.insert(3, ("Not everybody they stand for", behind))
