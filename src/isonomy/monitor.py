@@ -13,7 +13,8 @@ taken as independent draws from today's population, three things are asked:
 
 *expired*: the distance is above γ, or the mean violation above ε, or so many are refused that the mean of what is
 proved exceeds ε whatever is true of the others, with confidence. *valid*: the mean violation is at most ε with
-confidence. Otherwise *undecided*. Expired does not mean unfair: it means that the certificate no longer vouches.
+confidence, and the certificate itself keeps ε. Otherwise *undecided*. Expired does not mean unfair: it means that the
+certificate no longer vouches.
 
 **Soundness.** The risk is shared: half for the distance, a quarter for the mean from above, an eighth for the mean from
 below, an eighth for the share (Clopper and Pearson, both sides). So with probability at least ``1 − risk`` every number
@@ -89,7 +90,7 @@ class Reference:
 
     @property
     def caution(self) -> str:
-        """What has to be said beside every state."""
+        """Why the certificate does not keep its own epsilon; "" where it does. It is said beside every state."""
         return ""
 
 
@@ -254,7 +255,8 @@ def _judge(
     if share.people:
         counted = f" The schema refused {share.people:,} in the window, who count with the largest violation possible."
     if mean.upper <= epsilon:
-        return "valid", (
+        # A certificate that did not keep its own epsilon vouches for nothing, however well today's people fare.
+        return "undecided" if reference.caution else "valid", (
             f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {epsilon:g}, and no distance "
             f"above gamma = {reference.gamma:g} is shown.{counted}"
         )

@@ -73,9 +73,20 @@ def test_both_ways_out(plan: dict[str, Any]) -> None:
     assert note not in right.report()
 
 
-def test_a_streamed_table_is_judged_too(plan: dict[str, Any]) -> None:
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_a_streamed_table_is_judged_too(plan: dict[str, Any], engine: str) -> None:
     with pytest.raises(NetworkError, match="wrong way round"):
-        isonomy.audit(plan | {"engine": "local", "chunk": 64, "gamma": 0.0}, progress=None)
+        isonomy.audit(plan | {"engine": engine, "chunk": 64, "gamma": 0.0}, progress=None)
+
+
+def test_the_command_stops_with_one_sentence(plan: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    from isonomy.cli import main
+
+    words = [part for name, value in plan.items() for part in (f"--{name}", value)]
+    assert main(["audit", *words, "--gamma", "0", "--out", str(Path(plan["data"]).with_name("out"))]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "probably read the wrong way round" in said and "--as-read" in said and "Traceback" not in said
+    assert not Path(plan["data"]).with_name("out").exists()
 
 
 def test_init_warns(plan: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

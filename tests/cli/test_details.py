@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 from rich.console import Console
 
@@ -12,6 +13,8 @@ from isonomy.cli.records import _show
 def test_details_are_shown_as_they_are() -> None:
     screen = io.StringIO()
     console = Console(file=screen, width=200)
-    for part in _show("question", [("files", "not checked", "[bold]x[/bold] [link=http://a]b[/link] [/]")], False):
+    hostile = "[bold]x[/bold] [link=http://a]b[/link] [/]"
+    found = SimpleNamespace(question={"head": hostile}, claims=[("files", "not checked", hostile)], result="accepted")
+    for part in _show(found):
         console.print(part)
-    assert "[bold]x[/bold] [link=http://a]b[/link] [/]" in screen.getvalue()
+    assert screen.getvalue().count(hostile) == 2

@@ -45,7 +45,7 @@ def test_a_model_that_gives_nearly_everybody_the_wrong_class_is_poor_and_not_rev
 
 
 def test_a_balanced_model_that_is_right_less_often_is_noticed_when_reversed() -> None:
-    """A rare class, flagged generously: read wrongly it is right more often, and the ranking is reversed all the same."""
+    """A rare class, flagged generously: read wrongly it is right more often, and its ranking is reversed."""
     rng = np.random.default_rng(1)
     y = (rng.random(3000) < 0.05).astype(np.int64)
     score = 1 / (1 + np.exp(-(2.0 * y + rng.normal(size=3000) + 0.3)))

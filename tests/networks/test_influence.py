@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,7 @@ def test_what_is_not_marked_changes_nothing(seed: int) -> None:
     """Sparse random networks: moving all unread coordinates at once leaves every output bit for bit as it was."""
     rng = np.random.default_rng(seed)
     sizes = [6, 5, 4, 2]
-    weights = [rng.normal(size=(b, a)) * (rng.random((b, a)) < 0.3) for a, b in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.normal(size=(b, a)) * (rng.random((b, a)) < 0.3) for a, b in pairwise(sizes)]
     network = Network.from_layers(weights, [rng.normal(size=len(each)) for each in weights])
     marked = read_coordinates(network.graph)
     x = rng.normal(size=(50, 6))

@@ -37,7 +37,7 @@ def schema(head: str, nasty: bool = False) -> Schema:
             Feature("town", "categorical", categories=("A", "B", NASTIER if nasty else "C", "D")),
             Feature("debt", low=0, high=1000, fill=0.0),
         ),
-        label=Label("outcome", classes),
+        label=Label("outcome", classes, favourable=classes[-1:]),
         description=NASTIER if nasty else "Made up for tests.",
     )
 
@@ -79,7 +79,9 @@ def crowded() -> Population:
     frame = pd.DataFrame(
         {name: rng.choice(levels, 600) for name in names} | {"outcome": rng.choice(["no", "yes"], 600)}
     )
-    return Population.from_frame(frame, Schema("crowded", features, Label("outcome", ("no", "yes"))))
+    return Population.from_frame(
+        frame, Schema("crowded", features, Label("outcome", ("no", "yes"), favourable=("yes",)))
+    )
 
 
 def render(findings: Findings) -> str:

@@ -165,9 +165,9 @@ def test_order_infinity_and_no_people(files: Path) -> None:
         ({"upper": 0.2}, "'upper' is 0.2, but its evidence proves no less than 0."),
         ({"gamma": 0.9}, "gamma"),
         ({"lower": 0.99}, "'lower' is 0.99, which must be a number from 0 to its 'upper'"),
-        ({"lower": math.nan}, "NaN, which is no number"),
+        ({"lower": math.nan}, '"NaN", which is no number'),
         ({"epsilon": 1e-9}, "'verdict' is"),
-        ({"epsilon": math.inf}, "Infinity, which is no number"),
+        ({"epsilon": math.inf}, '"Infinity", which is no number'),
         ({"verdict": None}, "'verdict' is None, but its numbers make it"),
         ({"upper": "much"}, "damaged"),
     ],
@@ -208,11 +208,11 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda document: document.update(predicateType="urn:isonomy:certificate:2"), "is of another version"),
+        (lambda document: document.update(predicateType="urn:isonomy:certificate:2"), "is a certificate of format 2"),
         (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
         (lambda document: document["predicate"].pop("arrays"), "damaged"),
         (lambda document: document["subject"][0]["digest"].update(sha256="0" * 64), "another SHA-256"),
-        (lambda document: document["predicate"]["arrays"].update({"../x": [1]}), "has no shape that an array can have"),
+        (lambda document: document["predicate"]["arrays"].update({"../x": [1]}), "is no array that a certificate has"),
     ],
 )
 def test_certificates_that_cannot_be_used(large: Path, tmp_path: Path, edit: Edit, says: str) -> None:
@@ -231,7 +231,15 @@ def test_a_certificate_that_did_not_keep_epsilon_says_so(
     assert undecided.verdict == "undecided" and "does not vouch for epsilon" in undecided.caution
     assert replace(served, epsilon=served.upper).caution == ""
     look = evaluate(replace(served, people=None).reference(1.0), np.zeros((9, 1)), np.zeros(9), risk=0.05)
-    assert look.reason.endswith(served.caution)
+    assert look.reason.endswith(served.caution) and look.state == "undecided"  # never valid over "vouches for nothing"
+    kept = replace(served, people=None, epsilon=served.upper).reference(1.0)
+    assert evaluate(kept, np.zeros((9, 1)), np.zeros(9), risk=0.05).state in ("valid", "undecided")
+    many = np.zeros((4000, 1))
+    states = [
+        evaluate(replace(each, people=None).reference(1.0), many, np.zeros(4000), risk=0.05).state
+        for each in (served, replace(served, epsilon=served.upper))
+    ]
+    assert states == ["undecided", "valid"]
     monkeypatch.setattr("isonomy.service.app.create_app", lambda *_: None)
     monkeypatch.setattr("isonomy.service.app.uvicorn.Server.run", lambda *_: None)
     for some, warned in ((served, True), (replace(served, epsilon=1.0), False)):

@@ -5,6 +5,7 @@ What an audit will cost is told beforehand: a small sample is audited and timed,
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from isonomy.auditing.inputs import Inputs, read_inputs, table_of
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
+from isonomy.certificates.alone import ChangeAlone, changes_alone
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.consistency import told
@@ -27,10 +29,13 @@ from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
+from isonomy.networks.influence import read_features
 from isonomy.options import options_of
-from isonomy.population import PeopleSource, Population
+from isonomy.population import Chunk, PeopleSource, Population
+from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
+from isonomy.report.groups import unnamed
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
@@ -128,13 +133,16 @@ def run(
     announce("Groups and distances")
     people = certificate.people
     assert people is not None
-    scored = scores(certificate.question.network, people)
+    scored = scores(certificate.question.network, people, certificate.question.outcome)
+    group, refusal = _groups(certificate, people)
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
         network=certificate.question.network,
         certificate=certificate,
-        group=_groups(certificate, people),
+        group=group,
+        group_refusal=refusal,
+        alone=_alone(certificate, people, plan.seed) if search else (),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others
@@ -149,22 +157,33 @@ def run(
     )
 
 
+def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[ChangeAlone, ...]:
+    """Return what each protected attribute and proxy changes by itself that is read, not immutable, and has limits."""
+    read = read_features(certificate.question.network, people.schema)
+    named = [
+        each.name for each in people.schema.features
+        if (each.protected or each.proxy) and not each.immutable and each.name in read
+        and (each.categories or (math.isfinite(each.low) and math.isfinite(each.high)))
+    ]  # fmt: skip
+    return changes_alone(certificate, named, seed)
+
+
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
-    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED`` people."""
+    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED``."""
     label, network = inputs.schema.label, on_all_coordinates(inputs.network, inputs.schema)
     if label is None or label.regression or network.head == "regression":
         return None
-    x, y, weights = [], [], []
+    chunks: list[Chunk] = []
     for key in source.keys(JUDGED):
-        chunk = source.read(key)
-        if chunk.y is None:
-            return None
-        x, y, weights = [*x, chunk.x], [*y, chunk.y], [*weights, chunk.weights]
-        if sum(map(len, x)) >= JUDGED:
+        chunks.append(source.read(key))
+        if sum(map(len, chunks)) >= JUDGED:
             break
+    labels = [chunk.y for chunk in chunks if chunk.y is not None]
+    if not labels or len(labels) < len(chunks):
+        return None
     rows = slice(JUDGED)
-    given, actual = network(np.concatenate(x)[rows]), np.concatenate(y)[rows].astype(np.int64)
-    return better_reading(given, actual, label, np.concatenate(weights)[rows])
+    given, weights = network(np.concatenate([chunk.x for chunk in chunks])[rows]), [chunk.weights for chunk in chunks]
+    return better_reading(given, np.concatenate(labels)[rows].astype(np.int64), label, np.concatenate(weights)[rows])
 
 
 def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:
@@ -182,18 +201,21 @@ def _begun(work: Path | None) -> datetime:
     return datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept and kept.is_file() else datetime.now(UTC)
 
 
-def _groups(certificate: Certificate, people: Population) -> GroupFairness | None:
-    """Group fairness where it means something: decisions between classes, people with protected attributes."""
-    network = certificate.question.network
-    if network.head == "regression" or not people.schema.protected:
-        return None
+def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness | None, str]:
+    """Return rates of a named favourable outcome by protected group; or nothing, and why in one sentence."""
+    network, outcome = certificate.question.network, certificate.question.outcome
+    if not people.schema.protected:
+        return None, "Groups were not compared: the schema names no protected attribute."
+    if not favourable_places(outcome):
+        return None, unnamed(outcome)
     try:
-        return group_fairness(
+        compared = group_fairness(
             network, people, outcomes=people.y is not None, certificate=certificate.local,
-            favourable=certificate.favourable or None, threshold=certificate.threshold,
+            favourable=outcome.favourable, threshold=outcome.threshold,
         )  # fmt: skip
-    except IsonomyError:  # such as a table in which everybody is of one group: there is nothing to compare
-        return None
+    except IsonomyError as error:  # such as a table in which everybody is of one group: there is nothing to compare
+        return None, f"Groups were not compared: {error}"
+    return compared, ""
 
 
 @dataclass(frozen=True)

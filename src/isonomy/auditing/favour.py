@@ -9,17 +9,22 @@ import re
 
 from isonomy.population import Label
 
-FAVOURABLE = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FAVOURABLE = _words(
     "accept accepted acceptable admit admitted admission approve approved approval award awarded cleared eligible "
     "employed enrolled excellent favorable favourable funded good graduate graduated grant granted healthy hire hired "
-    "insured invite invited issued offer offered paid pass passed promote promoted qualified recommend "
-    "recommended released repaid repay selected solvent succeed succeeded success successful survived trusted win won".split()
+    "insured invite invited issued offer offered paid pass passed promote promoted qualified recommend recommended "
+    "released repaid repay selected solvent succeed succeeded success successful survived trusted win won"
 )
-UNFAVOURABLE = frozenset(
+UNFAVOURABLE = _words(
     "arrested bad bankrupt charged convicted decline declined default defaulted defaulter delinquent denied deny died "
     "dismissed dropout excluded expelled fail failed failure fired fraud fraudulent guilty ineligible insolvent late "
     "overdue poor recidivist refuse refused reject rejected rejection terminated unapproved unemployed "
-    "unfavorable unfavourable unfit uninsured unpaid unqualified unsuccessful".split()
+    "unfavorable unfavourable unfit uninsured unpaid unqualified unsuccessful"
 )
 _NOT = frozenset(("no", "non", "not", "never", "without", "isnt", "didnt"))
 _RISK = {"low": 1, "small": 1, "minimal": 1, "high": -1, "great": -1, "elevated": -1}

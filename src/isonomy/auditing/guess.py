@@ -26,7 +26,14 @@ from isonomy.auditing.favour import guess_favourable
 from isonomy.auditing.plan import Roles
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import (
-    DataError, FileError, IsonomyError, NetworkError, ParameterError, SchemaError, first_line, template,
+    DataError,
+    FileError,
+    IsonomyError,
+    NetworkError,
+    ParameterError,
+    SchemaError,
+    first_line,
+    template,
 )  # fmt: skip
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.networks import Network
@@ -132,10 +139,7 @@ def _outcome(label: Label | None, roles: Roles) -> tuple[Label | None, bool]:
     for name in ("favourable", "threshold"):
         if label is None and (value := getattr(roles, name)) not in (None, ()):
             raise ParameterError(template(name, "given beside --label, whose outcome it is about", value))
-    if label is None or roles.favourable:
-        favourable = roles.favourable
-    else:
-        favourable = guess_favourable(label)
+    favourable = roles.favourable if label is None or roles.favourable else guess_favourable(label)
     if label is not None:
         label = replace(label, favourable=favourable, threshold=roles.threshold)
     return label, bool(favourable) and not roles.favourable

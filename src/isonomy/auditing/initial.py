@@ -109,7 +109,8 @@ def _outcome(guess: Guess, reading: Reading, people: Population) -> list[str]:
     if label.regression:
         if label.threshold is None:
             return ["the outcome is a number without a cut-off, so there are no decisions: name one with --threshold"]
-        classes, actual = ("low", "high"), np.asarray(people.y >= label.threshold, dtype=np.int64)
+        classes: tuple[str, ...] = ("low", "high")
+        actual = np.asarray(people.y >= label.threshold, dtype=np.int64)
     else:
         classes, actual = label.classes, np.asarray(people.y, dtype=np.int64)
     weights = people.weights / people.weights.sum()

@@ -1,6 +1,6 @@
 """Is a model read the wrong way round: do its outputs agree better with the labels under another order of the classes?
 
-**The test.** Another order is an order of the ``k`` classes that the outputs may stand for: all of them up to ``k = 4``,
+**The test.** Another order is one of the ``k`` classes that the outputs may stand for: all of them up to ``k = 4``,
 the reverse one beyond. One is called better where both its *ranking* and its *decisions* are, at ``LEVEL``:
 
 - ranking: of the classes that change places, the outputs read as theirs rank their own people below the others: the
@@ -56,7 +56,7 @@ class OtherReading:
         return (
             f"as it is read, the model agrees with {percent(self.accuracy)} of the labels (balanced "
             f"{percent(self.balanced_accuracy)}), and with {percent(self.other_accuracy)} (balanced "
-            f"{percent(self.other_balanced_accuracy)}) where its outputs are taken for the classes {order} in this order"
+            f"{percent(self.other_balanced_accuracy)}) where its outputs stand for the classes {order} in this order"
         )
 
 

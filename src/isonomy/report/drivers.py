@@ -1,9 +1,11 @@
 """Which features drive the violations that were found.
 
-Every witness is a pair of similar people who are treated differently. For each feature in which they differ two
-questions are answered by running the network again: how far apart are the two if **only** this feature changes, and how
-much of the difference **goes away** if only this feature is put back? Both are averaged over everybody, pairs without a
-change counting as 0. Neither has to add up to the whole: features act together.
+Every witness is a pair of similar people who are treated differently. For each feature in which they differ the network
+is run again: how much of the difference **goes away** if only this feature is put back? It is averaged over everybody,
+pairs without a change counting as 0, and need not add up to the whole: features act together.
+
+What a protected attribute or a proxy does **alone** is no matter of these pairs, since a pair that differs in several
+features need not have the worst value of each: it is bounded over all values (:mod:`isonomy.certificates.alone`).
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
+from isonomy.report import words
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import Cell, Fact, Rounded, Section, part, table
+from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, part, table
 from isonomy.report.numbers import signed
 
 ROWS = 20_000
@@ -41,8 +44,8 @@ def drivers(findings: Findings, rounded: Rounded) -> Section:
         differs = (x[:, where] != y[:, where]).any(axis=1)
         if not differs.any():
             continue
-        alone, back = x.copy(), y.copy()
-        alone[:, where], back[:, where] = y[:, where], x[:, where]
+        back = y.copy()
+        back[:, where] = x[:, where]
         share, lost = 1.0 if differs.all() else float(weights @ differs), float(weights @ (whole - gap(back)))
         put_back = signed(lost, rounded.decimals).replace("+", "")
         lines.append((lost, (
@@ -50,11 +53,36 @@ def drivers(findings: Findings, rounded: Rounded) -> Section:
             part("driver.differs", "Differs for", share),
             Fact("driver.back", "Goes away when put back", lost, "nearest", False, put_back),
             Cell(drawn=("bar", lost, mean.value)),
-            rounded.observed("driver.alone", "Apart by this alone", float(weights @ gap(alone))),
         )))  # fmt: skip
     lines.sort(key=lambda line: -line[0])
     note = f"Averages over {len(x):,} pairs; the bars are parts of {mean}."
     shown = table("drivers-table", "Features in which people and their counterparts differ", "Feature", "Differs for#",
-                  "Goes away when put back#", "@drawn", "Apart by this alone#", rows=[row for _, row in lines],
-                  notes=(note,))  # fmt: skip
-    return Section("drivers", (mean,), tables=(shown,) if lines else ())
+                  "Goes away when put back#", "@drawn", rows=[row for _, row in lines], notes=(note,))  # fmt: skip
+    own = alone(findings, rounded)
+    why = "No pair of similar people was found that differ in anything, so there is no difference to explain."
+    if not findings.certificate.searched:
+        why = "No pairs of similar people were searched for, so there is no difference to explain."
+    return Section(
+        "drivers", (mean,), () if lines else (why,), tables=((shown,) if lines else ()) + ((own,) if own else ())
+    )
+
+
+def alone(findings: Findings, rounded: Rounded) -> FactTable | None:
+    """Tabulate the largest change by each protected attribute and proxy alone, over all its values."""
+    if not findings.alone:
+        return None
+    rows, heads = [], ["Only this feature", "Mean found, at least#", "Mean proved, at most#"]
+    heads += [] if findings.redacted else ["Largest proved, for one person#"]
+    for change in findings.alone:
+        found = change.found
+        rows.append([
+            Cell(change.feature, role_of(findings.people.schema[change.feature])),
+            rounded.found("alone.lower", "Mean found", found.mean_lower),
+            rounded.proved("alone.upper", "Mean proved", found.mean_upper),
+            *([] if findings.redacted else [rounded.proved("alone.most", "Largest", float(found.upper.max()))]),
+            *words.flipping(found.decision.tolist()),
+        ])  # fmt: skip
+    heads += ["Decisions"] * (len(rows[0]) - len(heads))
+    who = findings.alone[0].people.selection.words()
+    note = f"Everything else equal, over all possible values of the feature. About {who}."
+    return table("alone", "What a protected attribute or proxy changes by itself", *heads, rows=rows, notes=(note,))

@@ -27,6 +27,12 @@ from isonomy.report.privacy import SMALLEST, hidden_groups
 from isonomy.report.shifted import shift, worst_population
 from isonomy.report.similar import similar
 
+OBSERVED = {
+    "accuracy": "Accuracy, observed", "balanced_accuracy": "Balanced accuracy, observed", "auc": "AUC, observed",
+    "log_loss": "Log-loss, observed", "mean_absolute_error": "Mean absolute error, observed", "r2": "R², observed",
+}  # fmt: skip
+"""How well predictions agree with the outcomes of these people, beside the verdict; :func:`isonomy.fairness.scores`."""
+
 
 def facts(audit: Findings) -> Facts:
     """What there is to say of an audit; of a redacted one nothing that holds for one person only."""
@@ -36,7 +42,7 @@ def facts(audit: Findings) -> Facts:
         sheet.decisions(), sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
         groups(audit, sheet.hidden, sheet.round), sheet.check(),
     )  # fmt: skip
-    return Facts(sheet.headline, audit.verdict, sections, audit.redacted)
+    return Facts(sheet.headline, audit.verdict, sections, audit.redacted, sheet.marks)
 
 
 class Sheet:
@@ -46,7 +52,7 @@ class Sheet:
         found = audit.certificate
         self.audit, self.found, self.redacted = audit, found, audit.redacted
         lower, upper = audit.claimed
-        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression)
+        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression, found.searched)
         self.similar = similar(audit)
         self.asked = (
             exact("delta", "δ, similar", found.delta),
@@ -62,7 +68,10 @@ class Sheet:
         self.lower = self.round.found("lower", "Mean violation within γ, found", lower)
         unit = words.unit(audit) if audit.regression else ""
         reached = str(self.lower) if lower > 0 else "0.00000" if found.lower > 0 else None  # claims have six decimals
-        self.headline = found.headline(str(self.upper), reached, unit)
+        kind, mark, flips = words.turned(audit)
+        said = (words.unread(audit, self.similar), found.headline(str(self.upper), reached, unit), flips)
+        self.headline = " ".join(filter(None, said))
+        self.marks = ((audit.verdict or "none", words.MARKS[audit.verdict]), (kind, mark))
         largest = audit.largest_gamma
         printed = "any" if largest == math.inf else "" if largest is None else down(largest)
         self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
@@ -86,6 +95,7 @@ class Sheet:
         verdicts = () if found.epsilon is None else sorted(Counter(found.local.verdict(found.epsilon).tolist()).items())
         group = None if audit.group is None else audit.group.four_fifths
         judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
+        rule = f"Four-fifths rule for {audit.favourable}" if audit.favourable else "Four-fifths rule"
         kept = words.reach(self.largest.value, str(self.largest))
         measured = {shift.name: shift.distance for shift in audit.shifts}
         distances = [{"name": name, "estimate": each.estimate, "floor": each.floor, "lower": each.lower}
@@ -106,12 +116,17 @@ class Sheet:
             self.lower,
             self.round.proved("local.mean_upper", "Mean violation of these people, proved", found.local.mean_upper),
             self.round.found("local.mean_lower", "Mean violation of these people, found", found.local.mean_lower),
-            *(exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}") for kind, n in decided),
+            *(
+                exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}")
+                for kind, n in decided
+                if kind in words.DECIDED
+            ),
             self.population,
             *([] if found.refusal else [exact("population.confidence", "Its confidence", found.confidence)]),
-            exact("accuracy", "Accuracy, observed", audit.accuracy, _three(audit.accuracy)),
-            exact("balanced_accuracy", "Balanced accuracy", audit.balanced_accuracy, _three(audit.balanced_accuracy)),
-            exact("four_fifths", "Four-fifths rule", group, judged),
+            *(exact(code, what, getattr(audit, code), _three(getattr(audit, code))) for code, what in OBSERVED.items()),
+            exact("favourable", "Favourable outcome", list(found.favourable), audit.favourable),
+            exact("threshold", "Cut-off", found.threshold),
+            exact("four_fifths", rule, group, judged or audit.group_refusal),
             exact("shifts", "Distances", distances, "; ".join(far)),
             exact("sources", "SHA-256", dict(audit.sources), ""),
             exact("command", "The same audit again", audit.command),
@@ -121,7 +136,7 @@ class Sheet:
             *([] if found.epsilon is None else [self.largest]),
         )
         return Section("summary", listing, (words.threshold(audit, kept), words.meaning(audit), self.behind),
-                       notes=self.similar.warnings)  # fmt: skip
+                       notes=(*_other(audit), *self.similar.warnings))  # fmt: skip
 
     def proved(self) -> Section:
         """What the proof rests on, and what δ allows."""
@@ -224,7 +239,8 @@ class Sheet:
         local, rows = self.found.local, self.audit.people.rows
         worst = [place for place in np.argsort(-local.lower, kind="stable")[:10].tolist() if local.lower[place] > 0]
         some = [facts_of_row(local, place, int(rows[place]), self.round) for place in worst]
-        none = () if some else ("Nobody: no similar person with another answer was found, or none was searched for.",)
+        why = "a search found no similar person" if self.found.searched else "no search was made for similar people"
+        none = () if some else (f"Nobody is shown: {why} with another answer.",)
         return Section("pairs", (), none, drawn={"pairs": some})
 
     def check(self) -> Section:
@@ -245,6 +261,14 @@ def _decisions(group: Group) -> list[Any]:
     shares = (part(f"group.{kind}", kind, share) for kind, share in zip(DECISIONS, group.decisions, strict=True))
     people = exact("group.people", "People", group.people)
     return [group.name, people, Cell(drawn=("stacked", group.decisions)), *shares]
+
+
+def _other(audit: Findings) -> tuple[str, ...]:
+    """The other order of the classes, under which the model agrees better with the labels."""
+    if audit.other_reading is None:
+        return ()
+    said = str(audit.other_reading)
+    return (f"{said[0].upper()}{said[1:]}. It was audited as it is read, as was asked for (--as-read).",)
 
 
 def _three(value: float | None) -> str:

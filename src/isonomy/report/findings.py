@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate, Verdict, judge
 from isonomy.fairness import GroupFairness
 from isonomy.fairness.reading import OtherReading
+from isonomy.networks.influence import read_features
 from isonomy.networks.network import Network
 from isonomy.population import Population
 from isonomy.population.feature import Feature
@@ -36,7 +38,9 @@ class Findings:
     people: Population  # the audited individuals, in the order of the certificate
     network: Network
     certificate: Certificate  # `.local` has the bounds and witnesses of each individual
-    group: GroupFairness | None = None
+    group: GroupFairness | None = None  # of the favourable outcome
+    group_refusal: str = ""  # why there is none
+    alone: tuple[ChangeAlone, ...] = ()  # of each protected attribute and proxy that is read
     shifts: tuple[ObservedShift, ...] = ()
     accuracy: float | None = None  # weighted, where labels are known
     balanced_accuracy: float | None = None
@@ -89,6 +93,18 @@ class Findings:
     def regression(self) -> bool:
         """Whether the network gives numbers instead of probabilities."""
         return self.network.head == "regression"
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The features that may influence a prediction."""
+        return frozenset(read_features(self.certificate.question.network, self.people.schema))
+
+    @property
+    def favourable(self) -> str:
+        """The favourable outcome in the words of the schema, quoted; "" where none is named."""
+        outcome = self.certificate.question.outcome
+        names = [outcome.labels.get(name, name) for name in outcome.favourable]
+        return " or ".join(f"“{name}”" for name in names)
 
     @property
     def outputs(self) -> tuple[str, ...]:

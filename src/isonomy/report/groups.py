@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from isonomy.population.feature import Label
 from isonomy.report.findings import Findings
 from isonomy.report.model import Cell, Fact, Rounded, Section, exact, part, table
-from isonomy.report.numbers import percent
+from isonomy.report.numbers import parameter, percent
 from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
 from isonomy.report.privacy import Hidden, left_out, protected_cells
 
@@ -31,7 +32,8 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
     """Rates, and how far groups are apart: two tables for each attribute set, without what redaction hides."""
     group, redacted, tables = findings.group, findings.redacted, []
     if group is None:
-        return Section("groups", (), ("Groups were not compared in this audit.",))
+        return Section("groups", (), (findings.group_refusal or "Groups were not compared in this audit.",))
+    named = findings.favourable or f"“{findings.outputs[-1]}”"
     titles = list(dict.fromkeys(group.groups["attributes"]))
     crossed = [title for title in titles if " × " in title]
     titles = [title for title in titles if title not in crossed[MOST_PAIRS:]]
@@ -46,30 +48,33 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
         most = MOST_CROSSED_GROUPS if title in crossed else MOST_GROUPS
         kept = shown.loc[shown["people"].nlargest(most).index.sort_values()]
         rates = [rate for rate in RATES if rate in rows]
-        columns = [_spoken(rate) for rate in rates] + (["mean unfairness"] if "violation_lower" in rows else [])
+        columns = [_headed(rate, named) for rate in rates]
+        columns += ["Mean unfairness"] if "violation_lower" in rows else []
         summary = group.summary[group.summary["attributes"] == title].to_dict("records")
         notes = () if redacted else _notes(summary)
         tables += [
             table(
-                f"rates-{number}", f"Rates by {title}", "Group", "People#", "Share#",
-                *(f"{column.capitalize()}#" for column in columns),
+                f"rates-{number}", f"Rates of {named} by {title}", "Group", "People#", "Share#",
+                *(f"{column}#" for column in columns),
                 notes=left_out(int(masked.sum()), len(shown) - len(kept)),
                 rows=(_group(row, rates, rounded, redacted) for row in kept.to_dict("records")),
             ),
             table(
-                f"parity-{number}", f"How far the groups of {title} are apart", "Measure", "Value#", "Interval#",
-                "Lowest", "Highest", notes=(f"{'; '.join(notes)}.",) if notes else (),
+                f"parity-{number}", f"How far the groups of {title} are apart, for {named}", "Measure", "Value#",
+                "Interval#", "Lowest", "Highest", notes=(f"{'; '.join(notes)}.",) if notes else (),
                 rows=(_metric(row, few if row["metric"].startswith("equal") else unseen, rounded) for row in summary),
             ),
         ]  # fmt: skip
     how = (
-        f"intervals are {percent(group.confidence).replace('.0%', '%')} bootstrap intervals from {group.resamples:,} "
-        "resamples. Intervals are printed beneath. Only the mean unfairness of a group lies between proved bounds, for "
-        f"these people. Groups of fewer than {group.smallest} people (effective) are called small."
+        f"every rate is about {named}. Selected is who is given {named}{_cut(findings)}; the true positive rate is of "
+        f"those whose outcome is {named}, the false positive rate of the others. Intervals are "
+        f"{percent(group.confidence).replace('.0%', '%')} bootstrap intervals from {group.resamples:,} resamples, and "
+        "are printed beneath. Only the mean unfairness of a group lies between proved bounds, for these people. Groups "
+        f"of fewer than {group.smallest} people (effective) are called small."
         f"{' What rests on few people is not shown.' if redacted else ''}"
     )
     kinds = {title: group.four_fifths.get(title, "") for title in titles}
-    return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds})
+    return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds, "favourable": named})
 
 
 def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bool) -> list[Any]:
@@ -114,6 +119,40 @@ def _notes(summary: list[dict[Any, Any]]) -> tuple[str, ...]:
     notes = (note.strip() for row in summary for note in str(row["note"]).split("; ") if note.strip())
     skipped = ("by the ", "between bound_low", "lowest and highest by", "small: ")  # which the tables show already
     return tuple(dict.fromkeys(note for note in notes if not note.startswith(skipped)))
+
+
+def unnamed(outcome: Label) -> str:
+    """Return why rates are left out where no favourable outcome is named, and how to name one."""
+    if not outcome.column:
+        return (
+            "Groups were not compared: the schema has no [label] that would name a favourable outcome. Describe one, "
+            "with its column, classes and favourable."
+        )
+    names = outcome.classes or ("high", "low")
+    cut = "" if outcome.classes or outcome.threshold is not None else " and threshold = NUMBER, the cut-off,"
+    one = " or ".join(f'"{name}"' for name in names[:6])
+    return (
+        f"Groups were not compared, since no favourable outcome is named: write favourable = {one}{cut} in [label] of "
+        "the schema, or say --favourable."
+    )
+
+
+def _cut(findings: Findings) -> str:
+    """From which probability or number on the favourable outcome is given."""
+    outcome = findings.certificate.question.outcome
+    if outcome.favourable == ("low",) and not outcome.classes and outcome.threshold is not None:
+        return f", up to a cut-off of {parameter(outcome.threshold)}, a number equal to it included"
+    if outcome.threshold is not None:
+        return f", from a cut-off of {parameter(outcome.threshold)} on, a score equal to it included"
+    if len(outcome.classes) == 2:
+        return ", from a probability of 0.5 on"
+    return ", the most probable class"
+
+
+def _headed(rate: str, named: str) -> str:
+    """``Selection rate of “good”``, ``Accuracy, “good” or not``."""
+    spoken = _spoken(rate).capitalize()
+    return f"{spoken}, {named} or not" if rate == "accuracy" else f"{spoken} of {named}"
 
 
 def _spoken(name: str) -> str:

@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from isonomy.report import figures
 from isonomy.report.model import Facts
-from isonomy.report.words import MARKS
 
 
 def to_html(facts: Facts) -> str:
@@ -23,7 +22,7 @@ def to_html(facts: Facts) -> str:
     policy += "base-uri 'none'; form-action 'none'"
     shift, people = facts["shift"].drawn, facts["people"].drawn
     return _templates().get_template("page.html").render(
-        facts=facts, known={fact.code: fact for fact in facts["summary"].facts}, mark=MARKS[facts.verdict],
+        facts=facts, known={fact.code: fact for fact in facts["summary"].facts},
         curve=figures.curve(**shift) if shift["places"] else "", histogram=figures.histogram(**people),
         figures=figures, version=metadata.version("isonomy"), style=style, script=script, policy=policy,
     )  # fmt: skip

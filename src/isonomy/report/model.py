@@ -7,7 +7,6 @@ have as many decimals as it takes to be on their own side of ε, as :mod:`isonom
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
@@ -19,6 +18,8 @@ from isonomy.certificates.certificate import Verdict
 from isonomy.report.numbers import agrees, decimals_of, parameter, percent, written
 
 Rounding = Literal["up", "down", "outward", "nearest", "exact"]
+
+NOT_SEARCHED = "not searched for"
 
 _MOST = 12
 """Decimals of anything, at most."""
@@ -94,6 +95,7 @@ class Facts:
     verdict: Verdict | None
     sections: tuple[Section, ...]
     redacted: bool = False
+    marks: tuple[tuple[str, str], ...] = ()  # verdicts in a few words, each with its kind: of the mean, of decisions
 
     def __getitem__(self, code: str) -> Section:
         return next(section for section in self.sections if section.code == code)
@@ -122,17 +124,21 @@ def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
 
 @dataclass(frozen=True)
 class Rounded:
-    """Writes numbers, and makes facts of them, that all have the same decimals."""
+    """Writes numbers, and makes facts of them, that all have the same decimals.
+
+    Without a search what was attained is 0 for everybody, and that is said instead of the number.
+    """
 
     decimals: int
+    searched: bool = True
 
     @classmethod
-    def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool) -> Rounded:
+    def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool, searched: bool = True) -> Rounded:
         """Decimals as every output has them (:func:`isonomy.arithmetic.decimals_of_bound`), more where ε asks."""
         least = decimals_of_bound(upper, regression)
         sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
         fitting = (n for n in range(least, _MOST) if all(agrees(*side, n, epsilon) for side in sides))
-        return cls(next(fitting, _MOST))
+        return cls(next(fitting, _MOST), searched)
 
     def upper(self, value: float) -> str:
         """Something that was proved not to be exceeded."""
@@ -152,6 +158,8 @@ class Rounded:
 
     def found(self, code: str, what: str, value: float) -> Fact:
         """A value that was attained."""
+        if not self.searched:
+            return Fact(code, what, value, "exact", False, NOT_SEARCHED)
         return Fact(code, what, value, "down", False, self.lower(value))
 
     def observed(self, code: str, what: str, value: float) -> Fact:

@@ -25,8 +25,9 @@ QUESTION = (
 )  # fmt: skip
 PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
 CHANGED = {
-    "better": "✅ The new one is certainly fairer.", "worse": "❌ The new one is certainly less fair.",
-    None: "The bounds overlap: neither is certainly fairer.",
+    "better": "✅ The new one certainly has a smaller mean violation.",
+    "worse": "❌ The new one certainly has a larger mean violation.",
+    None: "The bounds overlap: neither certainly has the smaller mean violation.",
 }  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
     if lower > 0:
         change = f"a counterpart was found for whom it changes by {reached(str(least))}"
     listing = (
-        exact("row", "Row", row),
+        exact("row", "Row", row, str(row)),  # as it is typed
         exact("prediction", "Prediction", mine, _given(names, gets[0], rounded)),
         most,
         least,

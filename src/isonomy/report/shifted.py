@@ -129,8 +129,12 @@ def worst_population(findings: Findings, lower: str) -> Section:
         rows += [(Cell(feature.name, role_of(feature)), *texts) for _, texts in some[:MOST_CATEGORIES]]
         left_out += len(some[MOST_CATEGORIES:])
     if not rows:
-        none = "It is the observed population itself: no change was found that makes the average worse, or none was"
-        return Section("worst", (), (f"{none} allowed (γ = {gamma}) or searched for.",))
+        why = "a search found no change that makes the average worse"
+        if not certificate.gamma > 0:
+            why = f"γ = {gamma} allows no change"
+        elif not certificate.searched:
+            why = "no search was made for a change that makes the average worse"
+        return Section("worst", (), (f"It is the observed population itself: {why}.",))
     moved = float(worst.masses[worst.points.cost > 0].sum() / worst.masses.sum())
     how = (
         f"The population that reaches {lower} comes from these people by changing {percent(moved)} of them, at a cost "

@@ -50,8 +50,8 @@ def similar(findings: Findings) -> Similar:
             still.append(feature.name)
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
-        reach = _reach(feature, row, question, findings.redacted)
-        moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), feature.seen))
+        reach, read = _reach(feature, row, question, findings.redacted), feature.name in findings.read
+        moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
     return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)), min(LOOKED_AT, len(findings.people)))
 
@@ -139,7 +139,7 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
             "No protected attribute and no declared proxy can move: similar people always agree on "
             f"{listed(list(schema.protected))}. The bounds below do not compare people of different groups. {rest}"
         ]
-    if not any(move.read for move in said):
+    if not any(move.read for move in said) and findings.read & set(schema.protected):
         names = listed([move.feature for move in said])
         return [
             f"The network reads none of the protected attributes and proxies that can move ({names}): changing "

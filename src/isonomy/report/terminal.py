@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table as Grid
 from rich.text import Text
 
+from isonomy.report.facts import OBSERVED
 from isonomy.report.model import Cell, Facts, FactTable
-from isonomy.report.words import MARKS
 
-_COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow"}
+_COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow", "none": "bold"}
 _TERMS = ("Network", "Similar people")
 
 Shown = str | Text | Grid
@@ -26,9 +26,9 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
         if fact.words in _TERMS:
             yield Text(f"{fact.words}: {fact}")
     yield Text(f"\n{facts.headline}", style="bold")
-    if facts.verdict is not None:
-        yield Text(f"{MARKS[facts.verdict].upper()}. {threshold}", style=_COLOUR[facts.verdict])
-    yield Text(f"{meaning}\n{behind}")
+    for kind, mark in facts.marks:
+        yield Text(f"{mark.upper()}.", style=_COLOUR[kind])
+    yield Text(f"{threshold}\n{meaning}\n{behind}")
     for note in summary.notes:
         yield Text(f"Read this first. {note}", style="bold")
     curve, shifts = facts["shift"].tables
@@ -42,9 +42,9 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
     yield ""
     yield spread
     yield ""
-    observed = ("accuracy", "balanced_accuracy")
-    shown = [fact for fact in summary.facts if fact.code.startswith("decisions.") or fact.code in observed]
+    shown = [fact for fact in summary.facts if fact.code.startswith("decisions.") or fact.code in OBSERVED]
     yield from (Text(f"{fact.words}: {fact}") for fact in shown if fact.printed)
+    yield from (shown for each in facts["drivers"].tables if each.code == "alone" for shown in _titled(each))
     yield from _titled(facts["proved"].tables[0])
     yield from _titled(shifts)
     for pair in facts["pairs"].drawn.get("pairs", [])[:1]:
@@ -77,6 +77,7 @@ def _titled(table: FactTable, rows: Iterable[tuple[Cell, ...]] | None = None) ->
     if table.rows:
         yield ""
         yield _grid(table, rows, table.title)
+        yield from map(Text, table.notes)
 
 
 def _grid(table: FactTable, rows: Iterable[tuple[Cell, ...]] | None = None, title: str | None = None) -> Grid:

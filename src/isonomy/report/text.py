@@ -9,11 +9,12 @@ from xml.etree import ElementTree
 
 from isonomy.report.model import Facts
 
-SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓"}
+SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 TOLD = (
     "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground", "delta",
     "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
-    "balanced_accuracy", "largest_gamma", "shifts", "four_fifths",
+    "balanced_accuracy", "auc", "log_loss", "mean_absolute_error", "r2", "largest_gamma", "shifts", "favourable",
+    "threshold", "four_fifths",
 )  # fmt: skip
 """The facts of an audit that a page of Markdown shows, in this order."""
 
@@ -34,12 +35,13 @@ def to_markdown(facts: Facts) -> str:
     """A page for pull requests and CI logs."""
     known = {fact.code: fact for fact in facts["summary"].facts}
     lines = [f"# Audit: {known['title']}", "", facts.headline, ""]
-    if facts.verdict:
-        lines += [f"**{SIGNS[facts.verdict]} {facts.verdict}.** {facts['summary'].sentences[0]}", ""]
+    marks = " ".join(f"{SIGNS[kind]} {mark[0].upper()}{mark[1:]}." for kind, mark in facts.marks)
+    lines += [f"**{marks}** {facts['summary'].sentences[0]}", ""]
+    lines += [line for note in facts["summary"].notes for line in (f"Read this first: {note}", "")]
     lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
     shown = [known[code] for code in TOLD if code in known and known[code].printed]
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
-    again = "Checked again with `isonomy verify certificate.json`, run again with:"
+    again = "Check it with `isonomy verify certificate.json`; run it again with:"
     return "\n".join([*lines, again, "", "```", str(known["command"]), "```", ""])
 
 

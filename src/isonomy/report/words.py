@@ -14,7 +14,9 @@ from isonomy.report.similar import Similar
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
 
-MARKS = {"certified": "Certified", "violated": "Violated", "undecided": "Undecided", None: "Bounds only"}
+MARKS = {
+    "certified": "Mean certified", "violated": "Mean violated", "undecided": "Mean undecided", None: "Bounds only",
+}  # fmt: skip
 
 DECISIONS = {
     "certified": "No similar person can get another decision.",
@@ -27,12 +29,11 @@ DECIDED = {
     "certified": "Decisions that no similar person can change",
     "flippable": "Decisions that a similar person was found to change",
     "undecided": "Decisions that are open",
-    "none": "Numbers without a decision",
 }
 
 DOMAINS = {
-    "realizable": "Every comparison is with somebody who could exist: whole categories, whole numbers where the schema "
-    "says so, values in their ranges.",
+    "realizable": "Every comparison is with somebody whom the schema allows: whole categories, whole numbers where it "
+    "says so, values in their ranges. Whether such a person exists was not asked.",
     "relaxed": "Comparisons include mixtures of categories that nobody has (relaxed domain), so the bounds also cover "
     "people who cannot exist.",
     "unbounded": "Comparisons include values outside every range and mixtures of categories (unbounded domain), so the "
@@ -61,6 +62,65 @@ def meaning(findings: Findings) -> str:
     )
 
 
+def unread(findings: Findings, similar: Similar) -> str:
+    """Return which protected attributes are not read, and what is bounded instead; nothing where all are read.
+
+    **Soundness.** An attribute counts as read unless no path of non-zero weights leads from it to an output.
+    """
+    protected = list(findings.people.schema.protected)
+    without = [name for name in protected if name not in findings.read]
+    if not without:
+        return ""
+    if len(without) < len(protected):
+        reads = listed([name for name in protected if name in findings.read])
+        names, it = listed(without), "it" if len(without) == 1 else "them"
+        return f"The model reads {reads}, but not {names}: changing {it} alone changes nothing."
+    *some, last = protected
+    said = f"The model reads neither {', '.join(some)} nor {last}: changing them alone changes nothing."
+    if not some:
+        said = f"The model does not read {last}: changing it alone changes nothing."
+    others = [f"{move.feature} ({move.role or 'tolerance'})" for move in similar.moves if move.read]
+    if not others:
+        return f"{said} It reads nothing else in which similar people may differ."
+    return f"{said} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
+
+
+def flipping(decision: list[str]) -> tuple[str, ...]:
+    """Return how many of some decisions flip, and how many are open: at most one phrase, none without decisions."""
+    if "none" in decision:
+        return ()
+    flips, left = decision.count("flippable"), decision.count("undecided")
+    return (f"{flips:,} of {len(decision):,} flip{f', {left:,} open' if left else ''}",)
+
+
+def turned(findings: Findings) -> tuple[str, str, str]:
+    """Return what similar people do to decisions: a kind as of verdicts, a few words, and a sentence."""
+    decision, searched = findings.certificate.local.decision.tolist(), findings.certificate.searched
+    flips, kept, n = decision.count("flippable"), decision.count("certified"), len(decision)
+    if "none" in decision:
+        cut = "the model gives numbers, and no cut-off was named: --threshold, or threshold in [label] of the schema"
+        return "undecided", "no decisions judged", f"No decisions were judged: {cut}."
+    left = n - flips - kept
+    among = f"{left:,} {'is' if left == 1 else 'are'} open{'' if searched else ', as no search was made'}"
+    proved = f"{kept:,} {'is' if kept == 1 else 'are'} proved to stay"
+    if flips:
+        rest = [part for part, count in ((proved, kept), (among, left)) if count]
+        said = f"{flips:,} of {n:,} decisions {'flips' if flips == 1 else 'flip'}"
+        whole = f"{said} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
+        return "violated", said, f"{whole}{', '.join(rest)}."
+    if left:
+        return (
+            "undecided",
+            f"{left:,} of {n:,} decisions open",
+            (f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {among}."),
+        )
+    return (
+        "certified",
+        "no decision flips",
+        (f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."),
+    )
+
+
 def unit(findings: Findings) -> str:
     """The unit of a violation, as an aside."""
     if not findings.regression:
@@ -82,11 +142,11 @@ def threshold(findings: Findings, kept: str) -> str:
     if findings.verdict is None or findings.certificate.epsilon is None:
         return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
     epsilon = parameter(findings.certificate.epsilon)
+    beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
     text = {
-        "certified": f"This is within the accepted ε = {epsilon}, with proof.",
-        "violated": f"This is beyond the accepted ε = {epsilon}: a population shows it.",
-        "undecided": f"Whether the accepted ε = {epsilon} is kept is open: the proof allows more, and nothing beyond "
-        "it was found.",
+        "certified": f"The mean is within the accepted ε = {epsilon}, with proof.",
+        "violated": f"The mean is beyond the accepted ε = {epsilon}: a population shows it.",
+        "undecided": f"Whether the mean keeps the accepted ε = {epsilon} is open: the proof allows more, and {beyond}.",
     }[findings.verdict]
     return f"{text} Proved to stay within ε: {kept}."
 
@@ -125,15 +185,15 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
          "Another choice gives other numbers, and no proof can say that this one is right."),
         ("Only shifts within γ", "Populations further away than γ, in the ground cost above, may be treated worse."
          f"{beyond}" if certificate.gamma > 0 else "Only these very people were judged, no other population."),
-        ("An average, not everybody", "The verdict bounds a mean. Single people can be treated much more unequally; "
+        ("An average, not everybody", "ε is compared with a mean. Single people can be treated much more unequally; "
          "their own bounds are given below."),
         ("The gap", "Between what was proved and what was found the truth is unknown."),
         ("Not accuracy", f"A network can be fair in this sense and wrong, or useless.{accuracy}"),
         ("Group fairness is observed", "Rates of groups, and their intervals, are estimates from these people."),
         ("Only this network", "What happens before (collecting, cleaning, encoding data) and after (people who "
          "overrule or ignore the network) was not looked at."),
-        ("Features that drive it", "What a feature contributes is measured on the pairs that were found. It explains "
-         "them; it is not a statement about causes."),
+        ("Features that drive it", "What goes away with a feature is measured on the pairs that were found; what one "
+         "changes by itself is bounded over all its values. Neither is a statement about causes."),
     ]  # fmt: skip
     if certificate.refusal:
         said.insert(3, ("Not everybody they stand for", behind))

@@ -217,7 +217,18 @@ class Service:
         served, outcome = self.served, self.certifier.question.outcome
         widest = 2 * served.gamma if served.gamma > 0 else 1.0
         gammas = [widest * step / 20 for step in range(21)]
-        names = ("statement", "delta", "gamma", "epsilon", "upper", "lower", "confidence")
+        names = (
+            "statement",
+            "delta",
+            "gamma",
+            "epsilon",
+            "upper",
+            "lower",
+            "confidence",
+            "verdict",
+            "printed",
+            "observed",
+        )
         return {
             "certificate": served.identity,
             **{name: getattr(served, name) for name in names},

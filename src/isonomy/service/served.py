@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from isonomy.certificates.local import Arithmetic, Bounds
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
 from isonomy.errors import DataError, FileError
+from isonomy.fairness import scores
 from isonomy.files import file_hash
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
@@ -113,17 +115,28 @@ class Served(Reference):
         """Of the audit, against epsilon."""
         return judge(self.lower, self.upper, self.epsilon)
 
+    @cached_property
+    def observed(self) -> dict[str, float]:
+        """How well predictions agree with the outcomes of the audited individuals; empty where these are not known."""
+        return {} if self.people is None else scores(self.network, self.people)
+
+    @property
+    def printed(self) -> dict[str, str]:
+        """Upper and lower with the decimals that they have everywhere."""
+        decimals = decimals_of_bound(self.upper, self.network.head == "regression")
+        return {"upper": at_most(self.upper, decimals), "lower": at_least(self.lower, decimals)}
+
     @property
     def caution(self) -> str:
         """What has to be said beside a certificate that did not keep its own epsilon; nothing of one that did."""
         if self.verdict == "violated":
             return (
-                f"The audit itself found a population within gamma with a mean violation of {at_least(self.lower)}, "
+                f"The audit itself found a population within gamma with a mean violation of {self.printed['lower']}, "
                 f"above epsilon = {self.epsilon:g}: the certificate is violated, and vouches for nothing."
             )
         if self.verdict == "undecided":
             return (
-                f"The audit itself proved {at_most(self.upper)}, not epsilon = {self.epsilon:g}: the certificate is "
+                f"The audit itself proved {self.printed['upper']}, not epsilon = {self.epsilon:g}: the certificate is "
                 "undecided, and does not vouch for epsilon."
             )
         return ""

@@ -1,0 +1,270 @@
+"""What a reader acts on first: what is certified, what flips, what is read, and of which class a rate is."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import isonomy
+from isonomy.certificates.alone import ChangeAlone, changes_alone
+from isonomy.networks import Network
+from isonomy.population import Feature, Label, Population, Schema
+from isonomy.report import Findings
+from isonomy.report.terminal import to_terminal
+from isonomy.report.text import to_json, to_markdown
+from isonomy.report.words import turned
+from isonomy.similarity import Counterparts
+
+from .audits import audit, render
+
+SCHEMA = """
+[label]
+column = "outcome"
+classes = ["no", "yes"]
+favourable = "yes"
+[features.sex]
+kind = "categorical"
+categories = ["f", "m"]
+protected = true
+[features.race]
+kind = "categorical"
+categories = ["a", "b", "c"]
+protected = true
+[features.income]
+low = 0
+high = 1
+tolerance = 0.1
+[features.debt]
+low = 0
+high = 1
+"""
+QUICK: dict[str, Any] = {"gamma": 0.0, "tier": "interval", "limit": 40}
+
+
+def with_decisions(findings: Findings, decision: list[str], searched: bool = True) -> Findings:
+    """The same audit with other decisions, as far as words are made of them."""
+    local = object.__new__(type(findings.certificate.local))
+    local.__dict__.update(findings.certificate.local.__dict__ | {"decision": np.array(decision)})
+    certificate = object.__new__(type(findings.certificate))
+    certificate.__dict__.update(findings.certificate.__dict__ | {"local": local, "searched": searched})
+    return dataclasses.replace(findings, certificate=certificate)
+
+
+def everything(findings: Findings) -> list[str]:
+    """Page, Markdown and terminal of an audit."""
+    facts = findings.facts
+    return [render(findings), to_markdown(facts), "\n".join(map(str, to_terminal(facts)))]
+
+
+def test_a_certified_mean_stands_beside_the_decisions_that_flip() -> None:
+    found = audit(epsilon=0.9)
+    flips = int((found.certificate.local.decision == "flippable").sum())
+    assert found.verdict == "certified" and flips
+    assert f"{flips} of 70 decisions flip when the person is replaced" in found.facts.headline
+    assert found.facts.marks == (("certified", "Mean certified"), ("violated", f"{flips} of 70 decisions flip"))
+    for text in everything(found):
+        assert f"{flips} of 70 decisions flip" in text or f"{flips} OF 70 DECISIONS FLIP" in text
+    page = render(found)
+    assert 'class="verdict violated"' in page and 'class="mark certified"' in page and 'class="mark violated"' in page
+    assert "✅ Mean certified. ❌" in to_markdown(found.facts)
+
+
+@given(flips=st.integers(0, 30), kept=st.integers(0, 30), left=st.integers(0, 30), searched=st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_decisions_in_words_add_up(flips: int, kept: int, left: int, searched: bool) -> None:
+    """No flip is called proved absent, none that is open is called kept, and numbers add up to everybody."""
+    n = flips + kept + left
+    if not n or (flips and not searched):
+        return
+    kinds = ["flippable"] * flips + ["certified"] * kept + ["undecided"] * left
+    kind, mark, said = turned(with_decisions(audit(), kinds, searched))
+    assert kind == ("violated" if flips else "undecided" if left else "certified")
+    assert (f"{flips:,} of {n:,} decisions flip" in said) == bool(flips) and (mark in said or not flips)
+    assert ("open" in said) == bool(left) and ("no search was made" in said) == (bool(left) and not searched)
+    if flips or left:
+        assert (f"{kept} is proved to stay" in said or f"{kept} are proved to stay" in said) == (kept > 0 or not flips)
+
+
+def test_numbers_without_a_cut_off_are_no_decisions() -> None:
+    found = audit("regression")
+    for text in everything(found):
+        assert "without a decision" not in text.lower()
+    assert "No decisions were judged" in found.facts.headline and "--threshold" in found.facts.headline
+    assert "decisions" not in to_json(found.facts)
+
+
+def test_what_was_not_searched_for_is_not_called_found() -> None:
+    without, searched = audit(attack=False, decide=False), audit()
+    for text in everything(without):
+        assert "or none was" not in text and "at least 0.0000" not in text and "≥ 0" not in text
+    assert "no search was made" in without.facts["pairs"].sentences[0]
+    assert str(without.facts.fact("lower")) == "not searched for" and "≥" in searched.facts.fact("lower").bounded
+
+
+def test_a_row_can_be_pasted() -> None:
+    found = audit()
+    people = dataclasses.replace(found.people, rows=found.people.rows + 1_234_000)
+    text = "\n".join(map(str, to_terminal(dataclasses.replace(found, people=people).facts)))
+    row = text.partition("explain OUT --row ")[2].partition(",")[0].split()[0]
+    assert int(row) in people.rows and str(int(row)) == row
+
+
+@pytest.mark.parametrize("favourable", ["no", "yes"])
+def test_every_rate_names_its_class(favourable: str) -> None:
+    found = audit()
+    schema = dataclasses.replace(found.people.schema, label=Label("outcome", ("no", "yes"), favourable=(favourable,)))
+    people = Population.from_frame(found.people.frame, schema)
+    group = isonomy.group_fairness(found.network, people, favourable=favourable, resamples=200)
+    question = dataclasses.replace(found.certificate.question, outcome=schema.label)
+    certificate = dataclasses.replace(found.certificate, question=question)
+    named = dataclasses.replace(found, people=people, group=group, certificate=certificate)
+    section, quoted = named.facts["groups"], f"“{favourable}”"
+    for table in section.tables:
+        assert quoted in table.title
+        assert all(quoted in head for head, _ in table.heads if "rate" in head or "Accuracy" in head)
+    assert (
+        f"every rate is about {quoted}" in section.sentences[0]
+        and "from a probability of 0.5 on" in section.sentences[0]
+    )
+    page, notes = render(named), to_markdown(named.facts)
+    assert page.count(f"four-fifths rule for {quoted}: ") == len(group.four_fifths)
+    assert f"Four-fifths rule for {quoted}" in notes
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    n = 200
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], n), "race": rng.choice(["a", "b", "c"], n), "income": rng.random(n).round(3)}
+    )
+    frame["debt"] = rng.random(n).round(3)
+    frame["outcome"] = np.where(frame["income"] - frame["debt"] / 2 + rng.normal(0, 0.2, n) > 0.3, "yes", "no")
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return {"data": str(tmp_path / "people.csv"), "schema": str(tmp_path / "schema.toml"), **QUICK}
+
+
+def pipeline(plan: dict[str, Any], *protected: str) -> dict[str, Any]:
+    """A fitted pipeline that drops the protected columns but for those named, as a file."""
+    import skops.io
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    frame = pd.read_csv(plan["data"])
+    parts = [(StandardScaler(), ["income", "debt"])]
+    parts += [(OneHotEncoder(), list(protected))] if protected else []  # type: ignore[list-item]
+    model = make_pipeline(make_column_transformer(*parts, remainder="drop"), LogisticRegression())
+    model.fit(frame.drop(columns="outcome"), frame["outcome"])
+    path = Path(plan["data"]).with_name("model.skops")
+    skops.io.dump(model, path)
+    return plan | {"model": str(path)}
+
+
+def test_a_model_that_reads_no_protected_attribute_is_called_so_first(files: dict[str, Any]) -> None:
+    found = isonomy.audit(pipeline(files), progress=None).findings
+    first = "The model reads neither sex nor race: changing them alone changes nothing."
+    assert found.facts.headline.startswith(f"{first} What is bounded is the effect of income (tolerance)")
+    assert all(first in text for text in everything(found)) and not found.alone
+    assert found.certificate.lower > 0  # by the tolerance, which is what the second sentence says
+
+
+def test_a_model_that_reads_one_of_two(files: dict[str, Any]) -> None:
+    found = isonomy.audit(pipeline(files, "sex"), progress=None).findings
+    assert found.facts.headline.startswith("The model reads sex, but not race: changing it alone changes nothing.")
+    assert [each.feature for each in found.alone] == ["sex"]
+    both = isonomy.audit(pipeline(files, "sex", "race"), progress=None).findings
+    assert "changes nothing" not in both.facts.headline and len(both.alone) == 2
+
+
+def test_scores_stand_beside_the_verdict(files: dict[str, Any]) -> None:
+    found = isonomy.audit(pipeline(files), progress=None).findings
+    from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
+
+    y, p = found.people.y, found.network(found.people.x)
+    assert y is not None
+    decided = (p[:, 1] >= 0.5).astype(int)
+    assert found.accuracy == pytest.approx(np.mean(decided == y))
+    assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(y, decided))
+    assert found.auc == pytest.approx(roc_auc_score(y, p[:, 1])) and found.log_loss == pytest.approx(log_loss(y, p))
+    for text in everything(found):
+        assert all(name in text for name in ("Accuracy", "Balanced accuracy", "AUC", "Log-loss"))
+        assert f"{found.auc:.3f}" in text and f"{found.log_loss:.3f}" in text
+
+
+def test_without_a_favourable_class_groups_are_left_out_and_the_way_is_named(files: dict[str, Any]) -> None:
+    schema = Path(files["schema"])
+    schema.write_text(schema.read_text().replace('favourable = "yes"\n', ""))
+    found = isonomy.audit(pipeline(files), progress=None).findings
+    assert found.group is None
+    assert 'write favourable = "no" or "yes" in [label] of the schema, or say --favourable' in found.group_refusal
+    for text in everything(found)[:2]:
+        assert "Groups were not compared, since no favourable outcome is named" in text
+    assert to_json(found.facts)["four_fifths"] is None
+
+
+def attained_alone(network: Network, people: Population, feature: str) -> Any:
+    """The largest change of a prediction over all categories of a feature, by trying each (n,)."""
+    where, largest = people.schema.slices[feature], np.zeros(len(people))
+    before = network(people.x)
+    for category in np.eye(where.stop - where.start):
+        x = people.x.copy()
+        x[:, where] = category
+        largest = np.maximum(largest, np.abs(network(x) - before).max(axis=1))
+    return largest
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_feature_alone_is_bounded_over_all_its_values(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    schema = Schema(
+        "two",
+        (
+            Feature("sex", "categorical", categories=("f", "m", "o"), protected=True),
+            Feature("race", "categorical", categories=("a", "b", "c", "d"), protected=True),
+            Feature("pay", low=0, high=1, tolerance=0.2),
+        ),
+        Label("outcome", ("no", "yes")),
+    )
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m", "o"], 40), "race": rng.choice(list("abcd"), 40), "pay": rng.random(40)}
+    )
+    people = Population.from_frame(frame, schema)
+    layers = [rng.normal(size=(9, schema.width)), rng.normal(size=(2, 9))]
+    network = Network.from_layers(layers, [rng.normal(size=9), rng.normal(size=2)])
+    certificate = isonomy.certify(network, people, Counterparts.of(schema), 1.0, 0.0, progress=None)
+    changes = changes_alone(certificate, ["sex", "race"])
+    for change in changes:
+        truth = attained_alone(network, people, change.feature)
+        assert (change.found.lower <= truth + 1e-9).all() and (truth <= change.found.upper + 1e-12).all()
+        assert change.found.lower == pytest.approx(truth, abs=1e-6) and change.found.upper == pytest.approx(
+            truth, abs=1e-4
+        )
+    witnessed = certificate.local.witnesses.counterpart
+    where, x = schema.slices["sex"], people.x.copy()
+    x[:, where] = witnessed[:, where]
+    by_witness = np.abs(network(x) - network(people.x)).max(axis=1).mean()
+    assert by_witness < changes[0].found.mean_lower  # the worst pair does not have the worst value of each feature
+
+
+def test_the_table_of_single_features_says_whom_it_covers(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = audit()
+    monkeypatch.setattr("isonomy.certificates.alone.ALONE", 20)
+    changes: tuple[ChangeAlone, ...] = changes_alone(found.certificate, ["sex", "age"])
+    shown = dataclasses.replace(found, alone=changes)
+    assert all(len(change.people) == 20 for change in changes)
+    for text in (render(shown), "\n".join(map(str, to_terminal(shown.facts)))):
+        assert "About 20 of 70 people, drawn at random (seed 0)" in text
+    table = next(each for each in shown.facts["drivers"].tables if each.code == "alone")
+    assert [row[0].text for row in table.rows] == ["sex", "age"]
+    hidden = dataclasses.replace(shown, redacted=True).facts["drivers"].tables
+    assert all("one person" not in head for each in hidden for head, _ in each.heads)
