@@ -54,7 +54,7 @@ from isonomy_verify.individuals import DECISIONS
 DistributionalTier = Literal["interval", "tight"]
 
 CHUNK = 4096
-"""Rows of a chunk."""
+"""The most rows of a chunk; those that cost much have fewer."""
 
 LARGEST_CHUNK = 2**22
 """More rows would not be bounded memory any more."""
@@ -111,7 +111,8 @@ def certify(
     leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
     within. ``tier``, ``arithmetic`` and ``max_branches`` are as for :func:`isonomy.certify_local`.
 
-    ``work`` is a folder that keeps finished chunks of ``chunk`` rows; without one everything is in memory.
+    ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have as many rows as are
+    some twenty seconds of counted work, and ``chunk`` at most.
     ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
     workers must see files and ``work`` under the same paths. ``progress`` is called with the rows done and in all.
     """
@@ -140,6 +141,7 @@ def certify(
     )  # fmt: skip
     keys = source.keys(chunk)
     job = replace(job, schedule=_schedule(job, source, keys, folder))
+    keys = source.keys(min(chunk, job.rows(source, keys)))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
     columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
     return _certificate(job, source, columns, computed, epsilon, confidence, (cluster, max_cluster))

@@ -28,8 +28,9 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import told
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, profiles
-from isonomy.certificates.protocol import Model, Shift
+from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, most_passes, profiles
+from isonomy.certificates.protocol import Model, Shift, tier_for
+from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import search, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
@@ -52,6 +53,12 @@ PILOT = 16
 
 FEW = 64
 """A table of so few people is its own pilot group."""
+
+WORK = 2.0**37
+"""Multiplications of a chunk, about: some twenty seconds of one thread, which is what a run that is killed loses."""
+
+REGION, STEP = 2.0**20, 2.0**24
+"""What a region costs beside its products, and a step of the searches around one individual, in multiplications."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,20 +97,7 @@ class Job:
 
     def scheduled(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Schedule:
         """A schedule from a pilot group that row numbers alone decide."""
-        some = spread(len(keys), PILOT)
-        whole = sum(map(len, keys)) <= FEW
-        each = FEW if whole else math.ceil(PILOT / len(some))
-        chosen = []
-        for index in range(len(keys)) if whole else some:
-            chunk = source.read(keys[index])
-            rows = spread(len(chunk), each)
-            chosen.append((chunk.x[rows], chunk.weights[rows]))
-        x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
-        if not len(x):  # then whoever stands first
-            first = next((chunk for key in keys if len(chunk := source.read(key))), None)
-            if first is None:
-                raise DataError("There are no individuals: no row of the table is left.")
-            x, weights = first.x[:PILOT], first.weights[:PILOT]
+        x, weights, whole = self._pilot(source, keys)
         local = self._looked_at(x, None, False)
         largest = largest_violation(self.model.head, self.output_range)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
@@ -118,6 +112,43 @@ class Job:
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, question=replace(moving.question, weights=weights))
         return replace(make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight"), whole=whole)
+
+    def rows(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> int:
+        """How many rows are about ``WORK`` multiplications: counted on the pilot group, never timed, so that the same
+        question is always cut in the same way."""
+        return max(1, int(WORK / sum(self._work(self._pilot(source, keys)[0]))))
+
+    def _work(self, x: FloatArray) -> tuple[float, float, float]:
+        """Multiplications for each of some individuals, about: bounds of their own, of people who move, searches."""
+        question = Question.of(self.model, x, self.metric, self.delta, self.domain, self.max_branches)
+        regions = question.similarity.count(x)
+        steps = 0 if self.attack is None else 1 + self.attack.steps
+        near = passes = 0.0
+        if isinstance(self.shift, Transport) and self.schedule is not None:
+            moving = Moving(question, self.shift.metric, self.arithmetic == "float32")
+            passes = most_passes(moving, self.shift, self.tier == "tight", self.rounds, self.schedule)
+            near = moving.reach.resized(max(self.schedule.rungs, default=0.0)).count(x)
+        each = REGION + tier_for(question, self.tier).price
+        moving_too = 1 if passes else 0.1
+        return regions * each, regions * near * passes * each, steps * (STEP * moving_too + REGION * regions / 4)
+
+    def _pilot(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> tuple[FloatArray, FloatArray, bool]:
+        """A few individuals, evenly spread, their weights, and whether they are everybody."""
+        some = spread(len(keys), PILOT)
+        whole = sum(map(len, keys)) <= FEW
+        each = FEW if whole else math.ceil(PILOT / len(some))
+        chosen = []
+        for index in range(len(keys)) if whole else some:
+            chunk = source.read(keys[index])
+            rows = spread(len(chunk), each)
+            chosen.append((chunk.x[rows], chunk.weights[rows]))
+        x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
+        if not len(x):  # then whoever stands first
+            first = next((chunk for key in keys if len(chunk := source.read(key))), None)
+            if first is None:
+                raise DataError("There are no individuals: no row of the table is left.")
+            x, weights = first.x[:PILOT], first.weights[:PILOT]
+        return x, weights, whole
 
     def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
         """What is known of the individuals of a chunk."""
