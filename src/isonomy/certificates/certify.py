@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +45,7 @@ from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
-from isonomy.progress import Progress, shown
+from isonomy.progress import Parts, Progress, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
@@ -233,15 +234,18 @@ def _columns(
     progress: Progress | Literal["auto"] | None,
 ) -> tuple[Arrays, int]:
     """The columns of everybody, and how many chunks were computed."""
-    total, done, finished, began = sum(map(len, keys)), 0, list[Finished](), time.time()
+    finished, began = list[Finished](), time.time()
     with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
-        if len(keys) == 1 and engine == "local":
-            finished = [finish(work, keys[0], tick)]
-        else:
-            for each in where.map(finish, work, keys):
-                finished.append(each)
-                done += len(each.key)
-                tick(done, total)
+        parts = Parts(tick, sum(map(len, keys)))
+
+        def seen(work: Work, key: ChunkKey) -> Finished:
+            return finish(work, key, partial(parts, key.index, len(key)))
+
+        alone = len(keys) == 1 and engine == "local"  # then its stages have all threads
+        work_on = finish if engine == "dask" else seen  # what workers elsewhere do is seen when a chunk is finished
+        for each in [seen(work, keys[0])] if alone else where.map(work_on, work, keys):
+            finished.append(each)
+            parts(each.key.index, len(each.key), 1.0)
     computed = sum(each.computed for each in finished)
     if work.store is not None:
         columns = joined(work.parts(keys), work.store.folder / "columns")
