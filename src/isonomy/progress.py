@@ -64,8 +64,14 @@ class Bar:
     def _update(self, **changes: Any) -> None:
         if self.shown is None and sys.stderr.isatty() and self.clock() >= self.due:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-            from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             columns = (
                 TextColumn("{task.description}"),

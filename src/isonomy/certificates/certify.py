@@ -31,7 +31,7 @@ from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
 from isonomy.certificates.profiles import Profiles, Schedule
 from isonomy.certificates.protocol import Model, Shift
-from isonomy.certificates.question import Question, checked_asked, on_all_coordinates, own_delta
+from isonomy.certificates.question import Question, check_people, checked_asked, on_all_coordinates, own_delta
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
@@ -112,9 +112,8 @@ def certify(
     leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
     within. ``tier``, ``arithmetic`` and ``max_branches`` are as for :func:`isonomy.certify_local`.
 
-    ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have as many rows as are
-    some twenty seconds of counted work, and ``chunk`` at most.
-    ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
+    ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have at most ``chunk``
+    rows, and fewer where these would be more than some twenty seconds of counted work. ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
     workers must see files and ``work`` under the same paths. ``progress`` is called with the rows done and in all.
     """
     populations = checked_shift(shift, gamma, order, ground)
@@ -190,6 +189,7 @@ def _opened(
     files = people.files if isinstance(people, InMemory) else ()
     if isinstance(people, InMemory):
         people = people.people
+    check_people(people, schema)
     if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
         question = Question.of(model, people, metric, delta, domain, max_branches)
         source = open_people(people, schema, split=split) if isinstance(people, Population) else _Numbers(question.x)
@@ -201,12 +201,8 @@ def _opened(
         people, schema = open_people(people, schema), people.schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
-    instance("schema", schema, Schema, "a Schema")
     space = domain if isinstance(domain, Domain) else schema.domain(domain or "realizable")
     Similarity(metric, checked_delta(delta), space, max_branches)  # checks that they fit
-    if not isinstance(people, str | PathLike | PeopleSource) and not hasattr(people, "columns"):
-        expected = "a Population, a table or the path of one, or a Dask data frame"
-        raise ParameterError(template("people", expected, type(people).__name__))
     source = open_people(people, schema, unknown=unknown, split=split, work=work)
     return source, space, on_all_coordinates(model, schema)
 

@@ -204,8 +204,8 @@ class Job:
 
         def tick(stage: int, rows: int) -> None:
             done[stage] = done[stage] + rows if stage else rows
-            turns = (1, PASSES, TURNS)[stage]
-            share(float(begin[stage] + min(1.0, done[stage] / (turns * n)) * (begin[stage + 1] - begin[stage])) * ALMOST)
+            part = min(1.0, done[stage] / (n * (1, PASSES, TURNS)[stage]))
+            share(ALMOST * float(begin[stage] + part * (begin[stage + 1] - begin[stage])))
 
         return tuple(partial(tick, stage) for stage in range(3))
 

@@ -54,7 +54,8 @@ class Moving:
         starts = range(0, len(rows), step)
         found = [np.zeros((0, len(radii)))]
         with refused():
-            for some in in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + step]]), radii, tight, size), starts):
+            each = in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + step]]), radii, tight, size), starts)
+            for some in each:
                 found.append(some)
                 tick(len(some))
         return np.concatenate(found)
