@@ -1,4 +1,4 @@
-"""A bar appears on a terminal after some patience, and nowhere else."""
+"""A bar appears on a terminal after some patience; elsewhere there is a line every half minute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from isonomy import progress
 from isonomy.errors import ParameterError
-from isonomy.progress import Bar, shown
+from isonomy.progress import Bar, Parts, shown
 
 
 class Terminal(io.StringIO):
@@ -61,3 +61,45 @@ def test_a_bar_tells_its_stages_and_a_note(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_no_progress_is_refused() -> None:
     with pytest.raises(ParameterError, match="'progress' must be"), shown("Certifying", "always"):  # type: ignore[arg-type]
         pass
+
+
+class Clock:
+    """A clock that goes when it is asked to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_without_a_terminal_a_line_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe, clock = io.StringIO(), Clock()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with Bar("Certifying", clock=clock) as bar:
+        for second in range(1, 101):
+            clock.now = float(second)
+            bar(second, 400)
+    assert pipe.getvalue().splitlines() == [
+        "Certifying: 7 %, about 6 minutes left",
+        "Certifying: 15 %, about 6 minutes left",
+        "Certifying: 22 %, about 5 minutes left",
+    ]
+
+
+def test_a_bar_says_per_cent_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, clock = Terminal(), Clock()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Bar("Certifying", clock=clock) as bar:
+        for second in range(0, 101, 10):
+            clock.now = float(second)
+            bar(second, 400)
+        bar.shown.refresh()
+    assert "25%" in terminal.getvalue() and "0:05:00" in terminal.getvalue()
+
+
+def test_parts_add_up_and_never_fall() -> None:
+    seen: list[tuple[int, int]] = []
+    parts = Parts(lambda done, total: seen.append((done, total)), 10)
+    for part, size, share in ((0, 6, 0.5), (1, 4, 0.3), (0, 6, 0.4), (1, 4, 1.0), (0, 6, 1.0), (0, 6, 1.0)):
+        parts(part, size, share)
+    assert seen == [(3, 10), (4, 10), (7, 10), (10, 10)]

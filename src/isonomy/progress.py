@@ -1,8 +1,9 @@
-"""A progress bar for whatever takes long, and nothing where nobody looks."""
+"""How far a long run is: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,20 +12,26 @@ from typing import Any, Literal
 from isonomy.errors import ParameterError, template
 
 Progress = Callable[[int, int], None]
-"""Called with the individuals done and in all."""
+"""Called with the individuals done and in all; several threads may call it, one at a time."""
 
 PATIENCE = 2.0
 """Seconds before a bar of the library appears."""
 
+EVERY = 30.0
+"""Seconds between two lines where there is no terminal."""
+
 
 class Bar:
-    """One bar on the terminal's error stream that disappears when it is done; without a terminal it does nothing.
+    """One bar on the terminal's error stream that disappears when it is done; without a terminal, a line every half
+    minute.
 
-    It appears when it is told of something and ``patience`` seconds have passed.
+    It appears at the first word of something when ``patience`` seconds of the ``clock`` have passed.
     """
 
-    def __init__(self, what: str, patience: float = 0.0) -> None:
-        self.what, self.due = what, time.monotonic() + patience
+    def __init__(self, what: str, patience: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.what, self.clock = what, clock
+        self.began = self.said = clock()
+        self.due = self.began + patience
         self.shown: Any = None
         self.task: Any = None
 
@@ -36,8 +43,11 @@ class Bar:
         if self.shown is not None:
             self.shown.stop()
 
-    def __call__(self, done: int, total: int) -> None:
-        """So much of it is done."""
+    def __call__(self, done: float, total: float) -> None:
+        """Take note of how much is done."""
+        if not sys.stderr.isatty() and self.clock() >= self.said + EVERY:
+            self.said = self.clock()
+            print(f"{self.what}: {summary(done, total, self.said - self.began)}", file=sys.stderr, flush=True)
         self._update(completed=done, total=total)
 
     def note(self, text: str) -> None:
@@ -46,32 +56,71 @@ class Bar:
 
     def stage(self, words: str) -> None:
         """Something else begins."""
-        self.what = words
+        self.what, self.began = words, self.clock()
         if self.shown is not None:
             self.shown.remove_task(self.task)
             self.task = self.shown.add_task(words, total=None, note="")
 
     def _update(self, **changes: Any) -> None:
-        if self.shown is None and sys.stderr.isatty() and time.monotonic() >= self.due:
+        if self.shown is None and sys.stderr.isatty() and self.clock() >= self.due:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
+                TaskProgressColumn(),
                 TimeElapsedColumn(),
+                TimeRemainingColumn(),
                 TextColumn("{task.fields[note]}"),
             )
-            self.shown = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.shown = Progress(
+                *columns, console=Console(stderr=True), transient=True, speed_estimate_period=600, get_time=self.clock
+            )
             self.task = self.shown.add_task(self.what, total=None, note="")
             self.shown.start()
         if self.shown is not None:
             self.shown.update(self.task, **changes)
 
 
+def summary(done: float, total: float, seconds: float) -> str:
+    """The share that is done, in per cent rounded down, and the time left if the rest goes on like it."""
+    share = done / total if total else 0.0
+    left = f", about {seconds * (1 / share - 1) / 60:.0f} minutes left" if share else ""
+    return f"{int(100 * share)} %{left}"
+
+
+class Parts:
+    """The sum of what several parts of a run, each on a thread of its own, have done so far, for one ``tick``.
+
+    ``total`` individuals are in all; a part says which share of its own is done.
+    """
+
+    def __init__(self, tick: Progress, total: int) -> None:
+        self.tick, self.total = tick, total
+        self.done: dict[int, float] = {}
+        self.lock, self.said = threading.Lock(), 0
+
+    def __call__(self, part: int, size: int, share: float) -> None:
+        """Take note of a part's share; what is said never falls, and is said when a whole individual is added."""
+        with self.lock:
+            self.done[part] = max(self.done.get(part, 0.0), min(share, 1.0) * size)
+            done = min(self.total, int(sum(self.done.values()) + 1e-6))
+            if done > self.said:
+                self.said = done
+                self.tick(done, self.total)
+
+
 @contextmanager
 def shown(what: str, progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
-    """The caller's own progress, none, or a bar on the terminal that appears after some patience."""
+    """The caller's own progress, none, or a bar that appears after some patience."""
     if callable(progress):
         yield progress
     elif progress is None:

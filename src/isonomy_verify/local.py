@@ -83,7 +83,7 @@ class LocalBounds:
         at_x = enclose_at(self.alone, x) if branching else None
         ats: list[Enclosure] = []
         pulls: list[Array] = []
-        for regions in self.similarity.regions(x):
+        for regions in self.similarity.each(x):
             for piece in regions.pieces(self.size):
                 judged = (
                     self._judged(piece, None, self.tier, pulls=pulls) if at_x is None else self._laddered(piece, at_x)
@@ -91,7 +91,8 @@ class LocalBounds:
                 np.maximum.at(upper, piece.owner, judged.bound)
                 kept[piece.owner[~judged.keeps]] = False
                 seen[piece.owner] = True
-                ats.append(judged.at)
+                if at_x is None:
+                    ats.append(judged.at)
         # Everybody is similar to themselves: where there is no region, nothing is known.
         upper[~seen], kept[~seen] = np.inf, False
         if at_x is not None or self.float32_run:

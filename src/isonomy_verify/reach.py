@@ -61,11 +61,11 @@ class Reach:
         worst, seen = np.zeros((len(x), len(radii))), np.zeros(len(x), dtype=bool)
         balls = [self.within(radius) for radius in radii]
         try:
-            everybody = balls[-1].regions(x)
+            balls[-1].regions(x[:1])
         except DeltaError:
             return np.full(worst.shape, np.inf)
-        for regions in everybody:
-            for near in regions.pieces(size):
+        for regions in balls[-1].each(x):
+            for near in regions.pieces(min(size, self._at_once(regions))):
                 smaller = [ball.parts(x, near) for ball in balls[:-1]]
                 seen[near.owner], alone = True, np.ones(len(near), dtype=bool)
                 for between in self._between(near):
@@ -131,10 +131,15 @@ class Reach:
 
     def _between(self, near: Regions) -> list[Regions]:
         """Differences between somebody in the regions and somebody similar."""
-        similarity = self.similarity
-        if self.domain.kind == "realizable" and not self._whole(near):
-            similarity = self._relaxed
-        return similarity.regions(near.centre, (near.sets.low, near.sets.high))
+        return self._apart(near).regions(near.centre, (near.sets.low, near.sets.high))
+
+    def _at_once(self, near: Regions) -> int:
+        """Of how many of the regions the differences may be held in memory together."""
+        return self._apart(near).at_once(near.centre, (near.sets.low, near.sets.high))
+
+    def _apart(self, near: Regions) -> Similarity:
+        """Who is similar to somebody in the regions."""
+        return self.similarity if self.domain.kind != "realizable" or self._whole(near) else self._relaxed
 
     @cached_property
     def _relaxed(self) -> Similarity:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -44,6 +44,12 @@ Wander = tuple[Array, Array]
 
 MAX_BRANCHES = 1024
 """Beyond this many choices of categories an individual's similar set is relaxed."""
+
+HELD = 2**22
+"""Numbers of each kind that describe the regions held at a time; some five kinds of eight bytes each are held."""
+
+SAMPLE = 8
+"""Rows whose regions are counted to see how many of all rows are held."""
 
 LATTICE_MARGIN = 1e-9
 """Whole numbers this close outside an interval still count as inside; far above any rounding error."""
@@ -100,6 +106,26 @@ class Similarity:
             # The difference of two shares is no share: of simplices only their boxes are left.
             return [self._relaxed(x, everybody, self._one_hot_blocks() if wander is None else (), wander)]
         return self._realizable(x, everybody, self._known_branches(), wander)
+
+    def each(self, x: Array) -> Iterator[Regions]:
+        """The regions of :meth:`regions`, those of some rows of ``x`` at a time, so that few are held in memory."""
+        step = self.at_once(x)
+        for start in range(0, len(x), step):
+            for regions in self.regions(x[start : start + step]):
+                yield replace(regions, owner=regions.owner + start) if start else regions
+
+    def at_once(self, x: Array, wander: Wander | None = None) -> int:
+        """How many rows of ``x`` have so few regions together that these may be held: counted, on a few of them."""
+        if self.domain.kind != "realizable" or len(x) * self.max_branches * self.domain.width <= HELD:
+            return max(1, len(x))
+        return max(1, min(len(x), int(HELD / (self.domain.width * self.count(x, wander)))))
+
+    def count(self, x: Array, wander: Wander | None = None) -> float:
+        """Regions of a row of ``x``, on average over a few rows that stand evenly spread; at least 1."""
+        some = np.arange(min(len(x), SAMPLE)) * len(x) // max(1, min(len(x), SAMPLE))
+        if wander is not None:
+            wander = tuple(side if len(side) == 1 else side[some] for side in wander)  # type: ignore[assignment]
+        return max(1.0, sum(map(len, self.regions(x[some], wander))) / max(1, len(some)))
 
     def resized(self, delta: float, keep: bool = True) -> Self:
         """The same metric and domain with another δ; ``keep`` as for this one, unless it is not worth it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from isonomy import certify, certify_local, check_predictions, load_network, load_population
@@ -192,3 +193,28 @@ def test_a_threshold_that_is_no_number() -> None:
 
 def test_a_table_of_words() -> None:
     message(DataError, NETWORK, [["a", "b", "c"]], METRIC, 0.1)
+
+
+@pytest.mark.parametrize("judge", [certify, certify_local])
+def test_a_table_without_a_schema_is_refused(judge: Any) -> None:
+    """Columns of numbers are no coordinates of the unbounded domain; an array of them is."""
+    quiet = {"attack": False, "progress": None}
+    for table in (pd.DataFrame(X), pa.table({"a": [0.0], "b": [0.0], "c": [1.0]})):
+        with pytest.raises(
+            ParameterError, match=r"^'schema' must be given beside 'people', a \w+: it says what the col"
+        ):
+            judge(NETWORK, table, METRIC, 0.1, **quiet)
+    with pytest.raises(ParameterError, match=r"^'people' must be a Population, a table"):
+        judge(NETWORK, X, METRIC, 0.1, schema=SCHEMA, **quiet)
+    assert len(judge(NETWORK, pd.DataFrame(X).to_numpy(), METRIC, 0.1, **quiet).question.x) == len(X)
+
+
+def test_both_doors_take_tables_with_a_schema_and_delta_of_the_metric() -> None:
+    everybody, network = people(6), perceptron(np.random.default_rng(1), WIDTH, 2)
+    metric, quiet = Counterparts.of(SCHEMA), {"attack": False, "progress": None}
+    expected = certify_local(network, everybody, metric, 1.0, **quiet)
+    for table in (everybody.frame, pa.Table.from_pandas(everybody.frame, preserve_index=False)):
+        found = certify_local(network, table, metric, schema=SCHEMA, **quiet)
+        whole = certify(network, table, metric, schema=SCHEMA, **quiet)
+        assert found.upper.tolist() == expected.upper.tolist() == whole.local.upper.tolist()
+        assert found.question.domain.kind == whole.question.domain.kind == "realizable"

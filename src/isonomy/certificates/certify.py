@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +31,14 @@ from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
 from isonomy.certificates.profiles import Profiles, Schedule
 from isonomy.certificates.protocol import Model, Shift
-from isonomy.certificates.question import Question, asked_outcome, checked_asked, on_all_coordinates, own_delta
+from isonomy.certificates.question import (
+    Question,
+    asked_outcome,
+    check_people,
+    checked_asked,
+    on_all_coordinates,
+    own_delta,
+)
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
@@ -44,7 +52,7 @@ from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
-from isonomy.progress import Progress, shown
+from isonomy.progress import Parts, Progress, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
@@ -54,7 +62,7 @@ from isonomy_verify.individuals import DECISIONS
 DistributionalTier = Literal["interval", "tight"]
 
 CHUNK = 4096
-"""Rows of a chunk."""
+"""The most rows of a chunk; those that cost much have fewer."""
 
 LARGEST_CHUNK = 2**22
 """More rows would not be bounded memory any more."""
@@ -114,9 +122,10 @@ def certify(
     within. ``tier``, ``favourable``, ``threshold``, ``arithmetic`` and ``max_branches`` are as for
     :func:`isonomy.certify_local`.
 
-    ``work`` is a folder that keeps finished chunks of ``chunk`` rows; without one everything is in memory.
-    ``engine="dask"`` works on the cluster at ``scheduler``, on the current Dask client, or on a local cluster; its
-    workers must see files and ``work`` under the same paths. ``progress`` is called with the rows done and in all.
+    ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have at most ``chunk``
+    rows, and fewer where these would be more than some twenty seconds of counted work. ``engine="dask"`` works on the
+    cluster at ``scheduler``, on the current Dask client, or on a local cluster; its workers must see files and ``work``
+    under the same paths. ``progress`` is called with the rows done and in all.
     """
     populations = checked_shift(shift, gamma, order, ground)
     choice("tier", tier, DistributionalTier)
@@ -144,6 +153,7 @@ def certify(
     )  # fmt: skip
     keys = source.keys(chunk)
     job = replace(job, schedule=_schedule(job, source, keys, folder))
+    keys = source.keys(min(chunk, job.rows(source, keys)))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
     columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
     return _certificate(job, source, columns, computed, epsilon, confidence, (cluster, max_cluster))
@@ -191,6 +201,7 @@ def _opened(
     files = people.files if isinstance(people, InMemory) else ()
     if isinstance(people, InMemory):
         people = people.people
+    check_people(people, schema)
     if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
         question = Question.of(model, people, metric, delta, domain, max_branches)
         source = open_people(people, schema, split=split) if isinstance(people, Population) else _Numbers(question.x)
@@ -202,12 +213,8 @@ def _opened(
         people, schema = open_people(people, schema), people.schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
-    instance("schema", schema, Schema, "a Schema")
     space = domain if isinstance(domain, Domain) else schema.domain(domain or "realizable")
     Similarity(metric, checked_delta(delta), space, max_branches)  # checks that they fit
-    if not isinstance(people, str | PathLike | PeopleSource) and not hasattr(people, "columns"):
-        expected = "a Population, a table or the path of one, or a Dask data frame"
-        raise ParameterError(template("people", expected, type(people).__name__))
     source = open_people(people, schema, unknown=unknown, split=split, work=work)
     return source, space, on_all_coordinates(model, schema)
 
@@ -235,15 +242,18 @@ def _columns(
     progress: Progress | Literal["auto"] | None,
 ) -> tuple[Arrays, int]:
     """The columns of everybody, and how many chunks were computed."""
-    total, done, finished, began = sum(map(len, keys)), 0, list[Finished](), time.time()
+    finished, began = list[Finished](), time.time()
     with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
-        if len(keys) == 1 and engine == "local":
-            finished = [finish(work, keys[0], tick)]
-        else:
-            for each in where.map(finish, work, keys):
-                finished.append(each)
-                done += len(each.key)
-                tick(done, total)
+        parts = Parts(tick, sum(map(len, keys)))
+
+        def seen(work: Work, key: ChunkKey) -> Finished:
+            return finish(work, key, partial(parts, key.index, len(key)))
+
+        alone = len(keys) == 1 and engine == "local"  # then its stages have all threads
+        work_on = finish if engine == "dask" else seen  # what workers elsewhere do is seen when a chunk is finished
+        for each in [seen(work, keys[0])] if alone else where.map(work_on, work, keys):
+            finished.append(each)
+            parts(each.key.index, len(each.key), 1.0)
     computed = sum(each.computed for each in finished)
     if work.store is not None:
         columns = joined(work.parts(keys), work.store.folder / "columns")

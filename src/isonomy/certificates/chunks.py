@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
@@ -28,10 +28,11 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import told
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, profiles
-from isonomy.certificates.protocol import Model, Shift
+from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, most_passes, profiles
+from isonomy.certificates.protocol import Model, Shift, tier_for
+from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
-from isonomy.certificates.worst_case import search, still
+from isonomy.certificates.worst_case import TURNS, search, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
@@ -54,6 +55,21 @@ PILOT = 16
 
 FEW = 64
 """A table of so few people is its own pilot group."""
+
+Share = Callable[[float], None]
+"""Called with the share of some work that is done."""
+
+ALMOST = 0.999
+"""The share of a chunk that is done when all its columns are there, but not kept."""
+
+PASSES = 6
+"""Passes that people who move cost on average."""
+
+WORK = 2.0**37
+"""Multiplications of a chunk, about: some twenty seconds of one thread, which is what a run that is killed loses."""
+
+REGION, STEP = 2.0**20, 2.0**24
+"""What a region costs beside its products, and a step of the searches around one individual, in multiplications."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +110,7 @@ class Job:
 
     def scheduled(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Schedule:
         """A schedule from a pilot group that row numbers alone decide."""
-        some = spread(len(keys), PILOT)
-        whole = sum(map(len, keys)) <= FEW
-        each = FEW if whole else math.ceil(PILOT / len(some))
-        chosen = []
-        for index in range(len(keys)) if whole else some:
-            chunk = source.read(keys[index])
-            rows = spread(len(chunk), each)
-            chosen.append((chunk.x[rows], chunk.weights[rows]))
-        x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
-        if not len(x):  # then whoever stands first
-            first = next((chunk for key in keys if len(chunk := source.read(key))), None)
-            if first is None:
-                raise DataError("There are no individuals: no row of the table is left.")
-            x, weights = first.x[:PILOT], first.weights[:PILOT]
+        x, weights, whole = self._pilot(source, keys)
         local = self._looked_at(x, None, False)
         largest = largest_violation(self.model.head, self.output_range)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
@@ -123,23 +126,61 @@ class Job:
             moving = replace(moving, question=replace(moving.question, weights=weights))
         return replace(make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight"), whole=whole)
 
-    def columns(self, chunk: Chunk, tick: Callable[[int, int], None] | None = None) -> Arrays:
-        """What is known of the individuals of a chunk."""
+    def rows(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> int:
+        """How many rows are about ``WORK`` multiplications: counted on the pilot group, never timed, so that the same
+        question is always cut in the same way."""
+        return max(1, int(WORK / sum(self._work(self._pilot(source, keys)[0]))))
+
+    def _work(self, x: FloatArray) -> tuple[float, float, float]:
+        """Multiplications for each of some individuals, about: bounds of their own, of people who move, searches."""
+        question = Question.of(self.model, x, self.metric, self.delta, self.domain, self.max_branches)
+        regions = question.similarity.count(x)
+        steps = 0 if self.attack is None else 1 + self.attack.steps
+        near = passes = 0.0
+        if isinstance(self.shift, Transport) and self.schedule is not None:
+            moving = Moving(question, self.shift.metric, self.arithmetic == "float32")
+            passes = most_passes(moving, self.shift, self.tier == "tight", self.rounds, self.schedule)
+            near = moving.reach.resized(max(self.schedule.rungs, default=0.0)).count(x)
+        each = REGION + tier_for(question, self.tier).price
+        moving_too = 1 if passes else 0.1
+        return regions * each, regions * near * passes * each, steps * (STEP * moving_too + REGION * regions / 4)
+
+    def _pilot(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> tuple[FloatArray, FloatArray, bool]:
+        """A few individuals, evenly spread, their weights, and whether they are everybody."""
+        some = spread(len(keys), PILOT)
+        whole = sum(map(len, keys)) <= FEW
+        each = FEW if whole else math.ceil(PILOT / len(some))
+        chosen = []
+        for index in range(len(keys)) if whole else some:
+            chunk = source.read(keys[index])
+            rows = spread(len(chunk), each)
+            chosen.append((chunk.x[rows], chunk.weights[rows]))
+        x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
+        if not len(x):  # then whoever stands first
+            first = next((chunk for key in keys if len(chunk := source.read(key))), None)
+            if first is None:
+                raise DataError("There are no individuals: no row of the table is left.")
+            x, weights = first.x[:PILOT], first.weights[:PILOT]
+        return x, weights, whole
+
+    def columns(self, chunk: Chunk, share: Share = lambda done: None) -> Arrays:
+        """What is known of the individuals of a chunk; ``share`` is called with how much of the work is done."""
         x, n = chunk.x, len(chunk)
         about = {"rows": chunk.rows, "weights": chunk.weights, "x": x, "excluded": np.array([chunk.excluded])}
         about |= {} if chunk.y is None else {"y": np.asarray(chunk.y)}
         if not n:
             return about | _nobody(x.shape[1])
         with told(self.evidence, chunk.rows):
-            local = self._looked_at(x, self.attack, self.decide, tick)
+            own, moves, wide = self._stages(n, share)
+            local = self._looked_at(x, self.attack, self.decide, lambda done, total: own(done))
             known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
             points = still(x, local.lower, known.counterpart)
             if isinstance(self.shift, Transport):
                 moving, tight = self._moving(local, self.shift), self.tier == "tight"
                 assert self.schedule is not None
-                profile = profiles(moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule)
+                profile = profiles(moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule, moves)
                 if self.attack is not None:
-                    points = search(moving, points, self.shift, profile, self.attack)
+                    points = search(moving, points, self.shift, profile, self.attack, wide)
             else:  # nobody but the individuals counts
                 profile = Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
@@ -157,6 +198,20 @@ class Job:
             "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
             **{f"point_{name}": getattr(points, name) for name in POINT},
         }
+
+    def _stages(self, n: int, share: Share) -> tuple[Callable[[int], None], ...]:
+        """What the stages of a chunk of ``n`` individuals call: the first with those done so far, others with those
+        done now, everybody as often as a stage looks at them. A guess of their shares, which nothing depends on."""
+        searched, moved = self.attack is not None, isinstance(self.shift, Transport)
+        weights = [1.0, 4.0 * moved, 2.0 * moved * searched]
+        begin, done = np.append(0.0, np.cumsum(weights)) / sum(weights), [0, 0, 0]
+
+        def tick(stage: int, rows: int) -> None:
+            done[stage] = done[stage] + rows if stage else rows
+            part = min(1.0, done[stage] / (n * (1, PASSES, TURNS)[stage]))
+            share(ALMOST * float(begin[stage] + part * (begin[stage + 1] - begin[stage])))
+
+        return tuple(partial(tick, stage) for stage in range(3))
 
     def _looked_at(
         self, x: FloatArray, attack: AttackBudget | None, decide: bool, tick: Callable[[int, int], None] | None = None
@@ -216,12 +271,12 @@ class Finished:
     computed: bool  # now, not in an earlier run
 
 
-def finish(work: Work, key: ChunkKey, tick: Callable[[int, int], None] | None = None) -> Finished:
+def finish(work: Work, key: ChunkKey, share: Share = lambda done: None) -> Finished:
     """The columns of a chunk: those that an earlier run kept, else computed, and kept where there is a store."""
     if work.kept(key) is not None:
         return Finished(key, None, False)
     try:
-        columns = work.job.columns(work.source.read(key), tick)
+        columns = work.job.columns(work.source.read(key), share)
     except DataError as error:
         if not key.file:
             raise

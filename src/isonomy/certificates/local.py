@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,11 @@ from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
 from isonomy.certificates.protocol import Model, tier_for
-from isonomy.certificates.question import Question
+from isonomy.certificates.question import Question, own_delta, people_of
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number
 from isonomy.parallel import in_parallel
-from isonomy.population import Domain, DomainKind, Population
+from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.outcome import rule
 from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
@@ -153,10 +153,11 @@ class Witnesses:
 
 def certify_local(
     model: Model,
-    people: Population | npt.ArrayLike,
+    people: Population | npt.ArrayLike | Any,
     metric: Metric,
-    delta: float,
+    delta: float | None = None,
     *,
+    schema: Schema | None = None,
     domain: Domain | DomainKind | None = None,
     tier: Tier = "tight",
     attack: bool | AttackBudget = True,
@@ -175,9 +176,10 @@ def certify_local(
     """Bound the local violation of every individual from above and from below: how differently ``model`` can treat
     somebody within ``delta`` of them in the ``metric``.
 
-    ``people`` is a :class:`Population` (its domain and weights are used) or a table of numbers with ``domain=``, which
-    without one means all of ``R^m``. ``tier="interval"`` is the fastest, ``"quick"`` adds one backward pass for each
-    output, ``"tight"`` bounds hidden neurons by majorants or backward passes too, ``"paper"`` goes through the box of
+    ``people`` is a :class:`Population` (its domain and weights are used); with a ``schema`` a pandas, Polars or Arrow
+    table; or an array of coordinates with ``domain=``, which without one means all of ``R^m``. ``delta`` may be left
+    out for :class:`Counterparts` alone, whose tolerances mean 1. ``tier="interval"`` is the fastest, ``"quick"`` adds
+    one backward pass for each output, ``"tight"`` bounds hidden neurons by majorants or backward passes too, ``"paper"`` goes through the box of
     the paper's Theorem 5.1 on the unbounded domain, whatever domain a population has, for comparison; a bounded
     ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the model too. Where more than
     ``max_branches`` choices of categories are similar to somebody, they are relaxed to shares.
@@ -205,8 +207,9 @@ def certify_local(
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
     space = _paper_domain(domain) if tier == "paper" else domain
     question = Question.of(
-        model, people, metric, delta, space, max_branches, favourable=favourable, threshold=threshold
-    )
+        model, people_of(people, schema), metric, own_delta(metric, delta), space, max_branches,
+        favourable=favourable, threshold=threshold,
+    )  # fmt: skip
     judged = tier_for(question, tier, arithmetic == "float32")
     n = len(question.x)
     upper, kept = np.empty(n), np.empty(n, dtype=bool)

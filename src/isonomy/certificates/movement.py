@@ -56,7 +56,7 @@ def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray
     """
     low, high = np.full(x.shape, np.inf), np.full(x.shape, -np.inf)
     eye = np.eye(x.shape[1])
-    for regions in question.similarity.regions(x):
+    for regions in question.similarity.each(x):
         for piece in regions.pieces(ROWS):
             start, moves = piece.centre - x[piece.owner], region_of(piece.sets).landing(eye, eye)
             np.maximum.at(high, piece.owner, start + moves.high)

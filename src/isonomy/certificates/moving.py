@@ -6,7 +6,7 @@ chunks, and guides to good radii.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,6 +24,9 @@ from isonomy_verify.reach import WIDE
 
 __all__ = ["WIDE", "Moving"]
 
+PIECES = 2
+"""Batches of regions that are bounded before the next few individuals have their turn."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moving:
@@ -33,22 +36,39 @@ class Moving:
     ground: Metric
     float32_run: bool = False
 
-    def bound(self, rows: NDArray[np.int64], radii: Sequence[float], tight: bool = True) -> FloatArray:
+    def bound(
+        self,
+        rows: NDArray[np.int64],
+        radii: Sequence[float],
+        tight: bool = True,
+        tick: Callable[[int], None] = lambda rows: None,
+    ) -> FloatArray:
         """Upper bounds (rows, radii) of the violation of anybody within each of the ascending ``radii`` of ``x[rows]``.
 
-        The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only.
+        The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only. ``tick`` is
+        called with every few rows that are done.
         """
         kernel, x = self.kernel, self.question.x
         size = self.tier.moving_size
-        starts = range(0, len(rows), size)
+        step = max(1, min(size, int(PIECES * size / self.regions)))
+        starts = range(0, len(rows), step)
+        found = [np.zeros((0, len(radii)))]
         with refused():
-            found = in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + size]]), radii, tight, size), starts)
-            return np.concatenate([np.zeros((0, len(radii))), *found])
+            each = in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + step]]), radii, tight, size), starts)
+            for some in each:
+                found.append(some)
+                tick(len(some))
+        return np.concatenate(found)
 
     def everywhere(self) -> tuple[float, float]:
         """An upper bound of the violation of anybody at all, and up to which radius around individuals it holds."""
         with refused():
             return self.kernel.everywhere(self.question.x)
+
+    @cached_property
+    def regions(self) -> float:
+        """Regions of similar people for each individual, counted on a few."""
+        return self.question.similarity.count(self.question.x)
 
     @cached_property
     def tier(self) -> Tier:

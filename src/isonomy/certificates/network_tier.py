@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +76,9 @@ class Bounds(LocalBounds, Tier):
         size = chunk_rows(self.layers, tier)
         super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
         self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
+        below = np.cumsum([sum(block.weight.size for block in layer.blocks) for layer in self.layers.layers])
+        looking_back = sum(int(size) * layer.width for size, layer in zip(below, self.layers.layers, strict=True))
+        self.price = float(below[-1]) if tier in ("interval", "paper") else float(looking_back)
 
     def reach(self, ground: Metric) -> Reach:
         """The kernel's bounds of two runs and their difference."""
@@ -84,8 +89,18 @@ class Bounds(LocalBounds, Tier):
             return Reach(self.network, self.head, self.similarity, ground.form, self.float32_run)
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
-        """Gradients propose, enclosures check."""
-        return attack(self.question.network, self.head, self.question.similarity, x, budget, known)
+        """Gradients propose, enclosures check; of as many individuals together as their regions may be held."""
+        network, similarity = self.question.network, self.question.similarity
+        step = similarity.at_once(x)
+        if step >= len(x):
+            return attack(network, self.head, similarity, x, budget, known)
+        several = []
+        for start in range(0, len(x), step):
+            some = np.arange(start, min(start + step, len(x)))
+            at = None if known is None or known.at is None else known.at.of(some)
+            mine = None if known is None else Known(known.upper[some], known.kept[some], at)
+            several.append(attack(network, self.head, similarity, x[some], budget, mine))
+        return Finds(*(np.concatenate([getattr(each, part.name) for each in several]) for part in fields(Finds)))
 
     def nearby(self, rows: IntArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
         """Whom the ascent on pairs likes best."""
@@ -156,13 +171,9 @@ def _surroundings(
         everybody = ball.regions(x)
     except ParameterError:  # a ball beyond all numbers: nobody is looked for there
         return person
-    for regions in everybody:
-        near = _promising(field, regions)
-        anchors, inside = find_anchors(near.sets, len(near))
-        near, anchors = near[inside], anchors[inside]
+    for near, anchors in _places(question, field, everybody):
         base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
-        wander = near.sets.low, near.sets.high
-        for between in question.similarity.regions(base, wander) if len(near) else []:
+        for between in question.similarity.regions(base, (near.sets.low, near.sets.high)):
             # One choice of categories for the other person: the first, since the attack that follows looks at all.
             between = between[np.unique(between.owner, return_index=True)[1]]
             some, start = near[between.owner], anchors[between.owner]
@@ -175,6 +186,17 @@ def _surroundings(
                     rising = rising[np.argsort(value[rising], kind="stable")]  # the best of an individual comes last
                     best[some.owner[rising]], person[some.owner[rising]] = value[rising], z[rising]
     return person
+
+
+def _places(question: Question, field: Field, everybody: list[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
+    """Promising regions with their anchors, as many at a time as may be held with all who are similar to somebody."""
+    for regions in everybody:
+        near = _promising(field, regions)
+        anchors, inside = find_anchors(near.sets, len(near))
+        near, anchors = near[inside], anchors[inside]
+        step = question.similarity.at_once(near.centre, (near.sets.low, near.sets.high))
+        for start in range(0, len(near), step):
+            yield near[start : start + step], anchors[start : start + step]
 
 
 def _promising(field: Field, regions: Regions) -> Regions:

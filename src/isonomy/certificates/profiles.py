@@ -14,7 +14,7 @@ nothing was computed a profile says what is true of anybody at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,9 +161,15 @@ def profiles(
     tight: bool,
     rounds: int,
     schedule: Schedule,
+    tick: Callable[[int], None] = lambda rows: None,
 ) -> Profiles:
-    """Profiles of everybody, tightest for shifts around γ; ``local`` are the bounds at radius 0."""
+    """Profiles of everybody, tightest for shifts around γ; ``local`` are the bounds at radius 0.
+
+    ``tick`` is called with the individuals whom a pass has bounded: everybody once for each of at most
+    :func:`most_passes`.
+    """
     known, _ = _begin(moving, local, shift, largest, tight)
+    known.tick = tick
     if shift.gamma == 0 or math.isinf(shift.gamma):  # nobody moves, or anybody can be anybody
         return known.profiles()
     everybody = np.arange(len(local))
@@ -174,15 +180,29 @@ def profiles(
     for rung in schedule.rungs if schedule.whole else (schedule.first,):
         if rung is not None:
             known.compute(everybody, rung)
-    times, worth = HALVES if known.alone else 1, 0.0
-    if rounds == 1 and known.alone and tight:
-        times, worth = 2 * HALVES, WORTH
-    for _ in range(rounds * times):
+    turns = _turns(rounds, known.alone, tight)
+    worth = WORTH if rounds == 1 and known.alone and tight else 0.0
+    for _ in range(turns):
         if not (found := known.halves(schedule, worth)):
             break
         for rung, rows in found:
             known.compute(rows, rung, READ * rung)
     return known.profiles()
+
+
+def most_passes(moving: Moving, shift: Transport, tight: bool, rounds: int, schedule: Schedule) -> int:
+    """How often somebody is bounded with a moving centre, at most."""
+    if shift.gamma == 0 or math.isinf(shift.gamma):
+        return 0
+    if math.isinf(shift.order):
+        return 1
+    first = len(schedule.rungs) if schedule.whole else int(schedule.first is not None)
+    return first + (_turns(rounds, moving.kernel.together or not tight, tight) if schedule.first is not None else 0)
+
+
+def _turns(rounds: int, alone: bool, tight: bool) -> int:
+    """How often cells are halved."""
+    return rounds * (1 if not alone else 2 * HALVES if rounds == 1 and tight else HALVES)
 
 
 def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> tuple[_Known, float]:
@@ -207,11 +227,12 @@ class _Known:
         self.alone = moving.kernel.together or not tight  # does a pass say little of smaller radii, or nothing?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
+        self.tick: Callable[[int], None] = lambda rows: None
 
     def compute(self, rows: IntArray, rung: float, least: float = 0.0) -> FloatArray:
         """A pass at a rung for some individuals, and what it says of smaller radii that are not below the least."""
         radii = [radius for radius in self.radii(rung) if radius >= least]
-        found = self.moving.bound(rows, radii, tight=self.tight)
+        found = self.moving.bound(rows, radii, self.tight, self.tick)
         self.put(rows, rung, radii, found)
         return found
 

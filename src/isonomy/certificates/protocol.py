@@ -101,6 +101,7 @@ class Tier(ABC):
     head: Head
     size: int  # individuals bounded at a time
     moving_size: int = 1024  # the same where people move
+    price: float = 0.0  # multiplications of the bound of one region, about
 
     @abstractmethod
     def chunk(self, x: FloatArray) -> Known:

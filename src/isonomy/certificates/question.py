@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +19,10 @@ from isonomy.errors import DataError, NetworkError, ParameterError, UnsupportedO
 from isonomy.given import instance, numbers, whole
 from isonomy.networks.graph import Affine
 from isonomy.networks.network import Network
-from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population import Domain, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.feature import Label
 from isonomy.population.outcome import NO_OUTCOME, outcome_of
+from isonomy.population.sources import InMemory
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity, kept
@@ -71,6 +73,7 @@ class Question:
             space = people.domain if domain is None else _domain(domain, people.schema)
             model = on_all_coordinates(model, people.schema)
         else:
+            check_people(people, None)
             x = numbers("people", people, "a Population or a table of numbers", DataError)
             if x.ndim != 2:
                 raise ParameterError(template("people", "a Population or a table of numbers", f"shape {x.shape}"))
@@ -130,6 +133,33 @@ def asked_outcome(
             f"{'numbers' if model.head == 'regression' else 'each a probability by itself'}."
         )
     return outcome
+
+
+def people_of(people: Any, schema: Schema | None) -> Any:
+    """The population of a table in memory, by its schema; a population and an array of coordinates as they are."""
+    check_people(people, schema)
+    if schema is None and not isinstance(people, PeopleSource | str | PathLike):
+        return people
+    source = open_people(people, schema)
+    if not isinstance(source, InMemory):
+        raise ParameterError("'people' is read in parts, as isonomy.certify does: give a Population of all of them.")
+    return source.people
+
+
+def check_people(people: Any, schema: Schema | None) -> None:
+    """Refuse a table without a schema, which says what its columns mean, and a schema beside what has no columns."""
+    if schema is not None:
+        instance("schema", schema, Schema, "a Schema")
+    if isinstance(people, Population | PeopleSource | str | PathLike):
+        return
+    if hasattr(people, "columns") and schema is None:
+        raise ParameterError(
+            f"'schema' must be given beside 'people', a {type(people).__name__}: it says what the columns mean, and "
+            "Schema.infer(frame) makes a first one; coordinates are given as an array, such as frame.to_numpy()."
+        )
+    if schema is not None and not hasattr(people, "columns"):
+        expected = "a Population, a table or the path of one, or a Dask data frame"
+        raise ParameterError(template("people", expected, type(people).__name__))
 
 
 def own_delta(metric: Any, delta: Any) -> Any:

@@ -58,7 +58,7 @@ class Settling(ABC):
     def run(self, budget: Budget) -> None:
         """Bound all regions by tiers, then by parts what is still open; what is found goes to ``finds``."""
         seen = np.zeros(len(self.rows), dtype=bool)
-        for regions in self.question.similarity.regions(self.judge.x):
+        for regions in self.question.similarity.each(self.judge.x):
             regions = filled(regions, self.question.domain)
             seen[regions.owner] = True
             goals = self._left_open(regions)

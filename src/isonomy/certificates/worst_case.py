@@ -14,7 +14,7 @@ its mean violation is summed up again from its atoms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -38,6 +38,12 @@ IntArray = NDArray[np.int64]
 
 ROWS = 512
 """Pairs searched at once."""
+
+MANY = 16.0
+"""Regions of somebody from which on fewer pairs are searched at once."""
+
+TURNS = 14
+"""Radii within which somebody's surroundings are searched, at most."""
 
 NEAR = 5
 """Radii within which everybody's surroundings are searched; larger ones where they may be worth it."""
@@ -129,8 +135,16 @@ def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
     return Points(np.arange(len(x)), np.array(x), counterpart, np.zeros(len(x)), lower)
 
 
-def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, budget: AttackBudget) -> Points:
-    """Attainable points of everybody: those that are known, and people around them.
+def search(
+    moving: Moving,
+    known: Points,
+    shift: Transport,
+    profile: Profiles,
+    budget: AttackBudget,
+    tick: Callable[[int], None] = lambda rows: None,
+) -> Points:
+    """Attainable points of everybody: those that are known, and people around them; ``tick`` is called with the
+    individuals around whom one radius was searched: everybody once for each of at most ``TURNS``.
 
     First everybody's surroundings are searched within a few radii. The best populations of these points say how far
     each individual would travel, and there they are searched once more, a little nearer and a little further.
@@ -152,8 +166,12 @@ def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, b
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
     def searched(points: Points, jobs: Iterable[tuple[float, IntArray, int]]) -> Points:
-        cut = [(r, rows[k : k + ROWS], turn) for r, rows, turn in jobs for k in range(0, len(rows), ROWS)]
-        several = [points, *(some for some in in_parallel(around, cut) if some is not None)]
+        step = max(1, min(ROWS, int(ROWS * MANY / moving.regions)))
+        cut = [(r, rows[k : k + step], turn) for r, rows, turn in jobs for k in range(0, len(rows), step)]
+        several = [points]
+        for (_, rows, _), some in zip(cut, in_parallel(around, cut), strict=True):
+            several += [] if some is None else [some]
+            tick(len(rows))
         return Points(*(np.concatenate([getattr(some, p.name) for some in several]) for p in fields(Points))).best()
 
     radii = search_radii(shift, moving.diameter)
