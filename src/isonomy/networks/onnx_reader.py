@@ -27,6 +27,7 @@ from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
 from isonomy.networks.network import Network
+from isonomy.networks.unread import TREES
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.population.schema import Schema
@@ -214,7 +215,7 @@ class _Reader:
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
             why = "it is neither an affine map nor an elementwise activation"
             if "Tree" in node.op_type:
-                why = "boosted trees cannot be read, networks and linear models can"
+                why = TREES
             raise UnsupportedOperationError(f"{label} is not supported: {why}.")
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
         if constant or rule is None:
