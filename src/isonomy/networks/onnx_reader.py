@@ -27,9 +27,9 @@ from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, give, reading
 from isonomy.networks.network import Network
-from isonomy.networks.unread import TREES
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
+from isonomy.networks.unread import TREES
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
