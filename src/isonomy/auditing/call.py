@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.auditing.inputs import Inputs, read_inputs
+from isonomy.auditing.inputs import Inputs, read_inputs, with_ids
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
@@ -118,6 +118,7 @@ def run(
     announce("Groups and distances")
     people = certificate.people
     assert people is not None
+    people = people if plan.redact else with_ids(people, plan)
     return Findings(
         title=plan.name or people.schema.name,
         people=people,

@@ -23,6 +23,9 @@ def explain(
     row: Annotated[
         int | None, typer.Option(help="The person's row in the table; 0 is the first row after the header.")
     ] = None,
+    name: Annotated[
+        str | None, typer.Option("--id", help="The person's id, where the schema declares such a column.")
+    ] = None,
 ) -> Answer:
     """Explain one person: the prediction, how much it can change for somebody similar, and who that is.
 
@@ -34,7 +37,9 @@ def explain(
 
     isonomy explain audit-german --row 17
 
-    The last one takes the person, the network and the metric from what an audit wrote.
+    isonomy explain audit.toml --id A-1042
+
+    From the directory of an audit the person, the network and the metric are taken as that audit wrote them.
     """
     import numpy as np
 
@@ -68,7 +73,12 @@ def explain(
         everybody, network, metric, delta = inputs.people, inputs.network, inputs.metric, plan.delta
     if network.remark:
         remark(f"- {network.remark}")
+    if name is not None and row is not None:
+        raise ParameterError("'row' and 'id' both say who is meant: give one of them.")
+    ids = everybody.ids if audited is None else _ids_of(record)
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
+    if name is not None:
+        row, how = _row_of(name, ids, everybody), "chosen with --id"
     row = int(everybody.rows.min()) if row is None else row
     place = np.flatnonzero(everybody.rows == row)[:1]
     if not len(place):
@@ -79,7 +89,45 @@ def explain(
         raise ParameterError(template("row", right, row))
     person = everybody[place]
     found = certify_local(network, person, metric, delta, progress=None)
-    facts = facts_of_row(found, 0, row)
+    facts = facts_of_row(found, 0, row, name=None if ids is None else ids[place[0]])
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"
     return Answer(document, row_to_terminal(facts, f"One of {among}, {how}"))
+
+
+def _ids_of(record: Any) -> Any:
+    """The ids of audited people, from the table of individuals beside their certificate."""
+    import numpy as np
+
+    from isonomy.auditing.output import ids_beside
+    from isonomy.cli.records import check_beside
+
+    if record.schema.id is None:
+        return None
+    check_beside(record.path)
+    known = ids_beside(record.path.parent, record.schema.id)
+    return None if known is None else np.array([known.get(row) for row in record.people.rows.tolist()], dtype=object)
+
+
+def _row_of(name: str, ids: Any, everybody: Any) -> int:
+    """The row of the one person who has an id, or an error that says why there is none such."""
+    from isonomy.errors import ParameterError, template
+
+    column = everybody.schema.id
+    if column is None:
+        raise ParameterError(template("id", "left out: the schema declares no id column; say --row", name))
+    if ids is None:
+        raise ParameterError(template("id", f"left out: nothing here has the column {column!r}; say --row", name))
+    rows = everybody.rows[ids == name.strip()].tolist()
+    if len(rows) == 1:
+        return int(rows[0])
+    if rows:
+        listed = ", ".join(map(str, rows[:5])) + ", …" * (len(rows) > 5)
+        raise ParameterError(
+            f"'id' must name one person: {len(rows)} rows have {column} {name!r} ({listed}); say --row."
+        )
+    empty = int(sum(each is None for each in ids))
+    some = next((each for each in ids if each is not None), None)
+    such = "" if some is None else f", such as {some!r}"
+    gaps = f"; {empty:,} rows have none" if empty else ""
+    raise ParameterError(template("id", f"in the column {column!r}{such}{gaps}", name))

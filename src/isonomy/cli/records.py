@@ -41,7 +41,7 @@ def verify(
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
         raise FileError(f"The certificate {file} cannot be checked: {error}") from error
-    _check_beside(file)
+    check_beside(file)
     claims = [tuple(map(str, claim)) for claim in found.claims]
     claims += _originals(file, model, data if folder is None else None)
     accepted = bool(found.accepted) and all(status != "rejected" for _, status, _ in claims)
@@ -97,14 +97,14 @@ def compare(
     files = [_certificate(path) for path in (old, new)]
     before, after = map(read, files)
     for file in files:
-        _check_beside(file)
+        check_beside(file)
     beside = [file.with_name("individuals.parquet") for file in files]
     people = [pd.read_parquet(file) if file.is_file() else None for file in beside]
     found = facts_of_change(before, after, people)
     return Answer(to_json(found), [change_to_markdown(found)])
 
 
-def _check_beside(certificate: Path) -> None:
+def check_beside(certificate: Path) -> None:
     """Refuse a report, or another file beside the evidence, that is not the one that the certificate names."""
     from isonomy.errors import FileError
     from isonomy.files import file_hash
