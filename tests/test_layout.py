@@ -212,6 +212,15 @@ def test_no_module_changes_settings_when_imported(path: Path) -> None:
 _SCRIPTS = ("__main__", "hdf5_dump", "migrations.env")
 
 
+_WITHOUT_TORCH = (
+    "import importlib, importlib.abc, sys\n"
+    "class Nowhere(importlib.abc.MetaPathFinder):\n"
+    "    def find_spec(self, name, path, target=None):\n"
+    "        if name.split('.')[0] == 'torch': raise ModuleNotFoundError('No module named torch', name='torch')\n"
+    "sys.meta_path.insert(0, Nowhere())\n"
+)
+
+
 def test_everything_but_training_works_without_torch() -> None:
     """Every module outside of training and the readers of torch's own files is imported with torch made unimportable;
     what needs it says so in one sentence."""
@@ -219,11 +228,7 @@ def test_everything_but_training_works_without_torch() -> None:
     every = [".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path in MODULES]
     names = [name for name in every if not name.startswith(own) and not name.endswith(_SCRIPTS)]
     code = (
-        "import importlib, importlib.abc, sys\n"
-        "class Nowhere(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name.split('.')[0] == 'torch': raise ModuleNotFoundError('No module named torch', name='torch')\n"
-        "sys.meta_path.insert(0, Nowhere())\n"
+        f"{_WITHOUT_TORCH}"
         f"for name in {names!r}: importlib.import_module(name)\n"
         "import isonomy, numpy as np; from isonomy.errors import MissingPackageError\n"
         "from sklearn.linear_model import LogisticRegression\n"
@@ -243,6 +248,26 @@ def test_everything_but_training_works_without_torch() -> None:
         done = subprocess.run(
             [sys.executable, "-c", code, f"{folder}/m.pt"], capture_output=True, text=True, check=False, timeout=300
         )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_a_star_imports_what_can_be_imported(hidden: bool) -> None:
+    """``from isonomy import *`` without torch gives everything but training, whose names still say what is missing."""
+    code = (
+        f"{_WITHOUT_TORCH * hidden}"
+        "from isonomy import *\n"
+        "import isonomy\n"
+        "training = {'FairClassifier', 'FairRegressor', 'frontier', 'repair'}\n"
+        f"assert training.isdisjoint(globals()) is {hidden}, sorted(globals())\n"
+        "assert {'certify', 'Schema', 'load_model', 'audit'} < set(globals())\n"
+        "assert set(isonomy.__all__) | training == {*isonomy._WHERE, '__version__'}\n"
+        f"if {hidden}:\n"
+        "    try: isonomy.repair\n"
+        "    except IsonomyError as error: assert 'isonomy[torch]' in str(error), error\n"
+        "    else: raise AssertionError\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

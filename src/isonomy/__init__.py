@@ -4,6 +4,7 @@ Names are imported when they are first used, so that ``import isonomy`` stays fa
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -25,7 +26,18 @@ _NAMES = {
 
 _WHERE = {name: f"isonomy.{part}" for part, names in _NAMES.items() for name in names.split()}
 
-__all__ = sorted([*_WHERE, "__version__"])
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # hidden, or half loaded
+        return False
+
+
+# Without torch the names of training are errors that say what to install, which a star does not ask for.
+_ABSENT = () if _installed("torch") else _NAMES["training"].split()
+
+__all__ = sorted({*_WHERE, "__version__"}.difference(_ABSENT))
 
 if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.attacks import AttackBudget as AttackBudget

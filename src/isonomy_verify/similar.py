@@ -306,7 +306,8 @@ class Similarity:
             return np.full((1, x.shape[1]), -np.inf), np.full((1, x.shape[1]), np.inf)
         if wander is None:
             return self.form.box(x, self.delta)
-        # A box changes with its centre coordinate by coordinate, and linearly: it is widest at an end.
+        # Around a raw value v a box is a constant or, within a ratio, a constant times max(v, 0), which is 0 at 0 and
+        # grows with v: coordinate by coordinate it is widest at an end.
         lowest, highest = down(x + wander[0]), up(x + wander[1])
         if self.domain.kind != "unbounded":  # which holds everybody, whatever ranges it was given
             lowest, highest = (np.clip(end, self.domain.low, self.domain.high) for end in (lowest, highest))

@@ -118,7 +118,8 @@ def test_guesses_of_a_messy_table(tmp_path: Path) -> None:
     kinds = {feature.name: feature.kind for feature in guess.schema.features}
     assert dialect == Dialect(";") and marks == {"score": ("?",)}
     assert kinds == {"age": "integer", "score": "numeric", "town": "categorical"}
-    assert set(guess.left_out) == {"id", "KundenNr", "account", "nanoseconds", "note"}
+    assert guess.schema.id == "id"
+    assert set(guess.left_out) == {"KundenNr", "account", "nanoseconds", "note"}
     assert guess.schema["score"].missing_values == ("?",) and guess.schema["score"].fill is not None
     assert guess.schema["town"].missing == "category" and guess.schema["town"].protected
     again = read_people(str(file), guess.schema, dialect=dialect)

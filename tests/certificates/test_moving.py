@@ -16,7 +16,7 @@ from isonomy.certificates.moving import Moving
 from isonomy.certificates.question import Question
 from isonomy.networks import Activation
 from isonomy.networks.network import Network
-from isonomy.population import Domain
+from isonomy.population import Domain, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy_verify.local import LocalBounds
@@ -298,6 +298,30 @@ def test_an_unbounded_domain_holds_whoever_is_beyond_its_ranges() -> None:
     for ground in ("l1", "l2", "linf"):
         reach = moving(line(1.0), np.array([[0.5]]), metric, 1.0, ground, domain)
         assert 1.0 <= reach.bound(np.arange(1), [10.0])[0, 0] < 1.06
+
+
+@steady
+@given(seed=seeds, whole=st.booleans(), ground=st.sampled_from(["l1", "l2", "linf"]))
+def test_centres_that_move_from_nothing_to_something(seed: int, whole: bool, ground: Ground) -> None:
+    """0 is like 0 alone, but a centre that can leave 0 has a ratio around it: the bound holds every pair of a grid."""
+    rng = np.random.default_rng(seed)
+    feature = Feature("income", "integer" if whole else "numeric", low=0, high=40, unit=10.0, relative_tolerance=0.3)
+    own, slope = Schema("one", (feature,)), rng.normal()
+    network = Network.from_layers(
+        [rng.normal(size=(4, 1)), rng.normal(size=(1, 4))], [rng.normal(size=4), [slope]], head="regression"
+    )
+    values = np.arange(41.0) if whole else np.append(np.linspace(0, 40, 401), [1e-9, 1e-3])
+    grid = feature.coordinate(values)[:, None]
+    answer = network(grid)[:, 0]
+    metric, centres = Counterparts.of(own), grid[rng.permutation(len(grid))[:3]] * [[0], [0], [1]]
+    like = metric.distance_upper(np.repeat(grid, len(grid), 0), np.tile(grid, (len(grid), 1))).reshape(len(grid), -1)
+    change = np.where(like <= 1, np.abs(answer[:, None] - answer), 0.0).max(axis=1)
+    reach = moving(network, centres, metric, 1.0, ground, own.domain())
+    for radius in (0.0, 0.05, 0.5, 4.0):
+        bound = reach.bound(np.arange(3), [radius])[:, 0]
+        near = np.abs(centres - grid.T) <= radius
+        assert (bound >= np.where(near, change, 0.0).max(axis=1) * (1 - 1e-12)).all()
+    assert (reach.bound(np.arange(3), [0.0])[:2, 0] <= 1e-6).all()
 
 
 def test_people_further_apart_than_any_number() -> None:

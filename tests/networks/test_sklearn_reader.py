@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from sklearn import linear_model as lm
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -34,7 +36,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
-from isonomy.networks import Network
+from isonomy.networks import Network, load_network
 from isonomy.networks.preprocessing import affine_of, schema_columns, settled
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
@@ -337,6 +339,44 @@ def test_one_against_the_rest_is_refused() -> None:
     model = fitted(PREPROCESSING["standard"], lm.SGDClassifier(loss="log_loss"), frame, outcome(frame, ("a", "b", "c")))
     with pytest.raises(UnsupportedOperationError, match="one against the rest"):
         Network.from_sklearn(model, schema())
+
+
+DROPPED: dict[str, Any] = {
+    "remainder": split(("n", numbers(StandardScaler()), NUMBERS), remainder="drop"),
+    "explicit": split(
+        ("n", numbers(StandardScaler()), NUMBERS), ("c", encoder(), ["sex"]), ("d", "drop", ["id", "note", "job"])
+    ),
+    "inside": make_pipeline(
+        split(("all", "passthrough", [*NUMBERS, "id"])), split(("n", numbers(MinMaxScaler()), [1]))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DROPPED)
+@pytest.mark.parametrize("door", ["live", "skops"])
+def test_columns_that_are_dropped_are_not_read(kind: str, door: str, tmp_path: Path) -> None:
+    """A model that was fitted on a table with an ID and drops it needs no ID in the schema."""
+    frame = rows(120).assign(id=[f"A-{i}" for i in range(120)], note="…")
+    model = fitted(DROPPED[kind], lm.LogisticRegression(), frame, outcome(frame))
+    if door == "live":
+        network = Network.from_sklearn(model, schema())
+    else:
+        skops.io.dump(model, tmp_path / "model.skops")
+        network = load_network(tmp_path / "model.skops", schema())
+    agree(network, schema(), frame, own(model, frame))
+
+
+def test_columns_that_are_read_must_be_in_the_schema() -> None:
+    frame = rows(60).assign(id=np.arange(60.0))
+    for steps in (
+        split(("n", numbers(StandardScaler()), [*NUMBERS, "id"])),
+        split(("n", numbers(StandardScaler()), NUMBERS), ("i", "passthrough", ["id"])),
+        split(("n", numbers(StandardScaler()), NUMBERS), ("i", MissingIndicator(features="all"), ["id"])),
+        split(("n", numbers(StandardScaler()), NUMBERS), ("i", encoder(), ["id"])),
+    ):
+        model = fitted(steps, lm.LogisticRegression(), frame, outcome(frame))
+        with pytest.raises(NetworkError, match="reads a column 'id' that the schema lacks; it has 'age'"):
+            Network.from_sklearn(model, schema())
 
 
 def test_disagreements_with_the_schema() -> None:

@@ -109,16 +109,32 @@ def test_kinds_follow_types() -> None:
 
 
 def test_columns_that_cannot_be_guessed() -> None:
-    many = pd.DataFrame({"id": [f"person {i}" for i in range(60)], "x": 1.0})
-    with pytest.raises(SchemaError, match=r"'id' has 60 categories, more than max_categories=50.*'ignore'"):
+    many = pd.DataFrame({"note": [f"person {i}" for i in range(60)], "x": 1.0})
+    with pytest.raises(SchemaError, match=r"'note' has 60 categories, more than max_categories=50.*'ignore'"):
         Schema.infer(many)
-    assert [f.name for f in Schema.infer(many, ignore=["id"]).features] == ["x"]
+    assert [f.name for f in Schema.infer(many, ignore=["note"]).features] == ["x"]
     with pytest.raises(SchemaError, match="'day' holds datetime"):
         Schema.infer(pd.DataFrame({"day": pd.to_datetime(["2020-01-01"])}))
     with pytest.raises(SchemaError, match=r"'x', row 1: .*inf"):
         Schema.infer(pd.DataFrame({"x": [1.0, np.inf]}))
-    with pytest.raises(DataError, match="no column 'sex'; it has 'id', 'x'"):
+    with pytest.raises(DataError, match="no column 'sex'; it has 'note', 'x'"):
         Schema.infer(many, protected=["sex"])
+
+
+def test_an_identifier_is_no_feature() -> None:
+    """As for ``isonomy init``: what is called an identifier and differs in every row names people."""
+    names = [f"person {i}" for i in range(60)]
+    many = pd.DataFrame({"Unnamed: 0": range(60), "customer_id": names, "KundenNr": range(60), "x": 1.0})
+    schema = Schema.infer(many)
+    assert (schema.id, [f.name for f in schema.features]) == ("customer_id", ["x"])
+    assert Schema.infer(many, ignore=["customer_id"]).id == "KundenNr"
+    assert Schema.infer(many[["Unnamed: 0", "x"]]).id == "Unnamed: 0"
+    protected = Schema.infer(many, protected=["KundenNr"])
+    assert (protected.id, [f.name for f in protected.features]) == ("customer_id", ["KundenNr", "x"])
+    twice = many[["KundenNr", "x"]].assign(KundenNr=np.arange(60) // 2)
+    assert (Schema.infer(twice).id, len(Schema.infer(twice).features)) == (None, 2)
+    amounts = many[["x"]].assign(no=np.linspace(0, 1, 60))
+    assert (Schema.infer(amounts).id, len(Schema.infer(amounts).features)) == (None, 2)
 
 
 def test_names_made_of_digits_are_no_numbers() -> None:

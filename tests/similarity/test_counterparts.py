@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.metric import MetricContract, mpf
 
 from isonomy.errors import MetricError
-from isonomy.population import Schema
+from isonomy.population import Feature, Schema
 from isonomy.similarity import Counterparts
 
 from .people import people, schema
@@ -100,8 +104,6 @@ def test_individuals_exactly_the_tolerance_apart_are_similar(
     low: int, span: int, tolerance: int, share: float, data: st.DataObject
 ) -> None:
     """Coordinates are rounded; what a person reads in raw units must count nevertheless."""
-    from isonomy.population import Feature
-
     feature = Feature("age", "integer", low=low, high=low + 10 * span, tolerance=float(2 * tolerance))
     metric = Counterparts.of(Schema("one", (feature,)))
     gap = round(2 * tolerance * share)
@@ -193,11 +195,67 @@ def test_income_of_105_is_within_5_percent_of_100() -> None:
         assert metric.distance_upper(x, y) <= 1.0
 
 
+@settings(deadline=None)
+@given(
+    whole=st.booleans(),
+    origin=st.sampled_from([0.0, 7.0, -1e6, 0.1]),
+    unit=st.sampled_from([1.0, 3.0, 0.07, 1e5]),
+    percent=st.integers(1, 60),
+    value=st.one_of(st.integers(1, 10**6), st.floats(1e-12, 1e6)),
+    share=st.floats(0, 1),
+)
+def test_a_relative_tolerance_may_begin_at_nothing(
+    whole: bool, origin: float, unit: float, percent: int, value: float, share: float
+) -> None:
+    """Amounts from 0 on: every pair within the ratio is similar, however small, and 0 is like 0 alone."""
+    value, origin = (float(round(value) or 1), origin) if whole else (float(value), 0.0)
+    feature = Feature(
+        "income", "integer" if whole else "numeric", low=0, high=2e6, origin=origin, unit=unit,
+        relative_tolerance=percent / 100,
+    )  # fmt: skip
+    metric = Counterparts.of(Schema("one", (feature,)))
+    assert metric.relative[0] == pytest.approx(percent / 100, rel=1e-2)
+    most = Fraction(value) * (1 + Fraction(percent, 100) * Fraction(share))
+    other = float(most) if not whole else float(math.floor(most))
+    other = math.nextafter(other, 0) if Fraction(other) > most else other
+    x, y, nothing = (np.array([feature.coordinate(each)]) for each in (value, max(other, value), 0.0))
+    for one, two in ((x, y), (y, x)):
+        assert metric.distance_upper(one, two) <= 1.0
+        low, high = metric.box(one, 1.0)
+        assert low[0] <= Fraction(float(two[0])) - Fraction(float(one[0])) <= high[0]
+    assert metric.distance_upper(nothing, nothing) == 0.0
+    assert metric.distance(nothing, x) > 1.0 and metric.distance(x, nothing) > 1.0
+    assert np.abs(metric.box(nothing, 1.0)).max() < min(1e-9, abs(float((x - nothing)[0])))
+
+
+def test_the_schema_that_the_guide_shows_can_be_used() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "choosing.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(\[features.*?)```", guide, re.DOTALL)
+    own = Schema.from_toml(text)
+    assert own["income"].low == 0 and own["income"].relative_tolerance == 0.05
+    assert Counterparts.of(own).relative[index(own, "income")] == pytest.approx(0.05)
+
+
+def test_a_guessed_schema_takes_a_relative_tolerance() -> None:
+    table = pd.DataFrame({"income": [0, 1200.5, 90_000.25], "debt": [0, 3, 1000]})
+    guessed = Schema.infer(table)
+    features = tuple(replace(each, relative_tolerance=0.05) for each in guessed.features)
+    assert (Counterparts.of(replace(guessed, features=features)).relative > 0).all()
+
+
 def test_bad_schemas_and_arrays_are_named() -> None:
     own = schema()
     income, *rest = own.features
-    with pytest.raises(MetricError, match="feature 'income' needs positive values: its 'low' must be above 0"):
-        Counterparts.of(replace(own, features=(replace(income, low=0.0), *rest)))
+    for change, reason in (
+        ({"low": -1.0}, "feature 'income' needs amounts, which are never negative.*at least -1"),
+        ({"low": -math.inf}, "needs amounts, which are never negative"),
+        ({"low": 0.0, "origin": 7.0}, "cannot be kept near 0.*'origin' = 7.*say origin = 0"),
+    ):
+        with pytest.raises(MetricError, match=reason):
+            Counterparts.of(replace(own, features=(replace(income, **change), *rest)))
+    grade = Feature("grade", "ordinal", categories=("a", "b"), relative_tolerance=0.1)
+    with pytest.raises(MetricError, match=r"feature 'grade' needs amounts.*ranks have no ratio"):
+        Counterparts.of(Schema("one", (grade,)))
     job = replace(own.features[5], tolerance=1.0)
     with pytest.raises(MetricError, match="categorical feature 'job' has a tolerance"):
         Counterparts.of(Schema("one", (job,)))

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.auditing.inputs import Inputs, read_inputs, table_of
+from isonomy.auditing.inputs import Inputs, read_inputs, table_of, with_ids
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
@@ -133,6 +133,7 @@ def run(
     announce("Groups and distances")
     people = certificate.people
     assert people is not None
+    people = people if plan.redact else with_ids(people, plan)
     scored = scores(certificate.question.network, people, certificate.question.outcome)
     group, refusal = _groups(certificate, people)
     return Findings(

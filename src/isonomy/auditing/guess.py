@@ -41,6 +41,7 @@ from isonomy.networks.load import open_network
 from isonomy.population import Dialect, Feature, Label, Population, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS
 from isonomy.population.feature import LARGEST_WHOLE
+from isonomy.population.inference import find_identifiers
 from isonomy.population.outcome import decided
 from isonomy.population.tables import CSV, PARQUET, open_text
 
@@ -51,7 +52,6 @@ ROWS = 2000
 """Individuals on whom readings are compared."""
 
 _SEPARATORS = (",", ";", "\t", "|")
-_IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _DISTINCT = 50  # a text column with more values is a name or a note, not a category
 
 
@@ -103,7 +103,7 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
 
 def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, roles: Roles) -> Guess:
     """A schema of a table; what cannot be guessed is left out, unless a role was given to it."""
-    single = {"label": roles.label, "weight": roles.weight, "split-column": roles.split_column}
+    single = {"label": roles.label, "weight": roles.weight, "id": roles.id, "split-column": roles.split_column}
     several = {"protected": roles.protected, "proxy": roles.proxy, "ignore": roles.ignore}
     taken: dict[str, str] = {}
     for role, columns in ({role: (name,) for role, name in single.items() if name is not None} | several).items():
@@ -117,12 +117,15 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
         if column not in table.columns:
             raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.")
     left_out = dict.fromkeys(ignored, "as asked")
+    identifiers = find_identifiers(table.drop(columns=[*named, *ignored]))
+    left_out |= dict.fromkeys(identifiers if roles.id else identifiers[1:], "it looks like another identifier")
     for column in table.columns:
-        if column not in named and column not in ignored and (reason := _unusable(table[column])):
+        if column not in named and column not in (*ignored, *identifiers) and (reason := _unusable(table[column])):
             left_out[str(column)] = reason
     where = None if roles.split_column is None else _split(table[roles.split_column])
+    unnamed = table if roles.id is None else table.drop(columns=roles.id)
     schema = Schema.infer(
-        table, name=name, label=roles.label, protected=roles.protected, proxies=roles.proxy, weight=roles.weight,
+        unnamed, name=name, label=roles.label, protected=roles.protected, proxies=roles.proxy, weight=roles.weight,
         split=where, ignore=tuple(left_out), max_categories=max(_DISTINCT, 200),
     )  # fmt: skip
     features = tuple(
@@ -130,7 +133,7 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
         for each in schema.features
     )
     label, guessed = _outcome(schema.label, roles)
-    schema = replace(schema, features=features, label=label)
+    schema = replace(schema, features=features, label=label, id=roles.id or schema.id)
     return Guess(schema, {each.name: _remark(each, table[each.name]) for each in features}, left_out, guessed)
 
 
@@ -204,8 +207,6 @@ def _unusable(column: pd.Series) -> str:
     if column.dtype.kind in "iu" and max(-int(column.min()), int(column.max())) > LARGEST_WHOLE // 4:
         return "its whole numbers are too large: turn them into texts or smaller numbers to use them"
     distinct = column.nunique()
-    if _IDENTIFIER.search(str(column.name)) and distinct == len(column):
-        return "it looks like an identifier: every row has another value"
     if column.dtype.kind not in "iufb" and distinct > _DISTINCT:
         return f"it has {distinct} different texts"
     return ""

@@ -40,7 +40,10 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
     people = Population.from_frame(table, guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
-    notes = [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
+    notes = (
+        [] if schema.id is None else [f"people are named by column {schema.id!r}, which is no feature{_judged(roles)}"]
+    )
+    notes += [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
     if people.excluded:
         rows = "1 row does" if people.excluded == 1 else f"{people.excluded:,} rows do"
         notes.append(f"{rows} not fit the guessed schema, such as rows without a label")
@@ -50,7 +53,8 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
         notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
     notes += _about(reading, fitting, people)
     notes += _outcome(guess, reading, people)
-    text, audit = _schema_text(schema, guess, reading), _audit_text(data, model, folder, dialect, reading, people)
+    text = _schema_text(schema, guess, reading, _judged(roles))
+    audit = _audit_text(data, model, folder, dialect, reading, people)
     return Proposal(text, audit, tuple(notes), not (reading.problem or _blind(reading, fitting)))
 
 
@@ -131,13 +135,20 @@ _SCHEMA_HEAD = """\
 #   proxy = true          stands in for a protected feature: counterparts may differ in it too
 #   tolerance = 2         counterparts may differ by 2 in this feature (relative_tolerance = 0.05: by 5 %)
 #   immutable = true      similar people agree on it
+#   id = "column"         above all tables: names people in what is written; no feature
 #   seen = false          the model does not read it
 """
 
 
-def _schema_text(schema: Schema, guess: Guess, reading: Reading) -> str:
-    """The schema with a remark at each table."""
+def _judged(roles: Roles) -> str:
+    """What the choice of the id rests on; nothing where it was asked for."""
+    return "" if roles.id else " (a guess: it looks like an identifier, and every row has another value)"
+
+
+def _schema_text(schema: Schema, guess: Guess, reading: Reading, judged: str) -> str:
+    """The schema with a remark at each table, and at the id how it was ``judged``."""
     remarks = {f"[features.{write_key(name)}]": text for name, text in guess.remarks.items()}
+    remarks[f"id = {write_value(schema.id or '')}"] = f"names people; no feature{judged}."
     if schema.label is not None and schema.label.classes:
         remarks["[label]"] = "guess: classes in sorted order; they must be in the order of the model's outputs."
     lines = [_SCHEMA_HEAD, *(f"# left out: {name!r}, {why}" for name, why in guess.left_out.items())]

@@ -24,9 +24,13 @@ from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
-from isonomy.population.tables import described
+from isonomy.population.sources import table_files
+from isonomy.population.tables import described, read_pieces
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
+
+PIECE = 2**16
+"""Rows of which ids are read at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,10 @@ def read_inputs(plan: Plan) -> Inputs:
     else:
         raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
     schema = _deciding(plan, schema, network)
+    if whole is not None and schema.id is not None and schema.id not in whole.frame.columns:
+        raise DataError(
+            f"Table {plan.data} has no column {schema.id!r}, by which the schema says people are named (id)."
+        )
     people = None if whole is None else chosen(plan, replace(whole, schema=schema))
     if known and whole is not None:
         sources[plan.data] = open_people(whole).fingerprint()
@@ -111,6 +119,23 @@ def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Populat
         if source in str(error):
             raise
         raise DataError(f"{source}: {error}") from error
+
+
+def with_ids(people: Population, plan: Plan) -> Population:
+    """People of a stream, which keeps coordinates only, beside the id column of their table, read once more for it."""
+    name = people.schema.id
+    if name is None or name in people.frame.columns:
+        return people
+    slim = Schema(people.schema.name, people.schema.features[:1], id=name)
+    ids, first = np.full(len(people), None, dtype=object), 0
+    for file in table_files(Path(plan.data)):
+        start = first
+        for offset, frame in read_pieces(file, slim, PIECE, dialect_of(plan)):
+            first = start + offset + len(frame)
+            if name in frame:
+                some = slice(*np.searchsorted(people.rows, (start + offset, first)))
+                ids[some] = frame[name].to_numpy(dtype=object)[people.rows[some] - start - offset]
+    return replace(people, frame=people.frame.assign(**{name: ids}))
 
 
 def read_people(

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.local import verdicts
-from isonomy.errors import FileError
+from isonomy.errors import FileError, first_line
 from isonomy.files import PARTIAL
 from isonomy.population import Schema
 from isonomy.report.findings import Findings
@@ -39,6 +39,9 @@ BESIDE = ("report.html", "individuals.parquet", "summary.md", "junit.xml")
 
 OWN = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *BESIDE, *KEPT})
 """What an audit writes."""
+
+ID = " (id)"
+"""Behind the name of the id column in the table of individuals, where another column has that name."""
 
 OTHER = "counterpart: "
 """In front of a feature's name in the table of individuals: the value of the worst counterpart."""
@@ -203,9 +206,10 @@ def take_place(staging: Path, target: Path) -> None:
 def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
     """One row for each of some individuals, in the order of the certificate.
 
-    ``row`` is the place in the table (0 is the first row after the header), ``upper`` and ``lower`` bound the
-    violation, ``decision`` says whether a similar person can get another one, ``differs`` names the features in which
-    the worst counterpart differs. Of a redacted audit only ``row``, the bounds, ``decision`` and ``verdict`` are there.
+    ``row`` is the place in the table (0 is the first row after the header), followed by the schema's id column, where
+    there is one; ``upper`` and ``lower`` bound the violation, ``decision`` says whether a similar person can get
+    another one, ``differs`` names the features in which the worst counterpart differs. Of a redacted audit only
+    ``row``, the bounds, ``decision`` and ``verdict`` are there.
     """
     certificate, people = findings.certificate, findings.people
     local = certificate.local
@@ -224,7 +228,23 @@ def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
     table["differs"] = [", ".join(own.columns[row]) for row in differs]
     names = {name: name if name not in table.columns else f"{name} (feature)" for name in own.columns}
     theirs = theirs.rename(columns=lambda name: f"{OTHER}{name}")
-    return pd.concat([table, own.rename(columns=names), theirs], axis=1)
+    table = pd.concat([table, own.rename(columns=names), theirs], axis=1)
+    if people.ids is not None:
+        table.insert(1, f"{people.schema.id}{ID * (people.schema.id in table.columns)}", people.ids[rows])
+    return table
+
+
+def ids_beside(directory: Path, name: str) -> dict[int, str | None] | None:
+    """The ids of an audit's people by their rows, from its table of individuals; None where it has none."""
+    path = directory / "individuals.parquet"
+    try:
+        columns = pq.read_schema(path).names if path.is_file() else []
+        if len(columns) < 2 or columns[1] not in (name, name + ID):
+            return None
+        table = pq.read_table(path, columns=columns[:2])
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{path} cannot be read as Parquet: {first_line(error)}.") from error
+    return dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def predictions(findings: Findings, x: FloatArray) -> dict[str, FloatArray]:

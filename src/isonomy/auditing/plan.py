@@ -181,6 +181,7 @@ class Roles:
     protected: tuple[str, ...] = ROLES((), "Must not matter, such as sex; may be repeated.")
     proxy: tuple[str, ...] = ROLES((), "Stands in for a protected column; may be repeated.")
     weight: str | None = ROLES(None, "Sampling weights.")
+    id: str | None = ROLES(None, "Names people in reports; no feature.")
     split_column: str | None = ROLES(None, "Tells training rows from test rows.")
     ignore: tuple[str, ...] = ROLES((), "To be left out; may be repeated.")
 

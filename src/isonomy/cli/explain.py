@@ -33,6 +33,9 @@ def explain(
     row: Annotated[
         int | None, typer.Option(help="The person's row in the table; 0 is the first row after the header.")
     ] = None,
+    name: Annotated[
+        str | None, typer.Option("--id", help="The person's id, where the schema declares such a column.")
+    ] = None,
 ) -> Answer:
     """Explain one person: the prediction, how much it can change for somebody similar, and who that is.
 
@@ -44,7 +47,9 @@ def explain(
 
     isonomy explain audit-german --row 17
 
-    The last one takes the person, the network and the metric from what an audit wrote.
+    isonomy explain audit.toml --id A-1042
+
+    From the directory of an audit the person, the network and the metric are taken as that audit wrote them.
     """
     import numpy as np
 
@@ -56,10 +61,14 @@ def explain(
     from isonomy.report.text import to_json
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
-    everybody, network, metric, delta, outcome = _planned(given, file) if audited is None else _read(given, audited)
+    everybody, network, metric, delta, outcome, ids = _planned(given, file) if audited is None else _read(given, audited)
     if network.remark:
         remark(f"- {network.remark}")
+    if name is not None and row is not None:
+        raise ParameterError("'row' and 'id' both say who is meant: give one of them.")
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
+    if name is not None:
+        row, how = _row_of(name, ids, everybody), "chosen with --id"
     row = int(everybody.rows.min()) if row is None else row
     place = np.flatnonzero(everybody.rows == row)[:1]
     if not len(place):
@@ -73,20 +82,20 @@ def explain(
         network, person, metric, delta, favourable=outcome.favourable or None, threshold=outcome.threshold,
         progress=None,
     )  # fmt: skip
-    facts = facts_of_row(found, 0, row)
+    facts = facts_of_row(found, 0, row, name=None if ids is None else ids[place[0]])
     outcome = found.question.outcome
-    ((name, favour),) = named(decided(found.prediction, outcome, regression=network.head == "regression"), outcome)
+    ((given_class, favour),) = named(decided(found.prediction, outcome, regression=network.head == "regression"), outcome)
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
-    document |= {"outcome": name, "favourable": favour, "decided": rule(outcome)}
+    document |= {"outcome": given_class, "favourable": favour, "decided": rule(outcome)}
     among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"
-    given_text = "" if name is None else f"Given is {name!r}. "
+    given_text = "" if given_class is None else f"Given is {given_class!r}. "
     return Answer(
         document, chain(row_to_terminal(facts, f"One of {among}, {how}"), [f"{given_text}Decided is {rule(outcome)}."])
     )
 
 
-def _read(given: Given, file: Path) -> tuple[Population, Network, Metric, float, Label]:
-    """People, network, metric, δ and what is decided, as an audit wrote them."""
+def _read(given: Given, file: Path) -> tuple[Population, Network, Metric, float, Label, Any]:
+    """People, network, metric, δ, what is decided, and ids, as an audit wrote them."""
     from isonomy.errors import ParameterError, template
     from isonomy.records import read
 
@@ -96,11 +105,11 @@ def _read(given: Given, file: Path) -> tuple[Population, Network, Metric, float,
     record = read(file)
     if record.people is None:
         raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
-    return record.people, record.network, record.metric, record.delta, record.outcome
+    return record.people, record.network, record.metric, record.delta, record.outcome, _ids_of(record)
 
 
-def _planned(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label]:
-    """People, network, metric, δ and what is decided, from the files of a plan."""
+def _planned(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label, Any]:
+    """People, network, metric, δ, what is decided, and ids, from the files of a plan."""
     from isonomy.auditing.inputs import read_inputs
     from isonomy.certificates.question import asked_outcome
     from isonomy.errors import ParameterError
@@ -115,4 +124,42 @@ def _planned(given: Given, file: Path | None) -> tuple[Population, Network, Metr
     inputs = read_inputs(replace(plan, **rest))
     assert inputs.people is not None
     outcome = asked_outcome(inputs.network, inputs.schema, plan.favourable or None, plan.threshold)
-    return inputs.people, inputs.network, inputs.metric, plan.delta, outcome
+    return inputs.people, inputs.network, inputs.metric, plan.delta, outcome, inputs.people.ids
+
+
+def _ids_of(record: Any) -> Any:
+    """The ids of audited people, from the table of individuals beside their certificate."""
+    import numpy as np
+
+    from isonomy.auditing.output import ids_beside
+    from isonomy.cli.records import check_beside
+
+    if record.schema.id is None:
+        return None
+    check_beside(record.path)
+    known = ids_beside(record.path.parent, record.schema.id)
+    return None if known is None else np.array([known.get(row) for row in record.people.rows.tolist()], dtype=object)
+
+
+def _row_of(name: str, ids: Any, everybody: Any) -> int:
+    """The row of the one person who has an id, or an error that says why there is none such."""
+    from isonomy.errors import ParameterError, template
+
+    column = everybody.schema.id
+    if column is None:
+        raise ParameterError(template("id", "left out: the schema declares no id column; say --row", name))
+    if ids is None:
+        raise ParameterError(template("id", f"left out: nothing here has the column {column!r}; say --row", name))
+    rows = everybody.rows[ids == name.strip()].tolist()
+    if len(rows) == 1:
+        return int(rows[0])
+    if rows:
+        listed = ", ".join(map(str, rows[:5])) + ", …" * (len(rows) > 5)
+        raise ParameterError(
+            f"'id' must name one person: {len(rows)} rows have {column} {name!r} ({listed}); say --row."
+        )
+    empty = int(sum(each is None for each in ids))
+    some = next((each for each in ids if each is not None), None)
+    such = "" if some is None else f", such as {some!r}"
+    gaps = f"; {empty:,} rows have none" if empty else ""
+    raise ParameterError(template("id", f"in the column {column!r}{such}{gaps}", name))

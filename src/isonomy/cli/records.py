@@ -43,6 +43,7 @@ def verify(
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
         raise FileError(f"The certificate {file} cannot be checked: {error}") from error
+    check_beside(file)
     found.claims += _originals(file, model, data if folder is None else None)
     facts = {name: value for name, value in vars(found).items() if name != "claims"}
     facts |= {
@@ -102,14 +103,14 @@ def compare(
     files = [_certificate(path) for path in (old, new)]
     before, after = map(read, files)
     for file in files:
-        _check_beside(file)
+        check_beside(file)
     beside = [file.with_name("individuals.parquet") for file in files]
     people = [pd.read_parquet(file) if file.is_file() else None for file in beside]
     found = facts_of_change(before, after, people)
     return Answer(to_json(found), [change_to_markdown(found)])
 
 
-def _check_beside(certificate: Path) -> None:
+def check_beside(certificate: Path) -> None:
     """Refuse a report, or another file beside the evidence, that is not the one that the certificate names."""
     record = import_module("isonomy_verify.record")
     try:

@@ -29,7 +29,7 @@ from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Affine, Select
 from isonomy.networks.limits import reading
 from isonomy.networks.network import Network
-from isonomy.networks.preprocessing import Choice, Column, Number, Table, as_choice, as_number, cell_of, exact
+from isonomy.networks.preprocessing import Absent, Choice, Column, Number, Table, as_choice, as_number, cell_of, exact
 from isonomy.population.schema import Schema
 
 Reads = Literal["auto", "raw", "coordinates"]
@@ -49,18 +49,18 @@ def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "
 def model_columns(
     schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
 ) -> list[Column]:
-    """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number."""
+    """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number.
+
+    A name that the schema lacks is an :class:`~isonomy.networks.preprocessing.Absent` column: an error once it is read.
+    """
     choice("reads", reads, Reads)
     raw = preprocessing.schema_columns(schema)
     readings = {"raw": raw, "coordinates": preprocessing.coordinate_columns(schema)}
     if reads != "auto":
         readings = {reads: readings[reads]}
     if names is not None:
-        for table in readings.values():
-            if all(name in table for name in names):
-                return [table[name] for name in names]
-        strange = next((name for name in names if name not in raw), names[0])
-        raise _lacking(f"the model reads a column '{strange}'", strange, raw)
+        table = max(readings.values(), key=lambda table: sum(name in table for name in names))
+        return [table.get(name) or _absent(f"the model reads a column '{name}'", name, raw) for name in names]
     if schema.inputs and reads == "auto":
         columns = input_columns(schema)
         if width not in (None, len(columns)):
@@ -97,10 +97,10 @@ def _same(some: Sequence[Column], others: Sequence[Column]) -> bool:
     )
 
 
-def _lacking(reader: str, name: str, raw: Mapping[str, Column]) -> NetworkError:
+def _absent(reader: str, name: str, raw: Mapping[str, Column]) -> Absent:
     near = difflib.get_close_matches(name, raw, n=1)
     advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
-    return NetworkError(f"{reader} that the schema lacks; {advice}")
+    return Absent(name, f"{reader} that the schema lacks; {advice}")
 
 
 def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> Network:
@@ -155,7 +155,7 @@ def feed(
         elif len(shapes) == 1:
             columns = model_columns(schema, width=size or None, reads=reads)
         else:
-            raise _lacking(f"it reads an input '{name}'", name, raw)
+            raise NetworkError(_absent(f"it reads an input '{name}'", name, raw).reason)
         if size not in (0, len(columns)):
             raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
         fed[name] = Table(tuple(columns), shape if size else (len(columns),))
@@ -241,7 +241,7 @@ def _filled(number: Number, column: Column, table: _Entries) -> Number:
         return number.imputed(_number(table, "missing"))
     if isinstance(column, Choice) and column.rank is None:
         return number  # no fill in the schema: refused where it would be read
-    return number.imputed(column.filled)
+    return number if isinstance(column, Absent) else number.imputed(column.filled)
 
 
 def _onehot(column: Column, table: _Entries) -> list[Column]:

@@ -19,6 +19,7 @@ from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, schema_adapter
 from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
+from isonomy.networks.unread import TREES, model_in
 from isonomy.population.schema import Schema
 
 OPTIONS = ("head", "output", "activation", "reads")
@@ -83,6 +84,8 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
     choice("reads", said["reads"], Reads)
     file = Path(path)
     suffix = file.suffix.lower()
+    if file.is_file() and (other := model_in(file)):
+        raise FileError(f"'{file}' is {other}.")
     if suffix in _REFUSED:
         raise FileError(f"'{file}' is not read: {_REFUSED[suffix]}")
     if suffix not in FORMATS:
@@ -122,10 +125,9 @@ _PICKLE = (
     "skl2onnx, a torch model as ONNX or as its state dict, or pass the model itself to Network.from_sklearn or "
     "Network.from_torch."
 )
-_TREES = "boosted trees are not supported; networks and linear models are."
 _REFUSED: dict[str, str] = {
     **dict.fromkeys((".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".p", ".sav"), _PICKLE),
-    **dict.fromkeys((".xgb", ".ubj", ".cbm", ".lgb"), _TREES),
+    **dict.fromkeys((".xgb", ".ubj", ".cbm", ".lgb"), f"its name says boosted trees, and {TREES}."),
     **dict.fromkeys((".pb", ".tflite"), "export it to ONNX with tf2onnx, or save it as .keras or .h5."),
     ".safetensors": "it holds weights without their order; save the state dict with torch.save, or export to ONNX.",
 }

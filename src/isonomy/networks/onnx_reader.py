@@ -29,6 +29,7 @@ from isonomy.networks.limits import FILE, NODES, give, reading
 from isonomy.networks.network import Network
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
+from isonomy.networks.unread import TREES
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -214,7 +215,7 @@ class _Reader:
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
             why = "it is neither an affine map nor an elementwise activation"
             if "Tree" in node.op_type:
-                why = "boosted trees cannot be read, networks and linear models can"
+                why = TREES
             raise UnsupportedOperationError(f"{label} is not supported: {why}.")
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
         if constant or rule is None:

@@ -224,7 +224,15 @@ class Choice:
         return results
 
 
-Column = Number | Choice
+@dataclass(frozen=True)
+class Absent:
+    """A column of the model that the schema lacks: it may be dropped, and ``reason`` says what is wrong otherwise."""
+
+    name: str
+    reason: str
+
+
+Column = Number | Choice | Absent
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +272,8 @@ def as_number(column: Column) -> Number:
     """A column read as a number: categories only where their names are numbers, or false (0) and true (1)."""
     if isinstance(column, Number):
         return column
+    if isinstance(column, Absent):
+        raise NetworkError(column.reason)
     values: list[Fraction | None] = []
     for spellings in column.spellings:
         try:
@@ -282,6 +292,8 @@ def as_choice(column: Column) -> Choice:
     """A column read as one of finitely many values: numbers only where they are whole and few."""
     if isinstance(column, Choice):
         return column
+    if isinstance(column, Absent):
+        raise NetworkError(column.reason)
     if column.whole is None:
         raise NetworkError(
             f"column '{column.name}' is a number, but the model treats each of its values apart: declare it as "
@@ -400,7 +412,7 @@ def indicator(column: Column, gap: Cell = None) -> ExactAffine | None:
         return column.lookup(marks) if any(marks) else None
     if gap is not None:
         raise _not_nan(column, gap)
-    return column.flag
+    return column.flag if isinstance(column, Choice) else as_number(column).flag
 
 
 def _not_nan(column: Column, gap: Cell) -> UnsupportedOperationError:

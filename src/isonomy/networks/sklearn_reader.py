@@ -40,6 +40,7 @@ from isonomy.networks.inputs import Reads, in_class_order, model_columns
 from isonomy.networks.limits import member, opened_archive, reading, unpacked
 from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
+from isonomy.networks.unread import why_unread
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
@@ -47,6 +48,7 @@ from isonomy.population.toml import TEXT, read_json
 def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Network:
     """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
+        _refuse_known(estimator)
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
     with reading(type(estimator).__name__, absent="is not fitted, or not as expected"):
         steps, last = _taken_apart(estimator)
@@ -113,9 +115,17 @@ def _as_made(part: Any) -> Any:
 _Result = tuple[Value, Head]  # the raw outputs, and what they mean
 
 
+def _refuse_known(estimator: Any) -> None:
+    """Refuse a model of whose kind, or of whose bases' kind, it is known why it cannot be read."""
+    why = why_unread(*(f"{kind.__module__}.{kind.__qualname__}" for kind in type(estimator).__mro__))
+    if why:
+        raise UnsupportedOperationError(f"the estimator {type(estimator).__name__} cannot be read: {why}.")
+
+
 def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
     rule = _ESTIMATORS.get(type(estimator))
     if rule is None:
+        _refuse_known(estimator)
         raise UnsupportedOperationError(
             f"the estimator {type(estimator).__name__} cannot be read: neural networks (MLPClassifier, MLPRegressor) "
             "and linear models can; docs/reference/formats.md names them all."
@@ -383,9 +393,10 @@ def read_skops(path: Path, **options: Any) -> Network:
     _check_size(path)
     strange = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
     if strange:
+        why = why_unread(*sorted(strange))
         raise FileError(
             f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, and only what networks, linear models "
-            "and their preprocessing are made of is trusted; trees cannot be read."
+            f"and their preprocessing are made of is trusted{why and f': {why}'}."
         )
     return read_sklearn(files.load(path, trusted=list(_TRUSTED)), **options)
 

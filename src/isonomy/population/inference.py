@@ -8,6 +8,7 @@ guessed schema is meant to be read and corrected.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from isonomy.errors import SchemaError
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, Label
 
+_IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
+_COUNTER = re.compile(r"(?i:(^|[_\s.-])(index|row)$|^unnamed|^$)")  # says where a row stands rather than who it is
 _MOST_CODES = 12  # a protected integer column with at most so many values holds codes, not amounts
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # what an object column may hold
 _MOST_CLASSES = 20  # a float label with more values is a regression
@@ -29,6 +32,16 @@ def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categ
         _infer_feature(table[name], {role: name in columns for role, columns in roles.items()}, max_categories)
         for name in table.columns
     )
+
+
+def find_identifiers(table: pd.DataFrame) -> list[str]:
+    """Find the columns that are identifiers by their name and have another value in every row, the likeliest first."""
+    found = [
+        str(name)
+        for name, column in table.items()
+        if _IDENTIFIER.search(str(name)) and column.dtype.kind not in "fmMc" and column.nunique() == len(column)
+    ]
+    return sorted(found, key=lambda name: _COUNTER.search(name) is not None)
 
 
 def infer_label(column: pd.Series) -> Label:

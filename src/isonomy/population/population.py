@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -143,6 +144,15 @@ class Population:
     def protected(self) -> pd.DataFrame:
         """The raw protected columns."""
         return self.frame[list(self.schema.protected)]
+
+    @cached_property
+    def ids(self) -> NDArray[np.object_] | None:
+        """``(n,)``: by what each person is known, as a text, None where a cell is empty; None without such a column."""
+        name = self.schema.id
+        if name is None or name not in self.frame.columns:
+            return None
+        texts = self.frame[name].astype("object").map(lambda cell: text_of(cell).strip(), na_action="ignore")
+        return np.array([None if pd.isna(text) or not text else text for text in texts], dtype=object)
 
     @property
     def repeated(self) -> bool:

@@ -27,7 +27,7 @@ from isonomy.given import instance
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray, check_kind, repeated
 from isonomy.population.encoding import decode_column, encode_table, find_column
 from isonomy.population.feature import Feature, Label, Split
-from isonomy.population.inference import infer_features, infer_label
+from isonomy.population.inference import find_identifiers, infer_features, infer_label
 from isonomy.population.schema_file import read_schema, write_schema
 from isonomy.population.tables import read_frame
 
@@ -50,7 +50,8 @@ class Schema:
     A schema has a ``name``, a ``description`` and ``features``, each a :class:`Feature`. ``label`` names the outcome;
     ``weight`` the column of sampling weights, and ``max_weight`` the largest that can occur, known beforehand and not
     from the table; ``split`` the column that tells training from test rows; ``inputs`` is the ``[model.inputs]`` table,
-    which says how a model reads the coordinates.
+    which says how a model reads the coordinates. ``id`` names the column by whose values people are known: it is no
+    feature, and nothing that is proved depends on it.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Schema:
     inputs: Mapping[str, Any] = field(default_factory=dict, hash=False)
     description: str = ""
     max_weight: float | None = None
+    id: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(self.features))
@@ -71,7 +73,7 @@ class Schema:
                 f"Schema {self.name!r}: 'max_weight' must be a positive number beside a 'weight'. "
                 f"Got {self.max_weight}."
             )
-        roles = (self.label and self.label.column, self.weight, self.split and self.split.column)
+        roles = (self.label and self.label.column, self.weight, self.split and self.split.column, self.id)
         columns = (*(feature.name for feature in self.features), *(role for role in roles if role))
         if (twice := repeated(columns)) is not None:
             raise SchemaError(f"Schema {self.name!r}: column {twice!r} has two roles; a column has exactly one.")
@@ -111,7 +113,9 @@ class Schema:
           power of ten, about a tenth of the range); origin is low and unit the range, so coordinates run from
           0 to 1;
         * a missing number is filled with the median beside a flag; a missing category becomes a category;
-        * a label that is a float with more than 20 values is a regression, any other has classes.
+        * a label that is a float with more than 20 values is a regression, any other has classes;
+        * a column that is called an identifier (``id``, ``customer_id``, ``No``, …) and has another value in every row
+          is none of these but the ``id``; others like it, and one that ``ignore`` names, are left out.
 
         A date, a column without a value, or a text column with more than ``max_categories`` values cannot be
         guessed: the error says so, and ``ignore`` leaves the column out.
@@ -120,14 +124,17 @@ class Schema:
         roles = {"protected": set(protected), "proxy": set(proxies), "immutable": set(immutable)}
         ignore = tuple(ignore)
         apart = {name for name in (label, weight, split.column if split else None) if name is not None}
-        for column in (*apart, *ignore, *set().union(*roles.values())):
+        named = {*apart, *ignore}.union(*roles.values())
+        for column in named:
             find_column(table, column)
+        identifiers = find_identifiers(table.drop(columns=list(named)))
         return cls(
             name=name,
-            features=infer_features(table.drop(columns=list({*apart, *ignore})), roles, max_categories),
+            features=infer_features(table.drop(columns=[*apart, *ignore, *identifiers]), roles, max_categories),
             label=None if label is None else infer_label(table[label]),
             weight=weight,
             split=split,
+            id=next(iter(identifiers), None),
         )
 
     @cached_property
@@ -246,7 +253,8 @@ class Schema:
     def hash(self) -> str:
         """SHA-256 of all that gives coordinates their meaning; words for display, and what is decided, do not count."""
         content = asdict(self)
-        content.pop("max_weight")
+        for name in ("max_weight", "id"):
+            content.pop(name)
         for table in (content, *content["features"], content["label"] or {}):
             table.pop("description", None)
             table.pop("labels", None)

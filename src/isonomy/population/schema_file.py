@@ -3,6 +3,7 @@
 .. code-block:: toml
 
     name = "loans"
+    id = "customer"                  # names people in reports; no feature
     weight = "sampling_weight"
     max_weight = 5000                # the largest that can occur, known beforehand; see isonomy.wasserstein
 
@@ -181,7 +182,7 @@ _READERS: dict[str, tuple[Callable[[Any], bool], str, Callable[[Any], Any]]] = {
     "tuple[str, ...]": (lambda value: isinstance(value, list), 'be a list such as ["a", "b"]', tuple),
     _NAME: (lambda value: not isinstance(value, dict | list), "hold names", text_of),
 }
-_TOP = {"name": "str", "description": "str", "weight": "str", "max_weight": "float"}
+_TOP = {"name": "str", "description": "str", "weight": "str", "max_weight": "float", "id": "str"}
 # Annotations are texts here, so each field is read by its written type.
 _FEATURE = {item.name: str(item.type) for item in fields(Feature) if item.name != "name"}
 _LABEL = {item.name: str(item.type) for item in fields(Label)}

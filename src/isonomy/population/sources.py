@@ -155,10 +155,7 @@ def open_people(
         return InMemory.of(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
     path = Path(people).resolve()
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in PARQUET)
-        if not files:
-            raise FileError(f"The folder {path} has no Parquet file: their names end in {' or '.join(PARQUET)}.")
-        return Tables.of(reading, tuple(map(ParquetTable.open, files)), path, path)
+        return Tables.of(reading, tuple(map(ParquetTable.open, table_files(path))), path, path)
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
     if path.suffix.lower() in PARQUET:
@@ -170,6 +167,16 @@ def open_people(
         everybody = Population.from_file(path, reading.columns, unknown=unknown, dialect=dialect)
         return InMemory.of(everybody, schema, split, (named,))
     return _open_copy(path, reading, named, Path(work).resolve())
+
+
+def table_files(path: Path) -> list[Path]:
+    """List the files of a table in the order of its rows: the Parquet files of a folder, or the file itself."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in PARQUET)
+    if not files:
+        raise FileError(f"The folder {path} has no Parquet file: their names end in {' or '.join(PARQUET)}.")
+    return files
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,18 +112,19 @@ def open_text(path: Path, encoding: str) -> TextIO:
 
 
 def column_meanings(schema: Schema) -> Meanings:
-    """What each column that is read means; None for the split column, which is plain text."""
+    """What each column that is read means; None for the split and the id column, which are plain text."""
     meanings: Meanings = {feature.name: feature for feature in (*schema.features, *schema.singles)}
-    return meanings if schema.split is None else meanings | {schema.split.column: None}
+    plain = (schema.split.column if schema.split else None, schema.id)
+    return meanings | {name: None for name in plain if name is not None}
 
 
 def present_columns(names: Iterable[str], schema: Schema, file: object) -> tuple[str, ...]:
-    """The columns to read: all of the schema but for a label or split column that the table lacks."""
+    """The columns to read: all of the schema but for a label, split or id column that the table lacks."""
     there, meanings = list(names), column_meanings(schema)
     twice = next((name for name in meanings if there.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"Table {file} has two columns called {twice!r}; names must differ.")
-    optional = {schema.label.column if schema.label else None, schema.split.column if schema.split else None}
+    optional = {schema.id, *(role.column for role in (schema.label, schema.split) if role)}
     for name in meanings:
         if name not in there and name not in optional:
             raise DataError(f"Table {file} has no column {name!r}; it has {', '.join(map(repr, there))}.")

@@ -236,9 +236,12 @@ class Sheet:
         """The most unfairly treated people, with those who are similar to them."""
         if self.redacted:
             return Section("pairs", (), ("Left out: this report is redacted, and nobody’s row is on it.",))
-        local, rows = self.found.local, self.audit.people.rows
+        local, rows, names = self.found.local, self.audit.people.rows, self.audit.people.ids
         worst = [place for place in np.argsort(-local.lower, kind="stable")[:10].tolist() if local.lower[place] > 0]
-        some = [facts_of_row(local, place, int(rows[place]), self.round) for place in worst]
+        some = [
+            facts_of_row(local, place, int(rows[place]), self.round, None if names is None else names[place])
+            for place in worst
+        ]
         why = "a search found no similar person" if self.found.searched else "no search was made for similar people"
         none = () if some else (f"Nobody is shown: {why} with another answer.",)
         return Section("pairs", (), none, drawn={"pairs": some})

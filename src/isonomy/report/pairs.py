@@ -31,8 +31,11 @@ CHANGED = {
 }  # fmt: skip
 
 
-def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded | None = None) -> Facts:
-    """One person of a certificate, ``row`` of the table: the prediction, its bounds, and the worst counterpart."""
+def facts_of_row(
+    found: LocalCertificate, place: int, row: int, rounded: Rounded | None = None, name: str | None = None
+) -> Facts:
+    """One person of a certificate, ``row`` of the table, known by a ``name``: the prediction, its bounds, and the worst
+    counterpart."""
     network, schema, witnesses = found.question.network, found.question.schema, found.witnesses
     assert schema is not None
     upper, lower, decision = float(found.upper[place]), float(found.lower[place]), str(found.decision[place])
@@ -61,6 +64,7 @@ def facts_of_row(found: LocalCertificate, place: int, row: int, rounded: Rounded
         change = f"a counterpart was found for whom it changes by {reached(str(least))}"
     listing = (
         exact("row", "Row", row, str(row)),  # as it is typed
+        exact("id", schema.id or "", name, "" if name is None else f"{schema.id} {name}"),
         exact("prediction", "Prediction", mine, _given(names, gets[0], rounded)),
         most,
         least,

@@ -92,7 +92,8 @@ def _rule(feature: Feature, question: Question) -> str:
         if steps > 40:
             return "to any value"
         more = math.expm1(steps)
-        return f"by up to {parameter(float(f'{100 * more:.4g}'))}% more, or as much less"
+        nothing = "" if feature.low > 0 else "; 0 stays 0"
+        return f"by up to {parameter(float(f'{100 * more:.4g}'))}% more, or as much less{nothing}"
     reach = delta * float(metric.tolerance[place]) * feature.unit
     if reach > 1e15:
         return "to any value"

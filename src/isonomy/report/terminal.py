@@ -49,7 +49,7 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
     yield from _titled(shifts)
     for pair in facts["pairs"].drawn.get("pairs", [])[:1]:
         row, (differs, equal) = pair.fact("row"), pair["row"].tables
-        yield Text(f"\nMost unequal pair found (row {row}, difference {pair.fact('lower')}):")
+        yield Text(f"\nMost unequal pair found (row {row}{_named(pair)}, difference {pair.fact('lower')}):")
         yield _grid(differs)
         more = f"isonomy explain OUT --row {row}, where OUT is the folder of this audit"
         yield Text(f"In the other {len(equal.rows)} features both agree: {more}.")
@@ -58,7 +58,7 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
     """One person, ``whose`` place among others is said first, beside the worst counterpart that was found."""
     known, (differs, equal) = {fact.code: fact for fact in facts["row"].facts}, facts["row"].tables
-    yield Text(f"Row {known['row']}: {known['prediction']}", style="bold")
+    yield Text(f"Row {known['row']}{_named(facts)}: {known['prediction']}", style="bold")
     yield Text(f"{whose}: what is proved here is about this person alone.")
     yield Text(facts.headline)
     yield str(known["decision"])
@@ -71,6 +71,11 @@ def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
     for line in equal.rows:
         grid.add_row(*map(_cell, line), "")
     yield grid
+
+
+def _named(facts: Facts) -> str:
+    """By what else than a row a person is known."""
+    return f", {facts.fact('id')}" if facts.fact("id").printed else ""
 
 
 def _titled(table: FactTable, rows: Iterable[tuple[Cell, ...]] | None = None) -> Iterator[Shown]:

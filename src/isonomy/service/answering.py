@@ -46,7 +46,9 @@ class Answering:
         """Answer a body that arrived at a moment of the monotonic clock."""
         document = parse(body)
         rows, budget, asked = self._reader.request(document)
-        x = self._reader.coordinates(rows, single="individual" in document)
+        single = "individual" in document
+        rows, ids = self._reader.named(rows, single)
+        x = self._reader.coordinates(rows, single)
         if asked and len(rows) > self._settings.max_counterparts:
             most = f"Counterparts are searched for at most {self._settings.max_counterparts} individuals at a time."
             raise BadRequestError.at(most, "counterpart")
@@ -57,13 +59,13 @@ class Answering:
         upper, lower = (json.dumps(side.tolist())[1:-1].split(", ") for side in (answers.upper, answers.lower))
         entry = self._entry(head, answers, (outputs, upper, lower), rows)
         return Answered(
-            self._answer(request, answers, (outputs, upper, lower)), request, answers, self._log.append(entry)
+            self._answer(request, answers, (outputs, upper, lower), ids), request, answers, self._log.append(entry)
         )
 
     # Texts are written by hand, every number once: a dictionary for each individual would cost more than its bounds.
 
-    def _answer(self, request: str, answers: Answers, texts: Texts) -> bytes:
-        """The answer as JSON, which knows no infinity: a bound without limit is null."""
+    def _answer(self, request: str, answers: Answers, texts: Texts, ids: Sequence[Any]) -> bytes:
+        """The answer as JSON, without infinities: a bound without limit is null. Each has its id, if any has one."""
         outputs, *bounds = texts
         upper, lower = (["null" if text == "Infinity" else text for text in side] for side in bounds)
         names: dict[Any, str] = {name: json.dumps(name) for name in set(answers.predictions)}
@@ -72,11 +74,12 @@ class Answering:
         columns = (
             answers.predictions, map(said.__getitem__, both), outputs, upper, lower, answers.verdict, answers.decision,
             answers.tier, counterparts(answers.counterpart, len(answers)),
+            [f'"id":{json.dumps(each)},' for each in ids] or repeat("", len(answers)),
         )  # fmt: skip
         rows = [
-            f'{{"prediction":{names[prediction]},{decided},"outputs":{output},"upper":{upper},"lower":{lower},'
+            f'{{{name}"prediction":{names[prediction]},{given},"outputs":{output},"upper":{upper},"lower":{lower},'
             f'"verdict":"{verdict}","decision":"{decision}","tier":"{tier}"{other}}}'
-            for prediction, decided, output, upper, lower, verdict, decision, tier, other in zip(*columns, strict=True)
+            for prediction, given, output, upper, lower, verdict, decision, tier, other, name in zip(*columns, strict=True)
         ]
         return f'{{"request":"{request}",{self._head},"predictions":[{",".join(rows)}]}}'.encode()
 

@@ -17,6 +17,7 @@ from isonomy.service.settings import Settings
 from isonomy.service.web import JSON
 
 Json = dict[str, Any]
+ID = ["string", "number", "null"]
 MOST = 1000
 """Entries of one answer, at most."""
 
@@ -75,7 +76,9 @@ def _holding(schema: Json) -> Json:
 
 def request_schema(schema: Schema, settings: Settings) -> Json:
     """What ``POST /v1/predictions`` takes: individuals in raw units, every column of the schema and no other."""
-    individual: Json = _closed({feature.name: feature_schema(feature) for feature in schema.features})
+    columns: Json = {feature.name: feature_schema(feature) for feature in schema.features}
+    named: Json = {} if schema.id is None else {schema.id: _about("the id, which the answer returns", type=ID)}
+    individual: Json = _closed(columns | named, *named)
     individual["example"] = {feature.name: typical(feature) for feature in schema.features}
     tight = "'tight' goes on where the interval tier leaves the verdict undecided, within the budget"
     budget = f"milliseconds that the tight tier may take; {settings.budget_ms:g} if left out"
@@ -108,6 +111,7 @@ def answer_schema() -> Json:
     """What ``POST /v1/predictions`` gives."""
     row = _closed(
         {
+            "id": _about("of the individual, where the request has ids", type=ID),
             "prediction": _about("the class that is given, or the number", type=["string", "number"]),
             "outcome": _about("the class, or high or low; null: a number without a cut-off", type=["string", "null"]),
             "favourable": _about("whether that is favourable; null: none is named", type=["boolean", "null"]),
@@ -119,6 +123,7 @@ def answer_schema() -> Json:
             "tier": {"enum": ["interval", "tight"]},
             "counterpart": _about("in raw units, where it was asked for", type="object"),
         },
+        "id",
         "counterpart",
     )
     return _closed(

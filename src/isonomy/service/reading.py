@@ -28,6 +28,7 @@ SHOWN = 20
 """Complaints listed in one answer."""
 
 NUMBERS = frozenset({int, float})
+IDS = frozenset({str, int, float, type(None)})
 PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
@@ -152,6 +153,23 @@ class Reader:
             raise BadRequestError.at(f"'budget_ms' must be a number from 0 to {most:g}.", "budget_ms")
         budget = self._settings.budget_ms if budget is None else budget
         return rows, budget if tier == "tight" else 0.0, counterpart
+
+    def named(self, rows: list[Any], single: bool = False) -> tuple[list[Any], list[Any]]:
+        """Part individuals from their ids, as they stand in the request; there are none where no row has one.
+
+        An id is a text, a number or null, and no column: it changes nothing but the name of an answer.
+        """
+        name = self.schema.id
+        if name is None or not any(isinstance(row, dict) and name in row for row in rows):
+            return rows, []
+        ids = [row.get(name) if isinstance(row, dict) else None for row in rows]
+        for number, each in enumerate(ids):
+            if type(each) not in IDS or (type(each) is float and not math.isfinite(each)):
+                where = ("individual",) if single else ("individuals", number)
+                right = f"Column '{name}' is an id: a text, a number or null. Got {_shown(each)}."
+                raise BadRequestError.at(right, *where, name, kind="column")
+        bare = [{key: row[key] for key in row if key != name} if isinstance(row, dict) else row for row in rows]
+        return bare, ids
 
     def coordinates(self, rows: Sequence[Any], single: bool = False) -> FloatArray:
         """Fair coordinates (n, m) of individuals in raw units; a :class:`BadRequestError` names what does not fit.

@@ -39,7 +39,7 @@ class Counterparts(Metric):
       difference being infinite.
     * ``relative`` > 0, in place of the tolerance: ``|log v_i − log w_i| / log(1 + relative_i)`` of the raw
       values ``v = x · unit + origin`` and ``w = y · unit + origin``, which must be positive (else they must
-      be equal). The set of similar individuals then depends on its centre.
+      be equal: 0 is like 0 alone). The set of similar individuals then depends on its centre.
     * ``free``: any difference counts 0.
 
     **Soundness.** The box holds every counterpart of the real numbers that the coordinates stand for.
@@ -156,12 +156,25 @@ def _widened(feature: Feature, tolerance: float) -> float:
 
 
 def _widened_relative(feature: Feature, relative: float) -> float:
-    """``relative``, plus the relative rounding error of raw values between low and high."""
-    if not feature.low > 0.0:
+    """``relative``, plus the relative rounding error of positive raw values up to high.
+
+    **Soundness.** 0 is like 0 alone, which is exact: equal values have equal coordinates. The error of a coordinate is
+    relative to ``max(value, |origin|)``. So values near 0 need ``origin = 0`` (the error is then relative to the value,
+    down to 1e-300 units), or are whole numbers, of which the least positive one is 1.
+    """
+    if feature.kind == "ordinal" or not feature.low >= 0.0:
+        values = "ordinal, and ranks have no ratio" if feature.kind == "ordinal" else f"at least {feature.low:g}"
         raise MetricError(
-            f"The relative tolerance of feature '{feature.name}' needs positive values: its 'low' must be "
-            f"above 0. Got {feature.low:g}."
+            f"The relative tolerance of feature '{feature.name}' needs amounts, which are never negative: say 'low', 0 "
+            f"or above, or give a 'tolerance'. Its values are {values}."
         )
-    high = feature.high if math.isfinite(feature.high) else max(feature.low, abs(feature.origin))
-    size = max(high, abs(feature.origin)) / feature.low
-    return relative + ROUNDING * (1.0 + relative) * size
+    if feature.low == feature.origin == 0.0 and feature.kind == "numeric":
+        return relative + ROUNDING * (1.0 + relative)
+    least = feature.low or (1.0 if feature.kind == "integer" else 0.0)
+    if not least:
+        raise MetricError(
+            f"The relative tolerance of feature '{feature.name}' cannot be kept near 0, where coordinates around "
+            f"'origin' = {feature.origin:g} are too coarse: say origin = 0, or a 'low' above 0."
+        )
+    high = feature.high if math.isfinite(feature.high) else max(least, abs(feature.origin))
+    return relative + ROUNDING * (1.0 + relative) * max(high, abs(feature.origin)) / least
