@@ -143,7 +143,7 @@ def run(
         certificate=certificate,
         group=group,
         group_refusal=refusal,
-        alone=_alone(certificate, people, plan.seed) if search else (),
+        alone=() if plan.no_search else _alone(certificate, people, plan.seed),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others

@@ -61,7 +61,9 @@ def explain(
     from isonomy.report.text import to_json
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
-    everybody, network, metric, delta, outcome, ids = _planned(given, file) if audited is None else _read(given, audited)
+    everybody, network, metric, delta, outcome, ids = (
+        _planned(given, file) if audited is None else _read(given, audited)
+    )
     if network.remark:
         remark(f"- {network.remark}")
     if name is not None and row is not None:
@@ -84,7 +86,9 @@ def explain(
     )  # fmt: skip
     facts = facts_of_row(found, 0, row, name=None if ids is None else ids[place[0]])
     outcome = found.question.outcome
-    ((given_class, favour),) = named(decided(found.prediction, outcome, regression=network.head == "regression"), outcome)
+    ((given_class, favour),) = named(
+        decided(found.prediction, outcome, regression=network.head == "regression"), outcome
+    )
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     document |= {"outcome": given_class, "favourable": favour, "decided": rule(outcome)}
     among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"

@@ -43,7 +43,6 @@ def verify(
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
         raise FileError(f"The certificate {file} cannot be checked: {error}") from error
-    check_beside(file)
     found.claims += _originals(file, model, data if folder is None else None)
     facts = {name: value for name, value in vars(found).items() if name != "claims"}
     facts |= {

@@ -79,7 +79,9 @@ class Answering:
         rows = [
             f'{{{name}"prediction":{names[prediction]},{given},"outputs":{output},"upper":{upper},"lower":{lower},'
             f'"verdict":"{verdict}","decision":"{decision}","tier":"{tier}"{other}}}'
-            for prediction, given, output, upper, lower, verdict, decision, tier, other, name in zip(*columns, strict=True)
+            for prediction, given, output, upper, lower, verdict, decision, tier, other, name in zip(
+                *columns, strict=True
+            )
         ]
         return f'{{"request":"{request}",{self._head},"predictions":[{",".join(rows)}]}}'.encode()
 
