@@ -145,8 +145,8 @@ def test_headers_above_their_limit_get_431(tmp_path: Path) -> None:
     with process(tmp_path / "audit.db", headers_timeout=5.0) as running:
         assert sent(running.port, padded(HEADS)).startswith(b"HTTP/1.1 200")
         large = (
-            padded(HEADS + 1), padded(100_000), padded(1_000_000), start + many + b"\r\n", start + b"X:" + b" " * 70_000 + end,
-            b"GET /" + b"a" * 70_000 + start[16:] + b"\r\n", padded(90_000)[:-4],
+            padded(HEADS + 1), padded(100_000), padded(1_000_000), start + many + b"\r\n",
+            start + b"X:" + b" " * 70_000 + end, b"GET /" + b"a" * 70_000 + start[16:] + b"\r\n", padded(90_000)[:-4],
         )  # fmt: skip
         for request in large:
             answer = sent(running.port, request)
