@@ -107,10 +107,10 @@ def _run(plan: Plan) -> Answer:
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
-    written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
+    written = f"Written to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {target / 'certificate.json'}{withheld}"
-    return Answer(document, chain(to_terminal(findings.facts), (written, check)), _STATUS[findings.facts.verdict])
+    return Answer(document, chain(to_terminal(findings.facts), ("", written, check)), _STATUS[findings.facts.verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:
