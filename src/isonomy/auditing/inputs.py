@@ -23,6 +23,7 @@ from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
+from isonomy.population.tables import CELLS
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
@@ -44,7 +45,10 @@ class Inputs:
         if self.people is not None:
             return open_people(self.people)
         split, dialect = part_of(plan, self.schema.split is not None), dialect_of(plan)
-        return open_people(plan.data, self.schema, dialect=dialect, unknown=plan.unknown, split=split, work=work)
+        return open_people(
+            plan.data, self.schema, dialect=dialect, unknown=plan.unknown, split=split, work=work,
+            table_limit=plan.table_limit,
+        )  # fmt: skip
 
 
 def read_inputs(plan: Plan) -> Inputs:
@@ -88,7 +92,8 @@ def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Populat
     """All people of a table, as the plan reads tables; by its schema, unless another is given."""
     schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
     try:
-        return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+        how: dict[str, Any] = {name: getattr(plan, name) for name in ("domain", "unknown", "table_limit")}
+        return read_people(source, schema, dialect_of(plan), **how)
     except DataError as error:
         if source in str(error):
             raise
@@ -97,7 +102,7 @@ def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Populat
 
 def read_people(
     source: str, schema: Schema | None, dialect: Dialect | None = None, *, domain: DomainKind = "realizable",
-    unknown: Unknown = "error",
+    unknown: Unknown = "error", table_limit: int = CELLS,
 ) -> Population:  # fmt: skip
     """The people of a file, by a schema, or of the catalogue."""
     if source in ENTRIES:
@@ -110,7 +115,8 @@ def read_people(
         )
     if schema is None:
         raise ParameterError(f"'schema' must be given beside the table {source}; 'isonomy init' writes a first one.")
-    return Population.from_file(path, schema, domain=domain, unknown=unknown, dialect=dialect or Dialect())
+    how: dict[str, Any] = {"domain": domain, "unknown": unknown, "table_limit": table_limit}
+    return Population.from_file(path, schema, dialect=dialect or Dialect(), **how)
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:

@@ -14,7 +14,7 @@ from isonomy.options import Given, select, with_options
 from isonomy.progress import Bar
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
-TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
+TABLE = ("seed", "unknown", "separator", "encoding", "decimal", "table_limit")
 """Options by which every command reads a table."""
 _STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 _MANY = 2000  # individuals from which on a remark says how to see the cost
