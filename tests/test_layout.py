@@ -20,6 +20,7 @@ from isonomy.certificates.protocol import Shift
 
 SOURCE = Path(isonomy.__file__).parent
 ORDER = [
+    "escapes",
     "errors",
     "brief",
     "given",

@@ -11,13 +11,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
+from isonomy.escapes import visible
+
 
 class IsonomyError(Exception):
-    """Something that the caller can put right."""
+    """Something that the caller can put right; what its message repeats of files and tables is made visible."""
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 2
     http_status: ClassVar[int] = 422
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class ParameterError(IsonomyError, ValueError):

@@ -43,6 +43,22 @@ def test_it_names_the_first_record_that_is_wrong(log: Path, capsys: pytest.Captu
     assert f"Record 2 (request {names[1]}) was edited" in capsys.readouterr().out
 
 
+def test_it_says_what_retention_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, year = AuditLog(f"sqlite:///{tmp_path / 'isonomy.db'}"), 365 * 86_400_000_000
+    for place in range(4):
+        log.append(entry(1, 40 * year + place)).result()
+    head = log.head()[1]
+    assert log.forget(40 * year + 10_000) == 4
+    log.close()
+    assert main(["log", "verify", str(tmp_path), "--head", head]) == 0
+    said = capsys.readouterr().out
+    assert "the oldest 4 requests, 4 of them after this head was noted" in said and "--retention-days tells" in said
+    assert main(["log", "verify", str(tmp_path), "--head", head, "--retention-days", "30"]) == 0
+    assert "--retention-days tells" not in capsys.readouterr().out
+    assert main(["log", "verify", str(tmp_path), "--head", head, "--retention-days", "100000"]) == 1
+    assert "deleted by retention before its time was over" in capsys.readouterr().out
+
+
 def test_what_is_no_log_is_said_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.db").write_text("no database at all, but long enough to be taken for one" * 10, encoding="utf-8")
     sqlite3.connect(tmp_path / "empty.db").execute("CREATE TABLE other (x)").connection.close()

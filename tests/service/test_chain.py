@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 import stat
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from isonomy.errors import ParameterError
 from isonomy.service import Settings, create_app
 from isonomy.service.certifier import Answers, Certifier
-from isonomy.service.chain import START, Verified, verify
+from isonomy.service.chain import START, ChainRecord, Verified, linked, verify
 from isonomy.service.database import LogError, open_database, read_only
 from isonomy.service.log import AuditLog
 
@@ -161,25 +161,137 @@ def test_what_only_an_anchored_head_shows(database: Path) -> None:
     assert followed(database, found.head).after_anchor == 0
 
 
-def test_retention_is_a_record_and_covers_only_what_it_says(tmp_path: Path) -> None:
+DAY = 86_400_000_000
+NOON = 20_000 * DAY + DAY // 2
+"""Some day in 2024."""
+
+
+@pytest.fixture
+def aged(tmp_path: Path) -> tuple[Path, str]:
+    """Eight requests of eight days up to ``NOON``, an evaluation after the fifth, and the head that was noted then; of
+    the eight days retention has taken two since."""
     log = AuditLog(f"sqlite:///{tmp_path / 'isonomy.db'}")
-    now, day = time.time_ns() // 1000, 86_400_000_000
-    for age in (5, 4, 1, 3, 0):
-        log.append(entry(2, now - age * day)).result()
-    before = log.head()[1]
-    assert log.forget(now - 2 * day) == 3
-    log.append(entry(2, now - 6 * day)).result()  # a clock that was set back: old by name, and there
+    for age in range(7, -1, -1):
+        log.append(entry(2, NOON - age * DAY)).result()
+        if age == 3:
+            log.append_evaluation("ab" * 32, 1, 7, "valid", "{}").result()
+    head = log.head()[1]
+    assert log.forget(NOON - 5 * DAY - 1) == 2 and log.forget(NOON - 5 * DAY - 1) == 0
     log.close()
-    found = followed(tmp_path, before)
-    assert (found.records, found.forgotten, found.wrong, found.after_anchor) == (7, 3, None, 2)
-    # What it does not cover: a younger request, and one that came after it.
-    for number in (5, 7):
-        name, copy = name_of(tmp_path / "isonomy.db", number), tmp_path / f"{number}.db"
-        with sqlite3.connect(tmp_path / "isonomy.db") as source, sqlite3.connect(copy) as target:
-            source.backup(target)
-        change(copy, *(f"DELETE FROM {table} WHERE request = '{name}'" for table in ("requests", "predictions")))
-        gone = followed(copy)
-        assert gone.wrong is not None and gone.wrong.startswith(f"Record {number} (request {name}) was removed")
+    return tmp_path / "isonomy.db", head
+
+
+def test_retention_names_what_it_took(aged: tuple[Path, str]) -> None:
+    database, head = aged
+    found = followed(database, head)
+    assert (found.records, found.forgotten, found.wrong) == (10, 2, None)
+    assert (found.after_anchor, found.forgotten_since) == (1, 2)
+    assert followed(database, found.head).forgotten_since == 0  # it was gone when this head was noted
+    with sqlite3.connect(database) as connection:
+        rows = connection.execute("SELECT kind, name, content FROM chain WHERE number = 10").fetchall()
+        (last,) = connection.execute("SELECT hash FROM chain WHERE number = 2").fetchone()
+    assert rows == [("retention", "1-2:2", last)]
+    log = AuditLog(f"sqlite:///{database}")
+    assert log.forget(NOON - DAY - 1) == 4  # across the evaluation, which stays
+    log.close()
+    assert name_of(database, 11) == "3-7:4"
+    found = followed(database, head)
+    assert (found.records, found.forgotten, found.forgotten_since, found.wrong) == (11, 6, 6, None)
+
+
+def test_what_was_deleted_before_its_time_is_named(aged: tuple[Path, str]) -> None:
+    """The times of requests are in their links, which nobody can change below a noted head."""
+    database, head = aged
+    with read_only(str(database)) as connection:
+        assert verify(connection, head, NOON - 5 * DAY).wrong is None
+        wrong = verify(connection, head, NOON - 6 * DAY).wrong
+    assert wrong == f"Record 2 (request {name_of(database, 2)}) was deleted by retention before its time was over."
+
+
+def test_only_the_oldest_go(tmp_path: Path) -> None:
+    """Where a clock was set back, whoever stands behind a younger request waits for it."""
+    log = AuditLog(f"sqlite:///{tmp_path / 'isonomy.db'}")
+    for age in (5, 4, 1, 3, 0):
+        log.append(entry(2, NOON - age * DAY)).result()
+    assert log.forget(NOON - 2 * DAY) == 2 and log.forget(NOON) == 2
+    log.append(entry(2, NOON - 6 * DAY)).result()  # old by name, and there
+    log.close()
+    found = followed(tmp_path)
+    assert (found.records, found.forgotten, found.wrong) == (8, 4, None)
+
+
+def forge(database: Path, *gone: int, link: tuple[str, int] | None = None, anew: int | None = None) -> None:
+    """Delete the rows of some records, append a link that names them, made as the service makes it, and link all
+    records from ``anew`` on again."""
+    with sqlite3.connect(database) as connection:
+        chain = connection.execute("SELECT number, kind, name, content, hash FROM chain ORDER BY number").fetchall()
+        for number in gone:
+            for table in ("requests", "predictions"):
+                connection.execute(f"DELETE FROM {table} WHERE request = ?", (chain[number - 1][2],))
+        if link is not None:
+            record = ChainRecord("retention", link[0], chain[link[1] - 1][4])
+            (row,) = linked(chain[-1][0], chain[-1][4], [record])
+            connection.execute("INSERT INTO chain VALUES (?, ?, ?, ?, ?)", row)
+        if anew is not None:
+            kept = [ChainRecord(*row[1:4]) for row in chain if row[0] >= anew and row[0] not in gone]
+            connection.execute("DELETE FROM chain WHERE number >= ?", (anew,))
+            start = chain[anew - 2][4] if anew > 1 else START
+            rows = list(linked(anew - 1, start, kept))
+            connection.executemany("INSERT INTO chain VALUES (?, ?, ?, ?, ?)", rows)
+
+
+FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
+    "a middle, without a link": ({"gone": (5, 7)}, "Record 5 (request .*) was removed"),
+    "the oldest, without a link": ({"gone": (3,)}, "Record 3 (request .*) was removed"),
+    "a middle, as retention": ({"gone": (5, 7), "link": ("5-7:2", 7)}, "Record 3 .* only the oldest may go"),
+    "all but the first, as retention": ({"gone": (4, 5, 7), "link": ("4-7:3", 7)}, "Record 3 .* only the oldest"),
+    "a hole in what was named": ({"gone": (3, 5), "link": ("3-5:2", 5)}, "Record 4 .* is there, where retention"),
+    "more than was named": ({"gone": (3, 4, 5), "link": ("3-4:2", 4)}, "Record 5 (request .*) was removed"),
+    "fewer than were named": ({"gone": (3, 4), "link": ("3-5:3", 5)}, "Record 5 .* is there, where retention"),
+    "another count": ({"gone": (3, 4), "link": ("3-4:3", 4)}, "Record 4 .* with 2 requests where it says 3-4:3"),
+    "the hash of another record": ({"gone": (3, 4), "link": ("3-4:2", 5)}, "Record 11 .* has not the hash"),
+    "what was named before, again": ({"gone": (3,), "link": ("1-3:3", 3)}, "Record 3 .* only the oldest may go"),
+    "an evaluation as the last": ({"gone": (3, 4, 5), "link": ("3-6:3", 6)}, "Record 7 .* only the oldest"),
+    "what comes after the link": ({"gone": (3, 4, 5, 7, 8, 9), "link": ("3-12:6", 9)}, "Record 11 .* before it"),
+    "a link of the earlier form": ({"gone": (3,), "link": ("f" * 32, 3)}, "Record 3 (request .*) was removed"),
+    "a link that names nothing": ({"link": ("", 3)}, "Record 11 .* does not name what it deleted"),
+    "numbers that are none": ({"gone": (3,), "link": ("3-\u0663:1", 3)}, "Record 3 (request .*) was removed"),
+    "the newest, and their links": ({"gone": (9,), "anew": 9}, "anchored head .* is not in the chain"),
+    "a middle, linked anew": ({"gone": (5,), "anew": 5}, "anchored head .* is not in the chain"),
+    "all, linked anew": ({"gone": (3, 4), "anew": 1}, "anchored head .* is not in the chain|Record 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_whatever_else_goes_is_noticed_with_the_noted_head(aged: tuple[Path, str], forgery: str) -> None:
+    (database, head), (done, said) = aged, FORGERIES[forgery]
+    forge(database, *done.get("gone", ()), link=done.get("link"), anew=done.get("anew"))
+    found = followed(database, head)
+    assert found.wrong is not None and re.search(said.replace("(request .*)", r"\(request .*\)"), found.wrong), found
+
+
+def test_the_oldest_with_an_honest_link_are_counted(aged: tuple[Path, str]) -> None:
+    """Without a secret nobody can tell this from retention: it is said, and the reader's own retention judges it."""
+    database, head = aged
+    forge(database, 3, 4, 5, 7, link=("3-7:4", 7))
+    with read_only(str(database)) as connection:
+        found = verify(connection, head)
+        assert (found.wrong, found.forgotten, found.forgotten_since) == (None, 6, 6)
+        judged = verify(connection, head, NOON - 5 * DAY)
+    assert judged.wrong is not None and judged.wrong.startswith("Record 3 ") and "before its time" in judged.wrong
+
+
+def test_a_log_of_the_version_before_is_taken_unless_it_has_deletions(aged: tuple[Path, str]) -> None:
+    database, _ = aged
+    change(database, "UPDATE alembic_version SET version_num = '0002'")
+    with pytest.raises(LogError, match=r"deletions of an earlier version.*begin another one"):
+        open_database(f"sqlite:///{database}")
+    before = name_of(database, 1)
+    change(database, "DELETE FROM chain WHERE kind = 'retention'")
+    open_database(f"sqlite:///{database}").dispose()
+    assert name_of(database, 1) == before
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
 
 
 def test_a_log_from_before_the_chain_is_linked_as_it_stands(database: Path) -> None:

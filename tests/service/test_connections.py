@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from isonomy.service import Settings, reading
 from isonomy.service.answering import Answering
 from isonomy.service.app import CHEAP, _kind
+from isonomy.service.connections import HEAD as HEADS
 
 from .example import SCHEMA, process, rows
 
@@ -131,6 +132,34 @@ def test_other_ways_to_speak_http(tmp_path: Path) -> None:
         assert statuses(upgrade + b"\r\n\r\n") == [b"200"]
         head = sent(running.port, b"HEAD /v1/certificate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n")
+
+
+def test_headers_above_their_limit_get_431(tmp_path: Path) -> None:
+    """In one piece, in many, in one header or in the address, complete or not; what is just below is answered."""
+    start, end = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"\r\n\r\n"
+
+    def padded(size: int) -> bytes:
+        return start + b"X: " + b"a" * (size - len(start) - 3 - len(end)) + end
+
+    many = b"".join(b"X%d: 1\r\n" % place for place in range(9000))
+    with process(tmp_path / "audit.db", headers_timeout=5.0) as running:
+        assert sent(running.port, padded(HEADS)).startswith(b"HTTP/1.1 200")
+        large = (
+            padded(HEADS + 1), padded(100_000), padded(1_000_000), start + many + b"\r\n",
+            start + b"X:" + b" " * 70_000 + end, b"GET /" + b"a" * 70_000 + start[16:] + b"\r\n", padded(90_000)[:-4],
+        )  # fmt: skip
+        for request in large:
+            answer = sent(running.port, request)
+            assert answer.startswith(b"HTTP/1.1 431 ") and b"at most 65536 bytes" in answer
+        with socket.create_connection(("127.0.0.1", running.port)) as slow:  # piece by piece, after a good request
+            slow.settimeout(60)
+            slow.sendall(start.replace(b"Connection: close\r\n", b"") + b"\r\n")
+            assert slow.recv(4096).startswith(b"HTTP/1.1 200")
+            for at in range(0, 90_000, 9_000):
+                slow.sendall(padded(90_000)[at : at + 9_000])
+            assert slow.recv(4096).startswith(b"HTTP/1.1 431 ")
+            assert ends_within(slow, 60) < 60
+        assert len(running.post({"individual": GOOD})["predictions"]) == 1
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])

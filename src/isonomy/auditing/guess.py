@@ -43,7 +43,18 @@ from isonomy.population.encoding import MISSING_WORDS
 from isonomy.population.feature import LARGEST_WHOLE
 from isonomy.population.inference import find_identifiers
 from isonomy.population.outcome import decided
-from isonomy.population.tables import CSV, PARQUET, open_text
+from isonomy.population.tables import (
+    CELLS,
+    CSV,
+    PARQUET,
+    TEXT,
+    check_cells,
+    check_columns,
+    check_declared,
+    header_of,
+    open_parquet,
+    open_text,
+)
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 """Cells that stand for a missing number where all other cells of the column are numbers."""
@@ -65,8 +76,9 @@ class Guess:
     favour: bool = False  # the favourable class was guessed from the words of the classes
 
 
-def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str, ...]]]:
-    """The cells of a table with types, how its file is written, and which cells of numeric columns mean missing."""
+def read_unknown(path: Path, limit: int = CELLS) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str, ...]]]:
+    """The cells of a table with types, how its file is written, and which cells of numeric columns mean missing; of a
+    file that has more cells than the ``limit`` none."""
     name = path.name.lower()
     if str(path) in ENTRIES:
         raise FileError(
@@ -76,12 +88,14 @@ def read_unknown(path: Path) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str
         raise FileError(f"Table {path} cannot be read: there is no such file.")
     if name.endswith(PARQUET):
         try:
+            with open_parquet(path, limit) as file:
+                check_declared(path, file.metadata, file.schema_arrow.names, file.metadata.num_rows, limit)
             return pd.read_parquet(path), Dialect(), {}
         except (OSError, ValueError) as error:
             raise FileError(f"Table {path} cannot be read as Parquet: {first_line(error)}.") from error
     if not name.endswith(CSV):
         raise FileError(f"Table {path} cannot be read: its name must end in .parquet, .pq, {', '.join(CSV)}.")
-    dialect = _dialect(path)
+    dialect = _dialect(path, limit)
     try:
         with open_text(path, dialect.encoding) as file:
             header = next(csv.reader(file, delimiter=dialect.separator), [])
@@ -148,23 +162,34 @@ def _outcome(label: Label | None, roles: Roles) -> tuple[Label | None, bool]:
     return label, bool(favourable) and not roles.favourable
 
 
-def _dialect(path: Path) -> Dialect:
+def _dialect(path: Path, limit: int) -> Dialect:
     encoding = "utf-8"
     try:
-        with open_text(path, encoding) as file:
-            header = file.readline()
-            while file.read(1 << 20):
-                pass
+        header = _looked_through(path, encoding, limit)
     except UnicodeDecodeError:
         encoding = "latin-1"
-        with open_text(path, encoding) as file:
-            header = file.readline()
+        header = _looked_through(path, encoding, limit)
     except OSError as error:
         raise FileError(f"Table {path} cannot be read: {error.strerror or error}.") from error
-    bare = re.sub(r'"[^"]*"', "", header)
     if header.startswith("\ufeff"):
         encoding = "utf-8-sig"
-    return Dialect(max(_SEPARATORS, key=bare.count), encoding)
+    return Dialect(_separator(header), encoding)
+
+
+def _separator(header: str) -> str:
+    return max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", header).count)
+
+
+def _looked_through(path: Path, encoding: str, limit: int) -> str:
+    """The first line of a file that is text in this encoding and, unpacked, has no more cells than the limit."""
+    header = header_of(path, encoding)
+    separator, cells, size = _separator(header), 0, 0
+    check_columns(path, 1 + header.count(separator), limit)
+    with open_text(path, encoding) as file:
+        while piece := file.read(1 << 20):
+            cells, size = cells + piece.count(separator) + piece.count("\n"), size + len(piece)
+            check_cells(path, max(cells, size // TEXT), limit, f"has {size:,} characters and more")
+    return header
 
 
 def _decimal_commas(texts: pd.DataFrame) -> bool:

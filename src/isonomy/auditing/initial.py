@@ -18,6 +18,7 @@ from isonomy.fairness.reading import percent
 from isonomy.files import atomic
 from isonomy.options import options_of
 from isonomy.population import Dialect, Population, Schema
+from isonomy.population.tables import CELLS
 from isonomy.population.toml import write_key, write_value
 
 
@@ -31,11 +32,11 @@ class Proposal:
     ready: bool  # the audit can run as it is
 
 
-def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Proposal:
-    """Look at a table and a model, and propose a schema and a plan for ``folder``."""
+def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_limit: int = CELLS) -> Proposal:
+    """Look at a table, of at most ``table_limit`` cells, and a model; propose a schema and a plan for ``folder``."""
     if not model.is_file():
         raise FileError(f"There is no file '{model}'.")
-    table, dialect, marks = read_unknown(data)
+    table, dialect, marks = read_unknown(data, table_limit)
     guess = guess_schema(table, marks, data.name.split(".")[0], roles)
     people = Population.from_frame(table, guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
@@ -54,7 +55,7 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
     notes += _about(reading, fitting, people)
     notes += _outcome(guess, reading, people)
     text = _schema_text(schema, guess, reading, _judged(roles))
-    audit = _audit_text(data, model, folder, dialect, reading, people)
+    audit = _audit_text(data, model, folder, dialect, reading, people, table_limit)
     return Proposal(text, audit, tuple(notes), not (reading.problem or _blind(reading, fitting)))
 
 
@@ -172,7 +173,9 @@ def _schema_text(schema: Schema, guess: Guess, reading: Reading, judged: str) ->
     return "\n".join(lines) + "\n"
 
 
-def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading: Reading, people: Population) -> str:
+def _audit_text(
+    data: Path, model: Path, folder: Path, dialect: Dialect, reading: Reading, people: Population, table_limit: int
+) -> str:
     """Every option of a plan by its panel, with its words; those of reading and of large tables only where needed."""
 
     def beside(path: Path) -> str:
@@ -185,6 +188,8 @@ def _audit_text(data: Path, model: Path, folder: Path, dialect: Dialect, reading
     guesses |= {
         key: (getattr(dialect, key), why) for key, why in seen.items() if getattr(dialect, key) != getattr(usual, key)
     }
+    if table_limit != CELLS:
+        guesses["table_limit"] = table_limit, "as given"
     if people.excluded:
         guesses["unknown"] = "exclude", f"guess: {people.excluded} rows do not fit the schema and are left out"
     known = {"name": people.schema.name, "data": beside(data), "schema": "schema.toml", "model": beside(model)}

@@ -25,7 +25,7 @@ from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Sc
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
 from isonomy.population.sources import table_files
-from isonomy.population.tables import described, read_pieces
+from isonomy.population.tables import CELLS, described, read_pieces
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
@@ -50,7 +50,10 @@ class Inputs:
         if self.people is not None:
             return open_people(self.people)
         split, dialect = part_of(plan, self.schema.split is not None), dialect_of(plan)
-        return open_people(plan.data, self.schema, dialect=dialect, unknown=plan.unknown, split=split, work=work)
+        return open_people(
+            plan.data, self.schema, dialect=dialect, unknown=plan.unknown, split=split, work=work,
+            table_limit=plan.table_limit,
+        )  # fmt: skip
 
 
 def read_inputs(plan: Plan) -> Inputs:
@@ -114,7 +117,8 @@ def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Populat
     """All people of a table, as the plan reads tables; by its schema, unless another is given."""
     schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
     try:
-        return read_people(source, schema, dialect_of(plan), domain=plan.domain, unknown=plan.unknown)
+        how: dict[str, Any] = {name: getattr(plan, name) for name in ("domain", "unknown", "table_limit")}
+        return read_people(source, schema, dialect_of(plan), **how)
     except DataError as error:
         if source in str(error):
             raise
@@ -130,7 +134,7 @@ def with_ids(people: Population, plan: Plan) -> Population:
     ids, first = np.full(len(people), None, dtype=object), 0
     for file in table_files(Path(plan.data)):
         start = first
-        for offset, frame in read_pieces(file, slim, PIECE, dialect_of(plan)):
+        for offset, frame in read_pieces(file, slim, PIECE, dialect_of(plan), plan.table_limit):
             first = start + offset + len(frame)
             if name in frame:
                 some = slice(*np.searchsorted(people.rows, (start + offset, first)))
@@ -140,7 +144,7 @@ def with_ids(people: Population, plan: Plan) -> Population:
 
 def read_people(
     source: str, schema: Schema | None, dialect: Dialect | None = None, *, domain: DomainKind = "realizable",
-    unknown: Unknown = "error",
+    unknown: Unknown = "error", table_limit: int = CELLS,
 ) -> Population:  # fmt: skip
     """The people of a file, by a schema, or of the catalogue."""
     if source in ENTRIES:
@@ -153,7 +157,8 @@ def read_people(
         )
     if schema is None:
         raise ParameterError(f"'schema' must be given beside the table {source}; 'isonomy init' writes a first one.")
-    return Population.from_file(path, schema, domain=domain, unknown=unknown, dialect=dialect or Dialect())
+    how: dict[str, Any] = {"domain": domain, "unknown": unknown, "table_limit": table_limit}
+    return Population.from_file(path, schema, dialect=dialect or Dialect(), **how)
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:

@@ -106,6 +106,10 @@ class Plan:
     separator: str = READING(",", "Between the cells of a CSV file. Default: a comma.", _CHARACTER)
     encoding: str = READING("utf-8", "Of a CSV file, such as latin-1.")
     decimal: Literal[".", ","] = READING(".", "The decimal mark of a CSV file. Default: a point.")
+    table_limit: int = READING(
+        2**26, "Cells (rows times columns) of a table that may be in memory at once, some 50 bytes each.",
+        whole(1),
+    )  # fmt: skip
     head: Literal["auto", "softmax", "sigmoid", "regression"] = READING(
         "auto", "What the outputs are, where the file does not say it; several raw ones are else a softmax."
     )

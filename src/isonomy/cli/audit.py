@@ -14,7 +14,7 @@ from isonomy.options import Given, select, with_options
 from isonomy.progress import Bar
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
-TABLE = ("seed", "unknown", "separator", "encoding", "decimal")
+TABLE = ("seed", "unknown", "separator", "encoding", "decimal", "table_limit")
 """Options by which every command reads a table."""
 _STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 _MANY = 2000  # individuals from which on a remark says how to see the cost
@@ -108,10 +108,10 @@ def _run(plan: Plan) -> Answer:
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
-    written = f"\nWritten to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
+    written = f"Written to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {target / 'certificate.json'}{withheld}"
-    return Answer(document, chain(to_terminal(findings.facts), (written, check)), _STATUS[findings.facts.verdict])
+    return Answer(document, chain(to_terminal(findings.facts), ("", written, check)), _STATUS[findings.facts.verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isonomy.errors import IsonomyError
+from isonomy.escapes import in_json, visible
 from isonomy.options import signed
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
 
@@ -33,8 +35,8 @@ class StoppedError(IsonomyError):
 class Answer:
     """What a command found: a document for machines, the same for people, the exit status.
 
-    For people it is lines that are printed as they are, and texts and tables of rich, fitted to the terminal's width;
-    with ``--json`` nobody iterates over them.
+    For people it is lines, and texts and tables of rich, fitted to the terminal's width; with ``--json`` they are not
+    looked at. A line is one line, whatever names it holds, and nothing in any of them can steer the terminal.
     """
 
     document: Any
@@ -51,7 +53,7 @@ def answering(run: Callable[..., Answer]) -> Callable[..., None]:
         if json:
             answer(found.document)
         for each in () if json else found.people:
-            print(each) if isinstance(each, str) else console().print(each)
+            print(visible(each)) if isinstance(each, str) else console().print(Inert(each))
         raise typer.Exit(found.status)
 
     machine = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
@@ -66,14 +68,26 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, width=160 if piped else None, soft_wrap=piped)
 
 
+@dataclass(frozen=True)
+class Inert:
+    """A text or table whose words cannot steer the terminal: it gets no sequence but the console's own."""
+
+    shown: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for part in console.render(self.shown, options):
+            lines = part.text.split("\n")
+            yield part if part.control else part._replace(text="\n".join(map(visible, lines)))
+
+
 def remark(text: str) -> None:
     """A line on standard error."""
-    print(text, file=sys.stderr)
+    print(visible(text), file=sys.stderr)
 
 
 def answer(document: Any) -> None:
     """The one JSON document on standard output."""
-    print(json_text(document))
+    print(in_json(json_text(document)))
 
 
 def json_text(document: Any) -> str:

@@ -47,7 +47,7 @@ def show(name: Annotated[str, typer.Argument(help="A name of the catalogue.")]) 
 
     shown = describe(name)
     facts = asdict(shown) | {"protected": shown.protected, "proxies": shown.proxies}
-    return Answer(facts, [str(shown)])
+    return Answer(facts, str(shown).splitlines())
 
 
 @app.command()

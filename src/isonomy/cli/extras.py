@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
@@ -48,22 +49,32 @@ def verify(
         str, typer.Argument(metavar="LOG", help="Its folder, its database file, or postgresql://user@host/name.")
     ],
     head: Annotated[str | None, typer.Option(help="A head that was noted elsewhere: it must be in the chain.")] = None,
+    retention_days: Annotated[
+        float | None, typer.Option(help="How long requests are kept: nothing younger may have been deleted.", min=0.0)
+    ] = None,
 ) -> Answer:
     """Follow the chain of hashes through an audit log, and find the first record that is not as it was written.
 
     Example:
 
-    isonomy log verify log/ --head 5f1c0e...
+    isonomy log verify log/ --head 5f1c0e... --retention-days 90
 
-    Prints the head: note it where whoever writes the log cannot. Without --head nobody sees that the end was cut off,
-    or that everything was linked anew. Exit status: 0 as it was written, 1 not.
+    Prints the head: note it where those who write the log cannot. Without --head it does not show that the end was cut
+    off, or that everything was linked anew; without --retention-days not, that the oldest requests were deleted before
+    their time was over. Exit status: 0 as it was written, 1 not.
     """
     database, chain = part("isonomy.service.database"), part("isonomy.service.chain")
+    kept = None if retention_days is None else int((time.time() - 86_400.0 * retention_days) * 1e6)
     with database.read_only(place) as connection:
-        found = chain.verify(connection, None if head is None else head.strip().lower())
+        found = chain.verify(connection, None if head is None else head.strip().lower(), kept)
     lines = [f"Records: {found.records}", f"Head:    {found.head}"]
     if found.forgotten:
-        lines.append(f"{found.forgotten} requests were deleted by retention, as records of the chain say.")
+        after = f", {found.forgotten_since} of them after this head was noted" if found.forgotten_since else ""
+        lines.append(
+            f"Deleted by retention, as records of the chain say: the oldest {found.forgotten} requests{after}."
+        )
+        if kept is None:
+            lines.append("Whether their time was over, --retention-days tells.")
     if found.wrong is not None:
         lines = [found.wrong, f"Up to there: {found.records} records, the last one with hash {found.head}."]
     elif head is not None:

@@ -8,16 +8,17 @@ from typing import Annotated
 
 import typer
 
-from isonomy.auditing.plan import Roles
+from isonomy.auditing.plan import Plan, Roles
 from isonomy.cli.console import Answer, remark
 from isonomy.options import Given, select, with_options
 
 
-@with_options(given=select(Roles))
+@with_options(given=select(Roles), reading=select(Plan, "table_limit"))
 def init(
     data: Annotated[Path, typer.Argument(help="The table of people: .csv, .tsv or .parquet.")],
     model: Annotated[Path, typer.Argument(help="The network file.")],
     given: Given,
+    reading: Given,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> Answer:
@@ -32,7 +33,7 @@ def init(
     """
     from isonomy.auditing.initial import propose, save
 
-    found = propose(data, model, Roles(**given), out)
+    found = propose(data, model, Roles(**given), out, Plan(**reading).table_limit)
     schema, audit = save(found, out, force=force)
     facts = {"schema": str(schema), "audit": str(audit), "ready": found.ready, "notes": list(found.notes)}
     return Answer(facts, _words(found.notes, schema, audit))

@@ -106,7 +106,7 @@ def compare(
     beside = [file.with_name("individuals.parquet") for file in files]
     people = [pd.read_parquet(file) if file.is_file() else None for file in beside]
     found = facts_of_change(before, after, people)
-    return Answer(to_json(found), [change_to_markdown(found)])
+    return Answer(to_json(found), change_to_markdown(found).splitlines())
 
 
 def check_beside(certificate: Path) -> None:

@@ -25,16 +25,19 @@ def shift(
     sample: Annotated[int, typer.Option(help="At most so many individuals of each are compared at a time.")] = 2000,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
 ) -> Answer:
-    """Measure the distance between two populations, and suggest a gamma.
+    """Measure the distance between two populations, and suggest a gamma where a shift is shown.
 
     Example:
 
     isonomy shift this_year.csv last_year.csv --schema schema.toml
 
     The distance between two samples is never 0, even of one population: the floor says what sampling alone makes of it.
-    Where whole tables were compared (--sample), the suggested gamma reaches the second table as it is, sampling noise
-    included: a certificate for everybody of the first table with this gamma speaks about the second. Where samples were
-    drawn it is what these are apart, and may fall short of the tables.
+    A gamma is suggested only where the populations differ with confidence, and never below the lower bound of their
+    distance; else it is said that no shift is shown, and what a certificate with the floor as gamma would mean.
+
+    Where whole tables were compared (--sample), a gamma at or above their distance reaches the second table as it is,
+    sampling noise included: a certificate for everybody of the first table with this gamma speaks about the second.
+    Where samples were drawn it is what these are apart, and may fall short of the tables.
     """
     from isonomy.auditing.inputs import read_ground, read_table
     from isonomy.shift import wasserstein
@@ -42,15 +45,34 @@ def shift(
     plan = Plan.of({"data": one, **given})
     tables, cost = [read_table(plan, source) for source in (one, other)], read_ground(plan.ground, None)
     found = wasserstein(*tables, order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed)
-    suggested = rounded_up(found.estimate + 2 * found.spread)
-    real = max(found.estimate - found.floor, found.lower, 0.0)
-    facts = {"one": one, "other": other, **asdict(found), "suggested_gamma": suggested, "reaches": found.whole}
-    lines = [
-        str(found),
+    reaching, floor = rounded_up(max(found.estimate + 2 * found.spread, found.lower)), rounded_up(found.floor)
+    sentences = shifted(found, reaching) if found.shown else unshifted(found, reaching, floor)
+    facts = {"one": one, "other": other, **asdict(found), "shown": found.shown, "reaches": found.whole}
+    facts |= {"suggested_gamma": reaching if found.shown else None, "reaching_gamma": reaching, "floor_gamma": floor}
+    return Answer(facts | {"sentences": sentences}, [str(found), *sentences])
+
+
+def shifted(found: Distance, suggested: float) -> list[str]:
+    """What a shift that is shown asks of gamma: at least its lower bound, and the second table within reach."""
+    real = max(found.estimate - found.floor, found.lower)
+    return [
         f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.",
         f"Suggested gamma: {suggested:g}, {reach(found)}.",
     ]
-    return Answer(facts, lines)
+
+
+def unshifted(found: Distance, reaching: float, floor: float) -> list[str]:
+    """That there is nothing to suggest, what the floor as gamma would mean, and what would reach the second table."""
+    moved = {1.0: "moved so far on average", math.inf: "moved so far at most"}
+    how = moved.get(found.order, f"moved so far in the mean of order {found.order:g}")
+    category = {"l1": "2", "l2": "1.41", "linf": "1"}.get(found.ground)
+    price = "" if category is None else f" (another category costs {category})"
+    return [
+        "No shift is shown: the lower confidence bound of the distance is 0. No gamma is suggested.",
+        f"Sampling alone explains {found.floor:.4g}: a certificate with gamma = {floor:g} would speak of every "
+        f"population in which people are {how}{price}, and pay for the noise of samples of this size, not for a shift.",
+        f"Where the second table itself is meant: gamma {reaching:g}, {reach(found)}.",
+    ]
 
 
 def reach(found: Distance) -> str:

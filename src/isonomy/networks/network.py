@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
+from isonomy.escapes import visible
 from isonomy.given import choice, numbers
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
@@ -131,8 +132,8 @@ class Network:
         if not self.assumed_head:
             return ""
         return (
-            f"'{self.name}' ends in {self.classes} raw numbers, which were taken for a softmax of as many classes: say "
-            "head='softmax' if that is right, head='sigmoid' or head='regression' if not."
+            f"'{visible(self.name)}' ends in {self.classes} raw numbers, which were taken for a softmax of as many "
+            "classes: say head='softmax' if that is right, head='sigmoid' or head='regression' if not."
         )
 
     @property

@@ -21,7 +21,7 @@ from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.encoding import encode_table, find_column, text_of
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.tables import USUAL, Dialect, read_file, read_frame, read_pieces
+from isonomy.population.tables import CELLS, USUAL, Dialect, read_file, read_frame, read_pieces
 
 IntArray = NDArray[np.int64]
 
@@ -79,13 +79,15 @@ class Population:
         domain: DomainKind = "realizable",
         unknown: Unknown = "error",
         dialect: Dialect = USUAL,
+        table_limit: int = CELLS,
     ) -> Population:
         """Read the columns of a ``schema`` of a Parquet or CSV file ``path`` at once.
 
-        ``domain`` and ``unknown`` are as for :meth:`from_frame`, a ``dialect`` is how a CSV file is written.
-        :func:`stream` reads a file piece by piece.
+        ``domain`` and ``unknown`` are as for :meth:`from_frame`, a ``dialect`` is how a CSV file is written. A file
+        that declares, or holds, more cells than ``table_limit`` is refused; :func:`stream` reads it piece by piece.
         """
-        return cls.from_frame(read_file(path, schema, dialect), schema, domain=domain, unknown=unknown)
+        frame = read_file(path, schema, dialect, whole("table_limit", table_limit, 1))
+        return cls.from_frame(frame, schema, domain=domain, unknown=unknown)
 
     @classmethod
     def from_piece(
@@ -264,28 +266,33 @@ def stream(
     domain: DomainKind = "realizable",
     unknown: Unknown = "error",
     dialect: Dialect = USUAL,
+    table_limit: int = CELLS,
 ) -> Iterator[Population]:
     """The individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
 
     Memory is that of two pieces and the blocks that the reader holds (some 32 MB of a CSV file, one row group of a
-    Parquet file), whatever the length of the file. Columns that the schema does not name are not read.
+    Parquet file), whatever the length of the file; a piece of more cells than ``table_limit`` is refused. Columns that
+    the schema does not name are not read.
     Together the pieces hold what :meth:`Population.from_file` holds: the same coordinates, row numbers (0 is the first
     row after the header) and sides of the split; an error names the row of the file. With ``unknown="exclude"`` rows
     that do not fit are counted in the piece they stand in, and a piece of which nothing is left is counted with the
     next one that has individuals (with the last one, at the end of the file); a file of which nothing is left is an
     error.
     """
-    return _stream(path, schema, whole("chunk_rows", chunk_rows, 1), domain, unknown, dialect)
+    pieces = read_pieces(
+        path, schema, whole("chunk_rows", chunk_rows, 1), dialect, whole("table_limit", table_limit, 1)
+    )
+    return _stream(pieces, schema, domain, unknown)
 
 
 def _stream(
-    path: str | os.PathLike[str], schema: Schema, rows: int, domain: DomainKind, unknown: Unknown, dialect: Dialect
+    pieces: Iterator[tuple[int, pd.DataFrame]], schema: Schema, domain: DomainKind, unknown: Unknown
 ) -> Iterator[Population]:
     """Hold one population back, so that rows excluded after it can still be counted with it."""
     held: Population | None = None
     without: pd.DataFrame | None = None  # the first piece of which nobody is left
     excluded, weight = 0, 0.0
-    for first_row, frame in read_pieces(path, schema, rows, dialect):
+    for first_row, frame in pieces:
         people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
         if not len(people):
             excluded, without = excluded + len(frame), frame if without is None else without

@@ -9,6 +9,7 @@ piece by piece, to a Parquet file of fair coordinates.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,16 @@ from isonomy.population.domain import FloatArray
 from isonomy.population.population import IntArray, Population, stream
 from isonomy.population.schema import Schema, Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.tables import PARQUET, USUAL, Dialect, present_columns
+from isonomy.population.tables import (
+    CELLS,
+    PARQUET,
+    USUAL,
+    Dialect,
+    check_cells,
+    column_meanings,
+    open_parquet,
+    present_columns,
+)
 
 HUGE = 2**21
 """Row groups with more rows than this are not held in memory."""
@@ -131,6 +141,7 @@ def open_people(
     split: SplitName = "all",
     labels: bool = True,
     work: str | os.PathLike[str] | None = None,
+    table_limit: int = CELLS,
 ) -> PeopleSource:
     """The individuals of a table, wherever it is.
 
@@ -138,7 +149,8 @@ def open_people(
     them (in the order of their names), or of a CSV file in a ``dialect``; or a Dask data frame. All but the first need
     a ``schema``; beside those who have one, another is refused. ``split`` takes one part of it, ``unknown="exclude"``
     leaves out and counts rows that do not fit, and ``labels=False`` does not look at labels. A file that has no way
-    into its middle is copied to the folder ``work``, once; without one it is read into memory.
+    into its middle is copied to the folder ``work``, once; without one it is read into memory. Nothing is that has more
+    cells at once than ``table_limit``.
     """
     if isinstance(people, PeopleSource | Population) and people.schema is not None:
         people.schema.refuse_other(schema)
@@ -148,23 +160,28 @@ def open_people(
         return InMemory.of(people if labels else replace(people, y=None), people.schema, split)
     if schema is None:
         raise ParameterError("'schema' must be given for people who are not a Population.")
-    reading = ReadOptions(schema, unknown, split, labels, dialect)
+    reading = ReadOptions(schema, unknown, split, labels, dialect, whole("table_limit", table_limit, 1))
     if hasattr(people, "get_partition"):
         return Tables.of(reading, partitions(people, reading), "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
         return InMemory.of(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
     path = Path(people).resolve()
     if path.is_dir():
-        return Tables.of(reading, tuple(map(ParquetTable.open, table_files(path))), path, path)
+        tables = tuple(ParquetTable.open(file, reading) for file in table_files(path))
+        for table in tables:
+            check_cells(table.path, table.largest, reading.table_limit, "has row groups that are too large")
+        return Tables.of(reading, tables, path, path)
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
     if path.suffix.lower() in PARQUET:
-        table = ParquetTable.open(path)
-        if all(stop - start <= HUGE for start, stop in pairwise(table.groups)):
+        table = ParquetTable.open(path, reading)
+        fits = table.largest <= reading.table_limit
+        if fits and all(stop - start <= HUGE for start, stop in pairwise(table.groups)):
             return Tables.of(reading, (table,), path, path.parent)
     named = path.name, file_hash(path)
     if work is None:
-        everybody = Population.from_file(path, reading.columns, unknown=unknown, dialect=dialect)
+        limits = {"dialect": dialect, "table_limit": reading.table_limit}
+        everybody = Population.from_file(path, reading.columns, unknown=unknown, **limits)
         return InMemory.of(everybody, schema, split, (named,))
     return _open_copy(path, reading, named, Path(work).resolve())
 
@@ -230,6 +247,7 @@ class ReadOptions:
     split: SplitName = "all"
     labels: bool = True
     dialect: Dialect = USUAL
+    table_limit: int = CELLS
 
     @cached_property
     def columns(self) -> Schema:
@@ -304,7 +322,8 @@ class Tables:
 
 @dataclass(frozen=True, kw_only=True)
 class ParquetTable:
-    """A Parquet file, read by its row groups, of which ``groups`` has the first rows and at the end their number."""
+    """A Parquet file, read by its row groups, of which ``groups`` has the first rows and at the end their number;
+    ``largest`` is how many cells one has at most, in the columns that are read."""
 
     name: str
     rows: int
@@ -313,19 +332,21 @@ class ParquetTable:
     groups: tuple[int, ...]
     size: int
     changed: int  # when the file was last written, in nanoseconds
+    largest: int = 0
 
     @classmethod
-    def open(cls, path: Path, **named: Any) -> Self:
+    def open(cls, path: Path, reading: ReadOptions, **named: Any) -> Self:
         """A file as it is now, under its own name and hash unless it is ``named`` otherwise."""
-        with opened(path) as file:
+        with opened(path, reading.table_limit) as file:
             parts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         groups, about = tuple(accumulate(parts, initial=0)), path.stat()
-        named = named or {"name": str(path), "sha256": file_hash(path)}
+        largest = max(parts, default=0) * len(column_meanings(reading.columns))
+        named = named or {"name": str(path), "sha256": file_hash(path), "largest": largest}
         return cls(rows=groups[-1], path=path, groups=groups, size=about.st_size, changed=about.st_mtime_ns, **named)
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
-        with opened(self.path) as file:
+        with opened(self.path, reading.table_limit) as file:
             columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
@@ -350,10 +371,10 @@ def _row_group(table: ParquetTable, group: int, columns: tuple[str, ...]) -> pa.
         return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-def opened(file: Path) -> Any:
-    """A Parquet file, whose pages are checked as they are read."""
+def opened(file: Path, limit: float = math.inf) -> Any:
+    """A Parquet file within a limit, whose pages are checked as they are read."""
     try:
-        return pq.ParquetFile(file, page_checksum_verification=True)
+        return open_parquet(file, limit, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise FileError(f"Table {file} cannot be read as Parquet: {first_line(error)}.") from None
 
@@ -381,16 +402,17 @@ def _open_copy(path: Path, reading: ReadOptions, named: tuple[str, str], work: P
         _write_copy(path, reading, target)
     with opened(target) as file:
         about = file.metadata.metadata
-    copy = CopiedTable.open(target, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
+    copy = CopiedTable.open(target, reading, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
     if not copy.rows:
         raise DataError(f"Table {path} has nobody in its {reading.split} part.")
     return Tables(reading, (copy,), int(about[_ROWS]), (named,))
 
 
 def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
+    rows_at_once = min(COPY_ROWS, max(1, reading.table_limit // len(column_meanings(reading.columns))))
     pieces = stream(
-        path, reading.columns, chunk_rows=COPY_ROWS, domain="unbounded", unknown=reading.unknown,
-        dialect=reading.dialect,
+        path, reading.columns, chunk_rows=rows_at_once, domain="unbounded", unknown=reading.unknown,
+        dialect=reading.dialect, table_limit=reading.table_limit,
     )  # fmt: skip
     width, label = reading.schema.width, reading.columns.label
     outcome = pa.float64() if label is None or label.regression else pa.int64()

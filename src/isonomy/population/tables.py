@@ -5,6 +5,9 @@ Of a file only the columns that a schema names are read. A Parquet file brings i
 number can be made of stays text, so that the error can show it. In a CSV file an empty cell and the usual words for
 "missing" (NA, NaN, null …) count as missing unless the schema knows them as a category, and ``3.0`` is the category
 ``3``.
+
+A small file can ask for any amount of memory: what it declares is held against a limit before it is read, and what it
+holds while it is read.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import narwhals as nw
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
@@ -36,6 +40,16 @@ CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
 QUOTE = '"'
 """Around a cell of a CSV file that has a separator or a line break in it; twice for itself."""
 
+CELLS = 2**26
+"""Cells, rows times columns, of a table that are in memory at once, unless a higher limit is set: some 3 GB."""
+
+COLUMN = 2**11
+"""Cells that a column counts as at least, for what it costs by itself, also where it is not read."""
+
+TEXT = 2**4
+"""Bytes of text that count as a cell."""
+
+_HEADER = 2**24  # characters of a CSV file's first line, at most
 _WHOLE = 1 << 62  # more rows than any file has
 
 
@@ -78,25 +92,29 @@ def described(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> dict[st
     }  # fmt: skip
 
 
-def read_file(path: str | os.PathLike[str], schema: Schema, dialect: Dialect = USUAL) -> pd.DataFrame:
-    """The schema's columns of a whole file."""
-    return next(frame for _, frame in read_pieces(path, schema, _WHOLE, dialect))
+def read_file(
+    path: str | os.PathLike[str], schema: Schema, dialect: Dialect = USUAL, limit: int = CELLS
+) -> pd.DataFrame:
+    """The schema's columns of a whole file of at most ``limit`` cells."""
+    return next(frame for _, frame in read_pieces(path, schema, _WHOLE, dialect, limit))
 
 
 def read_pieces(
-    path: str | os.PathLike[str], schema: Schema, rows: int, dialect: Dialect = USUAL
+    path: str | os.PathLike[str], schema: Schema, rows: int, dialect: Dialect = USUAL, limit: int = CELLS
 ) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Pieces of ``rows`` rows (the last one may be shorter), each with the number of its first row as its index."""
+    """Pieces of ``rows`` rows (the last one may be shorter), each with the number of its first row as its index, and
+    of at most ``limit`` cells."""
     file = Path(path)
     if not file.is_file():
         raise FileError(f"Table {file} cannot be read: there is no such file.")
     name, kind = file.name.lower(), "Parquet"
     try:
         if name.endswith(PARQUET):
-            yield from _pieces(_parquet_batches(file, schema, rows), rows, file, {}, dialect)
+            yield from _pieces(_parquet_batches(file, schema, rows, limit), rows, file, {}, dialect)
         elif name.endswith(CSV):
             kind = "CSV"
-            yield from _pieces(_csv_batches(file, schema, dialect), rows, file, column_meanings(schema), dialect)
+            batches = _csv_batches(file, schema, rows, dialect, limit)
+            yield from _pieces(batches, rows, file, column_meanings(schema), dialect)
         else:
             raise FileError(f"Table {file} cannot be read: its name must end in one of {', '.join((*PARQUET, *CSV))}.")
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -104,11 +122,53 @@ def read_pieces(
         raise FileError(f"Table {file} cannot be read as {kind}: {first_line(error)}.") from error
 
 
-def open_text(path: Path, encoding: str) -> TextIO:
+def open_text(path: Path, encoding: str, errors: str = "strict") -> TextIO:
     """A CSV file as text, unpacked where it is packed."""
     if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding=encoding, newline="")
-    return path.open(encoding=encoding, newline="")
+        return gzip.open(path, "rt", encoding=encoding, errors=errors, newline="")
+    return path.open(encoding=encoding, errors=errors, newline="")
+
+
+def header_of(file: Path, encoding: str) -> str:
+    """The first line of a CSV file, if it is of a reasonable length; marks stand for what is no text."""
+    with open_text(file, encoding, "replace") as text:
+        header = text.readline(_HEADER)
+    if len(header) == _HEADER:
+        raise FileError(f"Table {file} cannot be read as CSV: its first line is longer than {_HEADER:,} characters.")
+    return header
+
+
+def check_columns(file: object, columns: int, limit: float) -> None:
+    """Refuse a table that declares more columns than can be looked at, read or not."""
+    if columns * COLUMN > limit:
+        raise FileError(
+            f"Table {file} declares {columns:,} columns, each of which counts as {COLUMN:,} cells or more. The limit "
+            f"is {limit:,} cells: 'table_limit' (--table-limit) raises it."
+        )
+
+
+def check_cells(file: object, cells: int, limit: int, what: str) -> None:
+    """Refuse to take more cells into memory than the limit; ``what`` the file has, for the sentence."""
+    if cells > limit:
+        raise FileError(
+            f"Table {file} {what}: {cells:,} cells to hold in memory at once. The limit is {limit:,}: 'table_limit' "
+            "(--table-limit) raises it, and an audit with 'engine' (--engine local) reads the table piece by piece."
+        )
+
+
+def open_parquet(file: Path, limit: float = CELLS, **how: Any) -> pq.ParquetFile:
+    """A Parquet file that declares no more columns than the limit allows; its description is no longer than that."""
+    with file.open("rb") as content:
+        content.seek(max(0, file.stat().st_size - 8))
+        ending = content.read(8)
+    if (described := int.from_bytes(ending[:4], "little")) > limit and ending[4:] == b"PAR1":
+        raise FileError(
+            f"Table {file} declares columns and row groups in a description of {described:,} bytes. The limit is "
+            f"{limit:,}: 'table_limit' (--table-limit) raises it."
+        )
+    table = pq.ParquetFile(file, **how)
+    check_columns(file, table.metadata.num_columns, limit)
+    return table
 
 
 def column_meanings(schema: Schema) -> Meanings:
@@ -127,7 +187,8 @@ def present_columns(names: Iterable[str], schema: Schema, file: object) -> tuple
     optional = {schema.id, *(role.column for role in (schema.label, schema.split) if role)}
     for name in meanings:
         if name not in there and name not in optional:
-            raise DataError(f"Table {file} has no column {name!r}; it has {', '.join(map(repr, there))}.")
+            some = ", ".join(map(repr, there[:40])) + (f" and {len(there) - 40:,} others" if len(there) > 40 else "")
+            raise DataError(f"Table {file} has no column {name!r}; it has {some}.")
     return tuple(name for name in meanings if name in there)
 
 
@@ -140,30 +201,79 @@ def _to_pandas(frame: Any) -> pd.DataFrame:
     return eager.to_pandas()
 
 
-def _parquet_batches(file: Path, schema: Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(file) as table:
-        columns = present_columns(table.schema_arrow.names, schema, file)
-        yield from table.iter_batches(batch_size=min(rows, 1 << 16), columns=list(columns))
+def _parquet_batches(file: Path, schema: Schema, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
+    with open_parquet(file, limit) as table:
+        columns = list(present_columns(table.schema_arrow.names, schema, file))
+        check_declared(file, table.metadata, columns, rows, limit)
+        texts = [name for name in columns if pa.types.is_string(table.schema_arrow.field(name).type)]
+    size = max(1, min(rows, 1 << 16, limit // len(columns)))
+    with pq.ParquetFile(file, read_dictionary=texts) as table:
+        yield from within(
+            _decoded(table.iter_batches(batch_size=size, columns=columns), file, limit), file, rows, limit
+        )
 
 
-def _csv_batches(file: Path, schema: Schema, dialect: Dialect) -> Iterator[pa.RecordBatch]:
+def check_declared(file: object, about: pq.FileMetaData, columns: Iterable[str], rows: int, limit: int) -> None:
+    """Refuse what a Parquet file declares of some columns in ``rows`` rows, if it is more than the limit."""
+    names, count = set(columns), min(rows, about.num_rows)
+    what = f"declares {about.num_rows:,} rows, of {len(names)} columns that are read"
+    check_cells(file, count * len(names), limit, what)
+    if rows >= about.num_rows:
+        places = [i for i in range(about.num_columns) if about.schema.column(i).path.partition(".")[0] in names]
+        groups = map(about.row_group, range(about.num_row_groups))
+        size = sum(group.column(place).total_uncompressed_size for group in groups for place in places)
+        check_cells(file, size // TEXT, limit, f"declares {size:,} bytes in {len(names)} columns that are read")
+
+
+def _decoded(batches: Iterable[pa.RecordBatch], file: Path, limit: int) -> Iterator[pa.RecordBatch]:
+    """Batches whose texts are written out, once it is known how long they are: a text that stands in the file once may
+    be that of a million rows."""
+    for batch in batches:
+        size, columns = 0, []
+        for column in batch.columns:
+            if pa.types.is_dictionary(column.type):
+                lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+                size += pc.sum(lengths.take(column.indices)).as_py() or 0
+                check_cells(file, size // TEXT, limit, f"has {size:,} bytes of text in {batch.num_rows:,} rows")
+                column = column.dictionary_decode()
+            columns.append(column)
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def within(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
+    """Batches up to the first with which a piece of ``rows`` rows would have more cells, or text, than the limit."""
+    count = size = 0
+    for batch in batches:
+        count, size = count + batch.num_rows, size + batch.nbytes
+        columns = batch.num_columns
+        check_cells(
+            file, min(count, rows) * columns, limit, f"has {count:,} rows and more, of {columns} columns that are read"
+        )
+        check_cells(file, size // TEXT, limit, f"has {size:,} bytes and more in {columns} columns that are read")
+        yield batch
+        if count >= rows:
+            count, size = count % rows, batch.nbytes
+
+
+def _csv_batches(file: Path, schema: Schema, rows: int, dialect: Dialect, limit: int) -> Iterator[pa.RecordBatch]:
     dialect = _settled(file, dialect)
+    check_columns(file, 1 + header_of(file, dialect.encoding).count(dialect.separator), limit)
     with _open_csv(file, dialect) as reader:
         columns = present_columns(reader.schema.names, schema, file)
     with _open_csv(file, dialect, columns) as reader:
-        yield from reader
+        yield from within(reader, file, rows, limit)
 
 
 def _settled(file: Path, dialect: Dialect) -> Dialect:
     """The dialect with the tab in place of the comma, where it stands for that."""
     try:
-        with open_text(file, dialect.encoding) as text:
-            header = text.readline() if file.name.lower().removesuffix(".gz").endswith(".tsv") else ""
+        header = header_of(file, dialect.encoding)
     except LookupError:
         raise ParameterError(
             f"'encoding' must be one that Python knows, such as latin-1. Got {dialect.encoding!r}."
         ) from None
-    return replace(dialect, separator="\t") if dialect.separator == "," and "\t" in header else dialect
+    tabs = file.name.lower().removesuffix(".gz").endswith(".tsv") and "\t" in header
+    return replace(dialect, separator="\t") if dialect.separator == "," and tabs else dialect
 
 
 def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> Any:

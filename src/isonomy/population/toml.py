@@ -49,7 +49,7 @@ def write_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        quoted = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        quoted = "".join(map(_escaped, json.dumps(value, ensure_ascii=False)))
         return quoted.replace("'''", r"\u0027" * 3)  # which checkers take for texts of several lines
     if isinstance(value, float):
         whole = value.is_integer() and abs(value) < 2**53 and str(value) != "-0.0"
@@ -61,3 +61,8 @@ def write_value(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
     return repr(value)
+
+
+def _escaped(character: str) -> str:
+    """What cannot be seen, or may not stand in TOML as it is, by its number."""
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -10,12 +10,14 @@ from importlib import metadata, resources
 import jinja2
 from markupsafe import Markup
 
+from isonomy.escapes import visible
 from isonomy.report import figures
-from isonomy.report.model import Facts
+from isonomy.report.model import Facts, rewritten
 
 
 def to_html(facts: Facts) -> str:
     """The report of an audit: a self-contained page that prints, needs no network and reads without JavaScript."""
+    facts = rewritten(facts, visible)  # markup is escaped by the templates, but not what turns the direction of writing
     style, script = Markup(_text("style.css")), Markup(_text("script.js"))
     # The page itself forbids everything but its own style and script, whatever its text should contain.
     policy = f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "

@@ -7,16 +7,17 @@ have as many decimals as it takes to be on their own side of ε, as :mod:`isonom
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from isonomy.arithmetic import decimals_of_bound
 from isonomy.certificates.certificate import Verdict
 from isonomy.report.numbers import agrees, decimals_of, parameter, percent, written
 
+T = TypeVar("T")
 Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
 NOT_SEARCHED = "not searched for"
@@ -111,6 +112,20 @@ class Facts:
     def fact(self, code: str) -> Fact:
         """The fact of a code."""
         return next(fact for fact in self if fact.code == code)
+
+
+def rewritten(thing: T, how: Callable[[str], str]) -> T:
+    """Facts, or a part of them, with every text in the form that a rendering needs; codes stay the same in all."""
+    found: Any = thing
+    if isinstance(thing, str):
+        found = how(thing)
+    elif isinstance(thing, Fact | Cell | FactTable | Section | Facts):
+        found = replace(thing, **{each.name: rewritten(getattr(thing, each.name), how) for each in fields(thing)})
+    elif isinstance(thing, Mapping):
+        found = {rewritten(key, how): rewritten(value, how) for key, value in thing.items()}
+    elif isinstance(thing, list | tuple):
+        found = type(thing)(rewritten(each, how) for each in thing)
+    return found  # type: ignore[no-any-return]
 
 
 def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:

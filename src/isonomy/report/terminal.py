@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table as Grid
 from rich.text import Text
 
+from isonomy.escapes import visible
 from isonomy.report.facts import OBSERVED
-from isonomy.report.model import Cell, Facts, FactTable
+from isonomy.report.model import Cell, Facts, FactTable, rewritten
 
 _COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow", "none": "bold"}
 _TERMS = ("Network", "Similar people")
@@ -18,6 +19,7 @@ Shown = str | Text | Grid
 
 def to_terminal(facts: Facts) -> Iterator[Shown]:
     """An audit: who was audited, what was proved and found, the curve, the spread, decisions, similarity, one pair."""
+    facts = rewritten(facts, visible)
     summary, known = facts["summary"], {fact.code: fact for fact in facts["summary"].facts}
     threshold, meaning, behind = summary.sentences
     yield Text(f"{known['title']}", style="bold")
@@ -57,6 +59,7 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
     """One person, ``whose`` place among others is said first, beside the worst counterpart that was found."""
+    facts = rewritten(facts, visible)
     known, (differs, equal) = {fact.code: fact for fact in facts["row"].facts}, facts["row"].tables
     yield Text(f"Row {known['row']}{_named(facts)}: {known['prediction']}", style="bold")
     yield Text(f"{whose}: what is proved here is about this person alone.")

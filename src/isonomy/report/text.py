@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from importlib.metadata import version
 from typing import Any
 from xml.etree import ElementTree
 
-from isonomy.report.model import Facts
+from isonomy.escapes import for_markdown, visible
+from isonomy.report.model import Facts, rewritten
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 TOLD = (
@@ -33,6 +35,8 @@ def to_json(facts: Facts) -> dict[str, Any]:
 
 def to_markdown(facts: Facts) -> str:
     """A page for pull requests and CI logs."""
+    command = visible(str(facts.fact("command")))
+    facts = rewritten(facts, for_markdown)
     known = {fact.code: fact for fact in facts["summary"].facts}
     lines = [f"# Audit: {known['title']}", "", facts.headline, ""]
     marks = " ".join(f"{SIGNS[kind]} {mark[0].upper()}{mark[1:]}." for kind, mark in facts.marks)
@@ -42,11 +46,13 @@ def to_markdown(facts: Facts) -> str:
     shown = [known[code] for code in TOLD if code in known and known[code].printed]
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
     again = "Check it with `isonomy verify certificate.json`; run it again with:"
-    return "\n".join([*lines, again, "", "```", str(known["command"]), "```", ""])
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
+    return "\n".join([*lines, again, "", fence, command, fence, ""])
 
 
 def change_to_markdown(facts: Facts) -> str:
     """What changed between two audits, for a pull request."""
+    facts = rewritten(facts, for_markdown)
     (section,) = facts.sections
     (table,) = section.tables
     rows = [_row(*(str(cell.text) for cell in row)) for row in table.rows]
@@ -56,6 +62,7 @@ def change_to_markdown(facts: Facts) -> str:
 
 def to_junit(facts: Facts) -> str:
     """The verdict as a test case: what CI systems show beside other tests."""
+    facts = rewritten(facts, visible)  # XML has no form, not even an escape, for control characters
     known, kind = {fact.code: fact for fact in facts["summary"].facts}, facts.verdict
     name, when = f"isonomy audit: {known['title']}", str(known["created"]).removesuffix("+00:00")
     counts = {"tests": 1, "failures": int(kind == "violated"), "errors": int(kind == "undecided")}
@@ -75,5 +82,4 @@ def to_junit(facts: Facts) -> str:
 
 
 def _row(*cells: str) -> str:
-    plain = [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
-    return f"| {' | '.join(plain)} |".replace("|  |", "| |")
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")

@@ -59,6 +59,7 @@ def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
             for one in operations
         ],
         lifespan=service.lifespan,
+        openapi_url=None,  # FastAPI's own answer is not in ASCII
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -70,6 +71,7 @@ def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
     )
     description = openapi.description(served.schema, settings, operations)
     app.openapi = lambda: description  # type: ignore[method-assign]
+    app.add_route("/openapi.json", lambda _: web.json_response(description), include_in_schema=False)
     return app
 
 

@@ -1,28 +1,33 @@
-"""The tables of the audit log, and the chain over them: each record carries a hash of the one before, so that whoever
-changes the past shows.
+"""The tables of the audit log, and the chain over them: each record carries a hash of the one before, so that a
+change of the past shows.
 
 A request is named by its time and chance (32 hexadecimal digits, milliseconds first), so that the primary key is in the
 order of time and needs no other index. No raw features are kept unless the service is told to.
 
 A record is a request with its predictions, an evaluation of the monitor, or a retention: what was deleted because its
 time was over. ``content`` is the SHA-256 of its rows as JSON, ``hash`` that of the hash before, number, kind, name and
-content. The links of what retention deletes stay.
+content. The links of what retention deletes stay. Retention begins at the first request of the chain and goes on where
+it last ended; its link names the records that it took (the first, the last, how many requests) and has the hash of the
+last of them as its content.
 
 **What it shows.** :func:`verify` finds every record that was edited, removed, inserted or moved after it was linked, as
-long as the links behind it stand. There is no secret: whoever may write to the database can cut the end off, or link
-everything anew from a record on. Only a head that was *anchored elsewhere* shows that: everything up to it is then as
-it was when the head was noted.
+long as the links behind it stand. There is no secret: what may write to the database can cut the end off, link
+everything anew from a record on, or append a link. Only a head that was *anchored elsewhere* shows that: everything up
+to it is then as it was when the head was noted, but for the oldest requests, where a link after it says that their time
+was over. How many these are is counted, and that their time was over is checked against the retention that the reader
+of the log knows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -103,8 +108,27 @@ class ChainRecord(NamedTuple):
     """What one link is about."""
 
     kind: str  # request, evaluation or retention
-    name: str  # of the request; certificate:number of the evaluation; the last request that retention deleted
+    name: str  # of the request; certificate:number of the evaluation; first-last:requests of the retention
     content: str
+
+
+class Deletion(NamedTuple):
+    """The records that one retention took: from the first number to the last, so many requests among them."""
+
+    first: int
+    last: int
+    requests: int
+
+    @property
+    def name(self) -> str:
+        """Of its link."""
+        return f"{self.first}-{self.last}:{self.requests}"
+
+    @classmethod
+    def named(cls, name: str) -> Deletion | None:
+        """What the name of a link says, or None."""
+        found = re.fullmatch(r"([1-9]\d{0,18})-([1-9]\d{0,18}):([1-9]\d{0,18})", name, re.ASCII)
+        return None if found is None else cls(*map(int, found.groups()))
 
 
 @dataclass(frozen=True)
@@ -118,6 +142,8 @@ class Verified:
     wrong: str | None
     after_anchor: int | None = None
     """Records after the anchored head; None where none was given or found."""
+    forgotten_since: int | None = None
+    """Requests up to the anchored head that retention deleted after it was noted."""
 
 
 def of_request(request: Sequence[Any], predictions: Iterable[Sequence[Any]], text: str | None = None) -> ChainRecord:
@@ -131,9 +157,9 @@ def of_evaluation(row: Sequence[Any]) -> ChainRecord:
     return ChainRecord("evaluation", f"{row[0]}:{row[1]}", _sha256(_json([tuple(row)])))
 
 
-def of_retention(last: str) -> ChainRecord:
-    """The record of a deletion: all requests up to ``last`` that stand before it in the chain."""
-    return ChainRecord("retention", last, _sha256("[]"))
+def of_retention(gone: Sequence[tuple[int, str]]) -> ChainRecord:
+    """The record of a deletion: of requests one after the other, each by the number and hash of its link."""
+    return ChainRecord("retention", Deletion(gone[0][0], gone[-1][0], len(gone)).name, gone[-1][1])
 
 
 def linked(number: int, head: str, records: Iterable[ChainRecord]) -> Iterator[tuple[int, str, str, str, str]]:
@@ -154,15 +180,16 @@ def records_of(connection: Connection) -> Iterator[ChainRecord]:
         yield of_evaluation(row)
 
 
-def verify(connection: Connection, anchor: str | None = None) -> Verified:
-    """Follow the chain from its start; ``anchor`` is a head that was noted elsewhere and must be in it."""
-    number, head, forgotten, anchored = 0, START, 0, 0 if anchor == START else None
-    names = connection.execute(select(CHAIN.c.name).where(CHAIN.c.kind == "retention").order_by(CHAIN.c.number))
-    # Up to which request the records of retention that are still to come may have deleted what stands before them.
-    reach = ["", *accumulate(reversed(names.scalars().all()), max)]
+def verify(connection: Connection, anchor: str | None = None, kept_since: int | None = None) -> Verified:
+    """Follow the chain from its start; ``anchor`` is a head that was noted elsewhere and must be in it, and nothing may
+    have been deleted of the time after ``kept_since`` (microseconds)."""
+    number, head, anchored, since = 0, START, 0 if anchor == START else None, 0
+    deletions, limit = _Deletions.of(connection), None if kept_since is None else first_of(kept_since)
 
     def found(wrong: str | None) -> Verified:
-        return Verified(number, head, forgotten, wrong, None if anchored is None else number - anchored)
+        if anchored is None:
+            return Verified(number, head, deletions.requests, wrong)
+        return Verified(number, head, deletions.requests, wrong, number - anchored, since)
 
     while True:
         query = select(CHAIN).where(CHAIN.c.number > number).order_by(CHAIN.c.number).limit(AT_ONCE)
@@ -178,20 +205,77 @@ def verify(connection: Connection, anchor: str | None = None) -> Verified:
             (link,) = linked(number, head, [record])
             if link[-1] != row.hash:
                 return found(f"{said} was edited or moved: its hash is not that of what it says and of the one before.")
-            now = present.get(row.name) if row.kind == "request" else _other(connection, record)
-            if now is None and row.kind == "request" and row.name <= reach[-1]:
-                forgotten += 1
-            elif now is None:
-                return found(f"{said} was removed: its link is there, its rows are not.")
-            elif now != record:
-                return found(f"{said} was edited: its rows are not those that were linked.")
-            if row.kind == "retention":
-                reach.pop()
+            now = present.get(row.name) if row.kind == "request" else _evaluation(connection, record)
+            wrong = deletions.judge(row, record, now)
+            if wrong is not None:
+                return found(f"{said} {wrong}")
+            if limit is not None and row.kind == "request" and now is None and row.name >= limit:
+                return found(f"{said} was deleted by retention before its time was over.")
             number, head = row.number, row.hash
-            anchored = number if head == anchor else anchored
+            if head == anchor:
+                anchored, since = number, deletions.requests - deletions.linked
     if anchor is not None and anchored is None:
         return found(f"The anchored head {anchor} is not in the chain: its end was cut off, or it was linked anew.")
     return found(_stray(connection))
+
+
+@dataclass
+class _Deletions:
+    """What the links of retention say, held against the requests as the chain is followed.
+
+    **Soundness.** Deletions are taken in their order, and each takes requests one after the other from where the one
+    before ended: while one is still to be filled, the next request of the chain is its next one or the links are
+    wrong. So the requests that are gone are the first ones, no more and no fewer than the links name.
+    """
+
+    named: list[Deletion]
+    filled: int = 0  # deletions whose requests were all met
+    met: int = 0  # requests of the one that is being filled
+    requests: int = 0  # of all
+    linked: int = 0  # requests of deletions whose own links were met
+    waiting: deque[tuple[Deletion, str]] = field(default_factory=deque)  # filled, with the hash of the last request
+
+    @classmethod
+    def of(cls, connection: Connection) -> _Deletions:
+        """All that are in the chain."""
+        query = select(CHAIN.c.name).where(CHAIN.c.kind == "retention").order_by(CHAIN.c.number)
+        every = map(Deletion.named, connection.execute(query).scalars())
+        return cls([each for each in every if each is not None])
+
+    def judge(self, row: Any, record: ChainRecord, now: ChainRecord | None) -> str | None:
+        """What is wrong with the next record, whose rows are ``now`` as given."""
+        if row.kind == "retention":
+            return self._link(row)
+        if row.kind == "request" and self.filled < len(self.named):
+            return self._taken(row, now)
+        if now is None:
+            return "was removed: its link is there, its rows are not."
+        return None if now == record else "was edited: its rows are not those that were linked."
+
+    def _taken(self, row: Any, now: ChainRecord | None) -> str | None:
+        one = self.named[self.filled]
+        self.met, self.requests = self.met + 1, self.requests + 1
+        if row.number > one.last or (self.met == 1 and row.number != one.first):
+            return f"is not the next one where retention says that it deleted {one.name}: only the oldest may go."
+        if now is not None:
+            return f"is there, where retention says that it deleted {one.name}."
+        if row.number == one.last:
+            if self.met != one.requests:
+                return f"is the last that retention deleted, with {self.met} requests where it says {one.name}."
+            self.filled, self.met = self.filled + 1, 0
+            self.waiting.append((one, row.hash))
+        return None
+
+    def _link(self, row: Any) -> str | None:
+        one = Deletion.named(row.name)
+        if one is None:
+            return "does not name what it deleted."
+        if not self.waiting or self.waiting[0][0] != one:
+            return "names requests that do not all stand before it."
+        if self.waiting.popleft()[1] != row.content:
+            return "has not the hash of the last record that it names."
+        self.linked += one.requests
+        return None
 
 
 def _requests(connection: Connection, names: Sequence[str]) -> dict[str, ChainRecord]:
@@ -204,9 +288,7 @@ def _requests(connection: Connection, names: Sequence[str]) -> dict[str, ChainRe
     return {name: of_request(heads.get(name, (name,)), some) for name, some in rows.items()}
 
 
-def _other(connection: Connection, record: ChainRecord) -> ChainRecord | None:
-    if record.kind == "retention":
-        return of_retention(record.name)
+def _evaluation(connection: Connection, record: ChainRecord) -> ChainRecord | None:
     certificate, _, number = record.name.rpartition(":")
     if record.kind != "evaluation" or not number.isdecimal():
         return None

@@ -2,9 +2,10 @@
 
 Nobody is waited for longer than a time: for the headers of a request, from the beginning of a connection or from the
 first byte after an answer; for the rest of a body that was answered already; for the answer to be taken. uvicorn itself
-closes a connection that says nothing after an answer, the application gives up on a body that is too slow, and ``h11``
-refuses headers of more than 64 KiB. When there is no place left, a new connection takes that of the one that has been
-waiting longest for a first request, and is closed at once where there is none.
+closes a connection that says nothing after an answer, and the application gives up on a body that is too slow. A head
+(the first line and all headers) of more than 64 KiB is answered with 431, whether it comes in one piece or in many.
+When there is no place left, a new connection takes that of the one that has been waiting longest for a first request,
+and is closed at once where there is none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,27 @@ from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD = 2**16
+"""Bytes of the head of a request, at most."""
+
+
+class _Heads(h11.Connection):
+    """A connection whose heads have a limit: ``h11`` has one for heads that are not yet complete alone."""
+
+    large = False
+
+    def next_event(self) -> Any:
+        """Refuse a head that is too large, with 431."""
+        waiting = len(self.trailing_data[0]) if self.their_state is h11.IDLE else 0
+        try:
+            event = super().next_event()
+            if isinstance(event, h11.Request) and waiting - len(self.trailing_data[0]) > HEAD:
+                raise h11.RemoteProtocolError("The head is too large", error_status_hint=431)
+        except h11.RemoteProtocolError as error:
+            self.large = error.error_status_hint == 431
+            raise
+        return event
 
 
 class _Joined:
@@ -40,6 +62,11 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
     class Patient(H11Protocol):
         _since: float | None = None  # when it was first found to be waited for
         _timer: asyncio.TimerHandle | None = None
+        _refused = False  # nothing that comes is read any more
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.conn: _Heads = _Heads(h11.SERVER, HEAD)
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(_Joined(transport))  # type: ignore[arg-type]
@@ -57,6 +84,23 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
                 self._timer.cancel()
             super().connection_lost(exc)
 
+        def data_received(self, data: bytes) -> None:
+            if not self._refused:
+                super().data_received(data)
+
+        def send_400_response(self, msg: str) -> None:
+            if not self.conn.large:
+                super().send_400_response(msg)
+                return
+            text = f"The headers must have at most {HEAD} bytes.".encode()
+            head = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+            answer = h11.Response(status_code=431, headers=head, reason=b"Request Header Fields Too Large")
+            for event in (answer, h11.Data(data=text), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            # To close while bytes still arrive would reset the connection, and the answer would be lost.
+            self._refused = True
+            self.transport.write_eof()
+
         def _check(self) -> None:
             """Looked at now and then, since timers for every request would cost more."""
             now = self.loop.time()
@@ -70,7 +114,7 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
             self._timer = self.loop.call_later(seconds / 4, self._check)
 
         def _waited_for(self) -> bool:
-            if self.cycle is None or self.transport.get_write_buffer_size():
+            if self._refused or self.cycle is None or self.transport.get_write_buffer_size():
                 return True
             unfinished = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
             return self.cycle.response_complete and unfinished

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -27,8 +27,8 @@ _LOCK = 7_466_081_120  # an arbitrary number: two services that start at once ta
 APPENDING = 7_466_081_121  # another one: two services that append to one chain take turns
 FILE = "isonomy.db"
 """The name of an SQLite log in its folder."""
-VERSIONS = (None, "0001", "0002")
-"""Of the tables: none, those without the chain, and all of them."""
+VERSIONS = (None, "0001", "0002", "0003")
+"""Of the tables: none, those without the chain, all of them, and with deletions that name what they took."""
 
 
 class LogError(IsonomyError):
@@ -91,10 +91,22 @@ def migrate(connection: Connection) -> None:
         raise LogError(f"The audit log has tables of a later version ({found}): use that version of isonomy.")
     if found == VERSIONS[-1]:
         return
+    if found == "0002":
+        if connection.execute(select(CHAIN.c.number).where(CHAIN.c.kind == "retention").limit(1)).first() is not None:
+            raise LogError(
+                "The audit log has deletions of an earlier version, which do not name what they took: keep it as it "
+                "is, and begin another one."
+            )
+        _set_version(connection)
+        return
     METADATA.create_all(connection)
     links = chain.linked(0, chain.START, chain.records_of(connection))  # what is there is linked as it stands now
     while rows := list(islice(links, 1000)):
         connection.execute(insert(CHAIN), [dict(zip(CHAIN.c.keys(), row, strict=True)) for row in rows])
+    _set_version(connection)
+
+
+def _set_version(connection: Connection) -> None:
     connection.execute(text("DELETE FROM alembic_version"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSIONS[-1]})
 

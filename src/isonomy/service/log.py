@@ -19,9 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain as joined
+from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import Engine, Select, Table, delete, func, select
+from sqlalchemy import Connection, Engine, Select, Table, delete, func, select
 from sqlalchemy.exc import OperationalError
 
 from isonomy.errors import first_line
@@ -86,19 +87,22 @@ class AuditLog:
         return self._put(chain.of_evaluation(row), {EVALUATIONS: [row]})
 
     def forget(self, before: int) -> int:
-        """Delete requests from before a time (microseconds), and say so in the chain; how many there were."""
-        gone, columns = 0, REQUESTS.c
-        old = select(columns.request).where(columns.request < first_of(before)).order_by(columns.request).limit(OLD)
+        """Delete the oldest requests of the chain, up to the first that is not from before a time (microseconds), and
+        say so in the chain; how many there were. Where a clock was set back, some wait for those before them."""
+        gone, limit = 0, first_of(before)
         while True:
             with self.engine.begin() as connection:
                 cursor = connection.connection.cursor()
-                head = self._head(cursor)  # whoever appends has to wait
-                names = connection.execute(old).scalars().all()
-                if not names:
+                head = self._head(cursor)  # others that append have to wait
+                links = connection.execute(_oldest(connection)).all()
+                old = list(takewhile(lambda link: link.name < limit, links))
+                if not old:
                     return gone
-                connection.execute(delete(PREDICTIONS).where(PREDICTIONS.c.request <= names[-1]))
-                gone += connection.execute(delete(REQUESTS).where(columns.request <= names[-1])).rowcount
-                self._link(cursor, head, [chain.of_retention(names[-1])])
+                names = [link.name for link in old]
+                connection.execute(delete(PREDICTIONS).where(PREDICTIONS.c.request.in_(names)))
+                connection.execute(delete(REQUESTS).where(REQUESTS.c.request.in_(names)))
+                self._link(cursor, head, [chain.of_retention([(link.number, link.hash) for link in old])])
+                gone += len(old)
 
     def head(self) -> tuple[int, str]:
         """How many records there are, and the hash of the last: what is to be anchored elsewhere."""
@@ -243,6 +247,15 @@ class AuditLog:
             connection.rollback()
             connection.close()  # whatever is wrong with it, the next one may be better
             raise
+
+
+def _oldest(connection: Connection) -> Select[Any]:
+    """The next links of requests after those that retention took."""
+    columns = CHAIN.c
+    retention = select(columns.name).where(columns.kind == "retention").order_by(columns.number.desc()).limit(1)
+    taken = chain.Deletion.named(connection.execute(retention).scalar() or "")
+    query = select(columns.number, columns.name, columns.hash).where(columns.kind == "request")
+    return query.where(columns.number > (0 if taken is None else taken.last)).order_by(columns.number).limit(OLD)
 
 
 def _under(certificate: str, query: Select[Any]) -> Select[Any]:

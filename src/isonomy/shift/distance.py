@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isonomy.arithmetic import FloatArray, at_least, parameter
+from isonomy.arithmetic import FloatArray, at_least, parameter, reached
 from isonomy.errors import DataError, NotANumberError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
@@ -60,9 +60,11 @@ class Distance:
 
     def __str__(self) -> str:
         sure = f"with confidence {parameter(self.confidence)}"
-        apart = f"the populations are at least {at_least(self.lower)} apart {sure}"
-        unproved = self.evidence.startswith(NOTHING)
-        proved = f"of the populations themselves it proves {self.evidence}" if unproved else apart
+        proved = f"the populations are at least {reached(at_least(self.lower))} apart {sure}"
+        if self.evidence.startswith(NOTHING):
+            proved = f"of the populations themselves it proves {self.evidence}"
+        elif not self.shown:
+            proved = f"that the populations differ at all is not shown {sure}"
         order = "∞" if self.order == math.inf else f"{self.order:g}"
         kind = "about (sliced) " if self.approximate else ""
         sizes = f"{self.individuals[0]:,} of {self.n_one:,} and {self.individuals[1]:,} of {self.n_other:,} individuals"
@@ -70,6 +72,11 @@ class Distance:
             f"W_{order} distance under {self.ground}: {kind}{self.estimate:.4g} between samples ({sizes}), where "
             f"samples of one population are {self.floor:.4g} ± {self.floor_spread:.2g} apart; {proved}."
         )
+
+    @property
+    def shown(self) -> bool:
+        """The populations differ, with confidence: the lower bound is above 0."""
+        return self.lower > 0.0
 
     @property
     def whole(self) -> bool:

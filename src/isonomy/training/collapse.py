@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
+from isonomy.escapes import visible
 from isonomy.networks import Network
 from isonomy.population import Label
 from isonomy.population.outcome import decided
@@ -76,7 +77,9 @@ def _decisions(
 ) -> str:
     classes = np.unique(wanted)
     if (given == given[0]).all():
-        return f"gives everybody the class '{names[given[0]]}'" if len(names) > given[0] else "gives all the same class"
+        if len(names) > given[0]:
+            return f"gives everybody the class '{visible(str(names[given[0]]))}'"
+        return "gives all the same class"
     rates, variance = [], 0.0
     for each in classes:
         own = weights[wanted == each]
