@@ -127,22 +127,29 @@ def domain_of(text: str, kind: str) -> Domain:
 def head_of(schema: Mapping[str, Any], asked: Mapping[str, Any], outputs: int) -> Head:
     """The head that a question names: with a cut-off of decisions or none, and the favourable one of two.
 
-    Classes are those of the schema's label where it has as many as the network gives, else "0", "1" and so on.
+    Classes are those of the schema's label where it has as many as the network gives, else "0", "1" and so on. A label
+    with those classes says the same of the favourable ones and the cut-off: of two answers one would be the issuer's.
     """
     table = schema.get("label")
     classes, favourable, threshold = (asked[name] for name in ("classes", "favourable", "threshold"))
     count = 0 if asked["head"] == "regression" else 2 if asked["head"] == "sigmoid" and outputs == 1 else outputs
     own = table.get("classes", []) if isinstance(table, dict) else []
-    if classes != (own if isinstance(own, list) and len(own) == count else [str(place) for place in range(count)]):
+    fits = isinstance(own, list) and len(own) == count
+    if classes != (own if fits else [str(place) for place in range(count)]):
         raise BadInput("The question's 'classes' must be those of the label in schema.toml, or their numbers.")
     known = classes or ["low", "high"]
     texts = isinstance(favourable, list) and all(isinstance(name, str) for name in favourable)
     if not texts or not set(favourable) < set(known) or len(set(favourable)) < len(favourable):
         raise BadInput("The question's 'favourable' must be a list of some, not all, of its classes, or high or low.")
+    if isinstance(table, dict) and fits:
+        said = table.get("favourable", [])
+        if ([said] if isinstance(said, str) else said) != favourable or table.get("threshold") != threshold:
+            raise BadInput("The question's 'favourable' and 'threshold' must be those of the label in schema.toml.")
     place = known.index(favourable[0]) if favourable and len(known) == 2 else 1
     if threshold is not None:
         right = type(threshold) in (int, float) and math.isfinite(threshold)
-        if not right or len(known) > 2 or outputs > 2 or (classes and not 0 < threshold < 1):
+        several = outputs > (2 if asked["head"] == "softmax" else 1)
+        if not right or several or (classes and not 0 < threshold < 1):
             raise BadInput("The question's 'threshold' must be null, a probability of two classes, or a finite number.")
         threshold = float(threshold)
     return Head(asked["head"], outputs, threshold, asked["arithmetic"] == "float32", place)

@@ -135,7 +135,8 @@ def test_the_first_ten_lines_say_what_it_is_about(
 ) -> None:
     forger = Forger(audit, tmp_path)
     forger.question |= {"classes": ["bad", "good"], "favourable": ["good"], "threshold": 0.5}
-    forger.table("schema.toml", lambda table: table["label"].update(classes=["bad", "good"], labels={}))
+    label = {"classes": ["bad", "good"], "labels": {}, "favourable": ["good"], "threshold": 0.5}
+    forger.table("schema.toml", lambda table: table["label"].update(label))
     weight = np.r_[97.0, 1.0, 1.0, 1.0]
     forger.put("people.weights", weight)
     path = forger.done()
@@ -274,7 +275,6 @@ def test_keys_of_the_schema_that_are_not_known_are_refused(edit: Any, forger: Fo
 
 def test_a_schema_may_name_a_column_of_ids(forger: Forger) -> None:
     forger.table("schema.toml", lambda table: table.update(id="number"))
-    forger.table("schema.toml", lambda table: table["label"].update(favourable=["1"], threshold=0.4))
     assert verify(forger.done()).accepted
 
 
@@ -362,7 +362,7 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
         features = table["features"]
         table["features"] = {(text if name == "age" else name): feature for name, feature in features.items()}
         table |= {"name": text, "description": text}
-        table["label"] |= {"classes": [text, "b"], "labels": {}}
+        table["label"] |= {"classes": [text, "b"], "labels": {}, "favourable": [text]}
 
     forger.table("schema.toml", rename)
     for name in ("metric", "ground"):

@@ -174,6 +174,7 @@ def _asked(plan: Plan, inputs: Inputs, search: bool = True) -> dict[str, Any]:
     return {
         "metric": inputs.metric, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order, "ground": inputs.ground,
         "tier": plan.tier, "attack": search and not plan.no_search, "decide": not plan.no_search,
+        "favourable": plan.favourable or None, "threshold": plan.threshold,
     }  # fmt: skip
 
 
@@ -189,7 +190,10 @@ def _groups(certificate: Certificate, people: Population) -> GroupFairness | Non
     if network.head == "regression" or not people.schema.protected:
         return None
     try:
-        return group_fairness(network, people, outcomes=people.y is not None, certificate=certificate.local)
+        return group_fairness(
+            network, people, outcomes=people.y is not None, certificate=certificate.local,
+            favourable=certificate.favourable or None, threshold=certificate.threshold,
+        )  # fmt: skip
     except IsonomyError:  # such as a table in which everybody is of one group: there is nothing to compare
         return None
 

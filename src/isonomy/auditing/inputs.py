@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from isonomy.auditing.plan import Plan
+from isonomy.certificates.question import asked_outcome
 from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, ParameterError, template
@@ -65,7 +66,8 @@ def read_inputs(plan: Plan) -> Inputs:
         network = train_small(whole.train, seed=plan.seed)
     else:
         raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
-    people = None if whole is None else chosen(plan, whole)
+    schema = _deciding(plan, schema, network)
+    people = None if whole is None else chosen(plan, replace(whole, schema=schema))
     if known and whole is not None:
         sources[plan.data] = open_people(whole).fingerprint()
     metric, ground = read_similarity(plan, schema)
@@ -76,6 +78,17 @@ def read_inputs(plan: Plan) -> Inputs:
             name = Path(file).name  # with its folder where another file has the same
             sources[name if name not in sources else str(Path(file))] = file_hash(file)
     return Inputs(people, schema, network, metric, ground, others, sources)
+
+
+def _deciding(plan: Plan, schema: Schema, network: Network) -> Schema:
+    """The schema whose label says what is decided: as the plan has it, where it says something.
+
+    So whatever comes of the plan (groups, reports, records, services) has one place to look. Outputs that the label
+    is not about are decided by their numbers, which the question alone says.
+    """
+    outcome = asked_outcome(network, schema, plan.favourable or None, plan.threshold)
+    fits = schema.label is not None and len(outcome.classes) == len(schema.label.classes)
+    return replace(schema, label=outcome) if fits and outcome != schema.label else schema
 
 
 def dialect_of(plan: Plan) -> Dialect:

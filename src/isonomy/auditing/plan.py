@@ -9,6 +9,8 @@
     delta = 1.0
     gamma = 0.1
     epsilon = 0.1                # asks for a verdict
+    favourable = "approved"      # the class that people hope for, and its cut-off, where the schema says nothing else
+    threshold = 0.5
     against = ["last_year.csv"]  # populations to measure the distance to
 
 Paths in a file are relative to that file. Options on the command line win over the file.
@@ -72,6 +74,14 @@ class Plan:
     domain: Literal["realizable", "relaxed", "unbounded"] = SIMILAR(
         "realizable", "realizable: a counterpart is somebody; relaxed: shares of categories; unbounded."
     )
+    favourable: tuple[str, ...] = RESULTS(
+        (), "The class of the label that people hope for, such as approved; high or low of a number; may be repeated. "
+        "Default: the schema's.", example=("approved",),
+    )  # fmt: skip
+    threshold: float | None = RESULTS(
+        None, "The cut-off: from this probability of the favourable class, or this number, on the decision is for it. "
+        "Default: the schema's, else the most probable class.", example=0.5,
+    )  # fmt: skip
     tier: Literal["interval", "tight"] = RESULTS("tight", "tight, or interval: faster and looser.")
     epsilon: float | None = RESULTS(
         None, "The largest mean violation that is acceptable. Exit status: 0 certified, 1 violated, 3 undecided.",
@@ -122,6 +132,7 @@ class Plan:
     no_search: bool = LARGE(False, "Prove only, and search for no counterparts; several times faster.")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "favourable", _names(self.favourable))
         check_options(self)
         if self.held_out and self.split == "train":
             raise ParameterError("'held_out' says that nothing was fitted on these rows: 'split' cannot be 'train'.")
@@ -192,12 +203,18 @@ def read_plan(path: Path) -> dict[str, Any]:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}."
             raise ParameterError(f"Audit file {path} has an unknown key {key!r}; {advice}")
+        value = _names(value) if key == "favourable" else value
         entries[key] = value = tuple(value) if isinstance(value, list) else value
         if not known[key].rule.fits(value):
             raise ParameterError(f"Audit file {path}: {template(key, known[key].rule.right, value)}")
         if known[key].path:
             entries[key] = _beside(path.parent, value)
     return entries
+
+
+def _names(value: Any) -> Any:
+    """One class needs no brackets."""
+    return (value,) if isinstance(value, str) else value
 
 
 def _beside(folder: Path, value: Any) -> Any:

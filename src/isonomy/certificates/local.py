@@ -30,6 +30,7 @@ from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
+from isonomy.population.outcome import rule
 from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
@@ -95,7 +96,8 @@ class LocalCertificate:
         most = decimals_of_bound(float(self.upper.max()), regression)
         kinds = [f"{int((self.decision == kind).sum()):,} {kind}" for kind in ("certified", "flippable", "undecided")]
         who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.question.weights)}"
-        decided = "" if (self.decision == "none").all() else f"\nDecisions: {', '.join(kinds)}."
+        what = rule(self.question.outcome)
+        decided = "" if (self.decision == "none").all() else f"\nDecided is {what}.\nDecisions: {', '.join(kinds)}."
         return (
             f"{who}: mean violation at most {at_most(self.mean_upper, mean)}, found at least "
             f"{at_least(self.mean_lower, mean)}; largest at most {at_most(float(self.upper.max()), most)}, found at "

@@ -13,7 +13,10 @@ from isonomy.cli.audit import TABLE, File
 from isonomy.cli.console import Answer, remark
 from isonomy.options import Given, select, with_options
 
-_NAMES = ("data", "schema", "model", "metric", "delta", "domain", *TABLE, "head", "output", "activation", "reads")
+_NAMES = (
+    "data", "schema", "model", "metric", "delta", "domain", "favourable", "threshold", *TABLE, "head", "output",
+    "activation", "reads",
+)  # fmt: skip
 
 
 @with_options(given=select(Plan, *_NAMES))
@@ -40,6 +43,7 @@ def explain(
 
     from isonomy.auditing.inputs import read_inputs
     from isonomy.certificates import certify_local
+    from isonomy.certificates.question import asked_outcome
     from isonomy.errors import ParameterError, template
     from isonomy.records import read
     from isonomy.report.pairs import facts_of_row
@@ -55,6 +59,7 @@ def explain(
         if record.people is None:
             raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
         everybody, network, metric, delta = record.people, record.network, record.metric, record.delta
+        outcome = record.outcome
     else:
         plan = Plan.of(given, file)
         if Path(plan.data).is_dir():
@@ -66,6 +71,7 @@ def explain(
         inputs = read_inputs(replace(plan, **rest))
         assert inputs.people is not None
         everybody, network, metric, delta = inputs.people, inputs.network, inputs.metric, plan.delta
+        outcome = asked_outcome(network, inputs.schema, plan.favourable or None, plan.threshold)
     if network.remark:
         remark(f"- {network.remark}")
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
@@ -78,7 +84,10 @@ def explain(
             right = f"one of the {len(everybody):,} rows that were audited, such as {first} or {last}"
         raise ParameterError(template("row", right, row))
     person = everybody[place]
-    found = certify_local(network, person, metric, delta, progress=None)
+    found = certify_local(
+        network, person, metric, delta, favourable=outcome.favourable or None, threshold=outcome.threshold,
+        progress=None,
+    )  # fmt: skip
     facts = facts_of_row(found, 0, row)
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"

@@ -86,6 +86,25 @@ def favourable_numbers(outcome: Label) -> tuple[str, ...] | None:
     return tuple(map(str, favourable_places(outcome)) if outcome.classes else outcome.favourable) or None
 
 
+def rule(outcome: Label) -> str:
+    """Return in words what is decided, by which cut-off, and what of it is favourable."""
+    good, cut = outcome.favourable, outcome.threshold
+    if outcome.regression and cut is None:
+        return "nothing: a number has no decision without a cut-off"
+    if outcome.regression:
+        what = f"'low' up to {cut:.12g}, else 'high'" if good == ("low",) else f"'high' from {cut:.12g} on, else 'low'"
+    elif len(outcome.classes) == 2:
+        first = good[0] if good else outcome.classes[1]
+        (other,) = set(outcome.classes) - {first}
+        where = f"where it is at least as probable as {other!r}" if cut is None else f"from a probability of {cut:.12g} on"
+        what = f"{first!r} {where}, else {other!r}"
+    else:
+        what = f"the most probable of {len(outcome.classes)} classes; of equally probable ones "
+        what += "a favourable one, else the first" if good else "the first"
+    named = f"{' and '.join(map(repr, good))} {'is' if len(good) == 1 else 'are'} favourable"
+    return f"{what}; {named if good else 'none is named as favourable'}"
+
+
 def decided(prediction: FloatArray, label: Label | None, *, regression: bool = False) -> NDArray[np.int64]:
     """Return the decision (n,) for each row of predictions (n, k): the place of a class, 1 or 0, or −1 for none."""
     threshold = None if label is None else label.threshold

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,8 @@ class Record:
         """What was asked, ready to be asked of others; not of a redacted record."""
         if self.people is None:
             raise FileError(f"The certificate {self.path} is redacted: it has no individuals.")
-        return Question.of(
-            self.network, self.people, self.metric, self.delta, self.domain, favourable=self.outcome.favourable or None,
-            threshold=self.outcome.threshold,
-        )  # fmt: skip
+        asked = Question.of(self.network, self.people, self.metric, self.delta, self.domain)
+        return replace(asked, outcome=self.outcome)
 
     @cached_property
     def dual(self) -> Dual:

@@ -260,7 +260,10 @@ def _texts(certificate: Certificate) -> dict[str, str]:
     """Metric, ground cost and schema; they define what the certificate is about, and so must say just that."""
     people, question = certificate.people, certificate.question
     assert people is not None
-    texts = {files.SCHEMA: people.schema.to_toml()}
+    label, outcome = people.schema.label, question.outcome
+    fits = label is not None and len(label.classes) == len(outcome.classes)
+    schema = replace(people.schema, label=outcome) if fits else people.schema  # which says what is decided, too
+    texts = {files.SCHEMA: schema.to_toml()}
     space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], question.domain.kind))
     if not _same(space, domain_arrays(question.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")

@@ -67,14 +67,16 @@ class Answering:
         outputs, *bounds = texts
         upper, lower = (["null" if text == "Infinity" else text for text in side] for side in bounds)
         names: dict[Any, str] = {name: json.dumps(name) for name in set(answers.predictions)}
+        both = list(zip(answers.outcome, answers.favourable, strict=True))
+        said = {pair: json.dumps(dict(zip(("outcome", "favourable"), pair, strict=True)))[1:-1] for pair in set(both)}
         columns = (
-            answers.predictions, outputs, upper, lower, answers.verdict, answers.decision, answers.tier,
+            answers.predictions, map(said.__getitem__, both), outputs, upper, lower, answers.verdict, answers.decision, answers.tier,
             counterparts(answers.counterpart, len(answers)),
         )  # fmt: skip
         rows = [
-            f'{{"prediction":{names[prediction]},"outputs":{output},"upper":{upper},"lower":{lower},'
+            f'{{"prediction":{names[prediction]},{decided},"outputs":{output},"upper":{upper},"lower":{lower},'
             f'"verdict":"{verdict}","decision":"{decision}","tier":"{tier}"{other}}}'
-            for prediction, output, upper, lower, verdict, decision, tier, other in zip(*columns, strict=True)
+            for prediction, decided, output, upper, lower, verdict, decision, tier, other in zip(*columns, strict=True)
         ]
         return f'{{"request":"{request}",{self._head},"predictions":[{",".join(rows)}]}}'.encode()
 

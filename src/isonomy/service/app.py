@@ -27,6 +27,7 @@ from starlette.routing import Route
 from isonomy.errors import IsonomyError, ParameterError, template
 from isonomy.options import Given, select, with_options
 from isonomy.parallel import one_thread_in_blas, set_workers
+from isonomy.population.outcome import rule
 from isonomy.service import openapi, web
 from isonomy.service.answering import Answered, Answering
 from isonomy.service.certifier import Certifier
@@ -213,7 +214,7 @@ class Service:
 
     def certificate(self) -> dict[str, Any]:
         """What was proved, for whoever asks."""
-        served = self.served
+        served, outcome = self.served, self.certifier.question.outcome
         widest = 2 * served.gamma if served.gamma > 0 else 1.0
         gammas = [widest * step / 20 for step in range(21)]
         names = ("statement", "delta", "gamma", "epsilon", "upper", "lower", "confidence")
@@ -222,6 +223,8 @@ class Service:
             **{name: getattr(served, name) for name in names},
             "order": served.order if served.order < float("inf") else None,
             "schema": served.schema.name,
+            "outcome": {name: getattr(outcome, name) for name in ("classes", "favourable", "threshold")},
+            "decided": rule(outcome),
             "people": None if served.people is None else len(served.people),
             "curve": {"gamma": gammas, "upper": [float(value) for value in served.curve(gammas)]},
         }

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from isonomy.certificates.consistency import compare_people, told
 from isonomy.certificates.local import Bounds, verdicts
 from isonomy.certificates.question import check_members
 from isonomy.errors import DataError
+from isonomy.population.outcome import decided
 from isonomy.service.reading import BadRequestError, complaint
 from isonomy.service.served import Served
 
@@ -38,12 +39,16 @@ BoolArray = NDArray[np.bool_]
 class Answers:
     """Predictions with their certificates, one row per individual.
 
+    ``prediction`` is the class that is given, or the number of a regression; ``outcome`` what is decided by it (a class,
+    high or low, None without a cut-off) and ``favourable`` whether that is a favourable one, None where none is named.
     ``lower`` is 0 and ``counterpart`` None unless counterparts were asked for.
     """
 
     x: FloatArray
     outputs: FloatArray  # (n, k): probabilities, or the numbers of a regression
     predictions: list[str] | list[float]
+    outcome: list[str | None]
+    favourable: list[bool | None]
     upper: FloatArray
     lower: FloatArray
     verdict: list[str]
@@ -70,8 +75,8 @@ class Certifier:
         self._pace = _Pace()
         space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
         self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
-        label = served.schema.label
-        self._classes = None if label is None or label.regression else tuple(label.classes)
+        self._outcome = self.question.outcome
+        self._names = self._outcome.classes or ("low", "high")
 
     def warm_up(self) -> None:
         """One individual through every tier, so that nobody waits for what is only done the first time."""
@@ -92,12 +97,13 @@ class Certifier:
         with told(self._evidence):
             compare_people(
                 self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier,
-                arithmetic=self.served.arithmetic,
+                arithmetic=self.served.arithmetic, threshold=self._outcome.threshold,
+                favourable=list(self._outcome.favourable),
             )  # fmt: skip
         verdict = verdicts(lower, upper, epsilon)
         decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
         return Answers(
-            x, outputs, self._predictions(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
+            x, outputs, *self._decided(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
             decision.tolist() if self.head.decides else ["none"] * len(x), tier,
             None if finds is None else self.served.schema.decode(finds.counterpart),
         )  # fmt: skip
@@ -147,14 +153,14 @@ class Certifier:
         self.tight.chunk(x)
         return time.monotonic() - began
 
-    def _predictions(self, outputs: FloatArray) -> list[str] | list[float]:
-        """The class of the largest output, by name where the schema has one; the number of a regression."""
-        if self.head.kind == "regression":
-            return outputs[:, 0].tolist()  # type: ignore[no-any-return]
-        names: Sequence[str] = self._classes or ()
-        if len(names) != outputs.shape[1]:
-            names = [str(place) for place in range(outputs.shape[1])]
-        return [names[place] for place in outputs.argmax(axis=1).tolist()]
+    def _decided(self, outputs: FloatArray) -> tuple[list[Any], list[str | None], list[bool | None]]:
+        """Predictions, what is decided by them, and whether that is favourable, by the one rule of decisions."""
+        regression = self.head.kind == "regression"
+        places = decided(outputs, self._outcome, regression=regression).tolist()
+        outcome = [None if place < 0 else self._names[place] for place in places]
+        good = set(self._outcome.favourable)
+        favour = [None if name is None or not good else name in good for name in outcome]
+        return outputs[:, 0].tolist() if regression else outcome, outcome, favour
 
 
 def _pieces(people: int, size: int) -> list[slice]:

@@ -108,7 +108,9 @@ def answer_schema() -> Json:
     """What ``POST /v1/predictions`` gives."""
     row = _closed(
         {
-            "prediction": _about("the class by name, or the number", type=["string", "number"]),
+            "prediction": _about("the class that is given, or the number", type=["string", "number"]),
+            "outcome": _about("the class, or high or low; null: a number without a cut-off", type=["string", "null"]),
+            "favourable": _about("whether that is favourable; null: none is named", type=["boolean", "null"]),
             "outputs": {"type": "array", "items": {"type": "number"}},
             "upper": _about("no similar person is treated more differently; null: no limit", type=["number", "null"]),
             "lower": _about("the counterpart is treated this differently", type="number"),

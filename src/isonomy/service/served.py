@@ -26,6 +26,7 @@ from isonomy.files import file_hash
 from isonomy.monitor import Reference
 from isonomy.networks.network import Network
 from isonomy.population import Domain, DomainKind, Feature, Population, Schema
+from isonomy.population.feature import Label
 from isonomy.records import Record, read
 from isonomy.records.reading import readable
 from isonomy.similarity.metric import Metric
@@ -60,6 +61,7 @@ class Served(Reference):
     lower: float = 0.0
     arithmetic: Arithmetic = "float64"
     largest: float = math.inf
+    outcome: Label | None = None  # what is decided; None: as the schema's label has it
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
@@ -102,7 +104,7 @@ class Served(Reference):
             **{name: getattr(found, name) for name in names},
             epsilon=upper if found.epsilon is None else found.epsilon, upper=upper, people=people, identity=identity,
             curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-            statement=statement, largest=found.profiles.largest,
+            statement=statement, largest=found.profiles.largest, outcome=asked.outcome,
         )  # fmt: skip
         return replace(served, statement=f"{statement} {served.caution}".rstrip())
 
@@ -128,7 +130,8 @@ class Served(Reference):
 
     def question(self) -> Question:
         """What is asked of every individual, ready to be asked; the one in it stands in for all."""
-        return Question.of(self.network, somebody(self.schema), self.metric, self.delta, self.domain)
+        asked = Question.of(self.network, somebody(self.schema), self.metric, self.delta, self.domain)
+        return asked if self.outcome is None else replace(asked, outcome=self.outcome)
 
     def reference(self, largest: float) -> Reference:
         """What a monitor needs to know; ``largest`` is the largest violation that the head allows.
