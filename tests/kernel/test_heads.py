@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -350,6 +351,68 @@ def test_what_is_certain_is_the_rule_of_the_favourable_side(
                 assert all((end > threshold) == (ends[0] > threshold) and end != threshold for end in ends)
         if choice >= 0:
             assert decided(network(np.array([[point]])), label, regression=kind == "regression").tolist() == [choice]
+
+
+def exactly(head: Head, z: list[float], favourable: tuple[int, ...]) -> int:
+    """The decision at raw outputs by its definition, in rational arithmetic; −1: none."""
+    t, cut = [Fraction(each) for each in z], head.threshold
+    if head.kind == "regression":
+        return -1 if cut is None else int(t[0] > cut) if favourable == (0,) else int(t[0] >= cut)
+    if head.kind == "sigmoid" and len(t) == 1:
+        t = [Fraction(0), t[0]]
+    if len(t) == 2:
+        first = favourable[0] if favourable else 1
+        margin = t[first] - t[1 - first]
+        if cut is None or cut == 0.5:
+            return first if margin >= 0 else 1 - first
+        with mpmath.workprec(400):  # no float's sigmoid is a fraction, but that of 0
+            score = 1 / (1 + mpmath.exp(-mpmath.mpf(margin.numerator) / margin.denominator))
+            return first if score >= mpmath.mpf(cut) else 1 - first
+    top = [place for place, each in enumerate(t) if each == max(t)]
+    return next((place for place in top if place in favourable), top[0])
+
+
+RULED = [
+    ("softmax", 2, None), ("softmax", 2, 0.5), ("softmax", 2, 0.3), ("sigmoid", 1, None), ("sigmoid", 1, 0.5),
+    ("sigmoid", 1, 0.3), ("sigmoid", 2, None), ("sigmoid", 3, None), ("softmax", 3, None), ("softmax", 5, None),
+    ("regression", 1, None), ("regression", 1, 0.5), ("regression", 1, 0.3), ("regression", 1, -2.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "outputs", "threshold"), RULED)
+@pytest.mark.parametrize("place", [None, 0, 1])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_all_that_a_head_says_is_the_one_rule(
+    kind: Kind, outputs: int, threshold: float | None, place: int | None, data: st.DataObject
+) -> None:
+    """Decision, settled, contests and excluded against ``decided`` of a run and against exact arithmetic, ties too."""
+    favourable = () if place is None else (place,)
+    head = Head(kind, outputs, threshold, False, 1 if place is None else place)
+    names = ("low", "high") if kind == "regression" else tuple("abcde"[: 2 if outputs == 1 else outputs])
+    classes = () if kind == "regression" else names
+    label = Label("y", classes, favourable=tuple(names[p] for p in favourable), threshold=threshold)
+    few = st.sampled_from([0.0, 0.25, -0.25, 0.3, 0.5, 2.0, -2.0, 1e-17, -1e-17, 30.0])  # so that ties are many
+    z = data.draw(st.lists(few | st.floats(-30, 30), min_size=outputs, max_size=outputs))
+    network = Network.from_layers([np.eye(outputs)], [np.zeros(outputs)], head=kind)
+    run = int(decided(network(np.array([z])), label, regression=kind == "regression")[0])
+    exact, t = exactly(head, z, favourable), margins(head, np.array([z]))
+    point = Enclosure(t, t)
+    (certain,), (still,) = head.decision(point).tolist(), head.settled(point, np.zeros(1)).tolist()
+    assert certain in (-1, exact) and still in (-1, certain) and (certain == -1 or run == exact)
+    if kind == "regression":
+        assert run == exact  # no rounding stands between
+    if len(set(z)) == 1 and kind != "regression" and outputs > 1:  # a tie of all, which no probability can hide
+        assert run == exact and (certain == -1 or threshold not in (None, 0.5))
+    contests = head.contests(np.array([exact]))
+    if exact >= 0 and not (kind == "sigmoid" and outputs > 1):
+        ended = ~head.excluded(contests.sign, contests.sign * t[0][contests.margin])
+        assert certain == exact or ended.any()  # what is not certain has a contest that is not excluded
+        assert certain == -1 or not ended.any()
+        wrong = (exact + 1) % len(names)
+        against = head.contests(np.array([wrong]))
+        assert not head.excluded(against.sign, against.sign * t[0][against.margin]).all()
+        assert head.excluded(contests.sign, head.needed(contests.sign)).all()  # what is asked for is enough
 
 
 def test_the_favourable_side_decides_which_cut_off_is_meant() -> None:

@@ -170,7 +170,7 @@ def test_groups_are_those_of_group_fairness() -> None:
             Feature("rank", "ordinal", categories=("low", "high"), protected=True),
             Feature("height", protected=True),
         ),
-        label=Label("y", ("no", "yes")),
+        label=Label("y", ("no", "yes"), favourable=("yes",)),
     )
     rng = np.random.default_rng(0)
     frame = {"code": rng.integers(1, 4, 90), "rank": rng.choice(["low", "high"], 90), "height": rng.normal(size=90)}

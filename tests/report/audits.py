@@ -104,7 +104,9 @@ def _audit(head: str, nasty: bool, **changes: Any) -> Findings:
     certificate = isonomy.certify(model, crowd, *named, progress=None, **options)
     group = None
     if head != "regression":
-        group = group_fairness(model, crowd, certificate=certificate.local, resamples=200)
+        group = group_fairness(
+            model, crowd, favourable=crowd.schema.label.classes[-1], certificate=certificate.local, resamples=200
+        )
     return Findings(
         title=NASTY if nasty else "Made-up audit",
         people=crowd,

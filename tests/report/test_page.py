@@ -271,7 +271,8 @@ def test_many_groups_are_cut_short_and_it_says_so() -> None:
     metric = WeightedLp(np.ones(people.schema.width), 2.0)
     options: dict[str, Any] = {"tier": "interval", "attack": False, "rounds": 0, "progress": None}
     certificate = isonomy.certify(model, people, metric, 0.1, 0.0, **options)
-    one = group_fairness(model, people, by=[("attribute 0", "attribute 1")], outcomes=False, resamples=200)
+    by = [("attribute 0", "attribute 1")]
+    one = group_fairness(model, people, favourable="yes", by=by, outcomes=False, resamples=200)
     copies = [{"attributes": f"attribute {i} × {j}"} for i in range(6) for j in range(i)]
     group = dataclasses.replace(
         one,
