@@ -246,7 +246,7 @@ def test_without_a_favourable_class_groups_are_not_compared() -> None:
         pd.DataFrame({"sex": list("fm"), "pay": [0.2, 0.8], "y": [1.0, 2.0]}), Schema("numbers", (SEX, PAY), Label("y"))
     )
     for given in (network, np.array([1, 0, 1, 0]), np.array([True, False, True, False]), np.full((4, 2), 0.5)):
-        with pytest.raises(ParameterError, match="'no', 'yes' people hope for.*favourable = .* in \\[label\\]"):
+        with pytest.raises(ParameterError, match=r"'no', 'yes' people hope for.*favourable = .* in \[label\]"):
             group_fairness(given, people)
     with pytest.raises(ParameterError, match="'high', 'low' people hope for"):
         group_fairness(np.array([1.0, 2.0]), numbers, threshold=1.5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,12 @@ from isonomy.auditing.plan import Plan
 from isonomy.cli.audit import TABLE, File
 from isonomy.cli.console import Answer, remark
 from isonomy.options import Given, select, with_options
+
+if TYPE_CHECKING:
+    from isonomy.networks import Network
+    from isonomy.population import Population
+    from isonomy.population.feature import Label
+    from isonomy.similarity.metric import Metric
 
 _NAMES = (
     "data", "schema", "model", "metric", "delta", "domain", "favourable", "threshold", *TABLE, "head", "output",
@@ -41,37 +48,15 @@ def explain(
     """
     import numpy as np
 
-    from isonomy.auditing.inputs import read_inputs
     from isonomy.certificates import certify_local
-    from isonomy.certificates.question import asked_outcome
     from isonomy.errors import ParameterError, template
-    from isonomy.records import read
+    from isonomy.population.outcome import decided, named, rule
     from isonomy.report.pairs import facts_of_row
     from isonomy.report.terminal import row_to_terminal
     from isonomy.report.text import to_json
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
-    if audited is not None:
-        for name, value in given.items():
-            right = "left out with the folder of an audit, which has its own: give audit.toml to ask otherwise"
-            raise ParameterError(template(name, right, value))
-        record = read(audited)
-        if record.people is None:
-            raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
-        everybody, network, metric, delta = record.people, record.network, record.metric, record.delta
-        outcome = record.outcome
-    else:
-        plan = Plan.of(given, file)
-        if Path(plan.data).is_dir():
-            raise ParameterError(
-                f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give the directory of "
-                "its audit, or as --data the file in it that holds the person, and --row counted within that file."
-            )
-        rest: Any = {"split": "all", "limit": None, "held_out": False, "against": (), "engine": None, "scheduler": None}
-        inputs = read_inputs(replace(plan, **rest))
-        assert inputs.people is not None
-        everybody, network, metric, delta = inputs.people, inputs.network, inputs.metric, plan.delta
-        outcome = asked_outcome(network, inputs.schema, plan.favourable or None, plan.threshold)
+    everybody, network, metric, delta, outcome = _planned(given, file) if audited is None else _read(given, audited)
     if network.remark:
         remark(f"- {network.remark}")
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
@@ -89,6 +74,45 @@ def explain(
         progress=None,
     )  # fmt: skip
     facts = facts_of_row(found, 0, row)
+    outcome = found.question.outcome
+    ((name, favour),) = named(decided(found.prediction, outcome, regression=network.head == "regression"), outcome)
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
+    document |= {"outcome": name, "favourable": favour, "decided": rule(outcome)}
     among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"
-    return Answer(document, row_to_terminal(facts, f"One of {among}, {how}"))
+    given_text = "" if name is None else f"Given is {name!r}. "
+    return Answer(
+        document, chain(row_to_terminal(facts, f"One of {among}, {how}"), [f"{given_text}Decided is {rule(outcome)}."])
+    )
+
+
+def _read(given: Given, file: Path) -> tuple[Population, Network, Metric, float, Label]:
+    """People, network, metric, δ and what is decided, as an audit wrote them."""
+    from isonomy.errors import ParameterError, template
+    from isonomy.records import read
+
+    for name, value in given.items():
+        right = "left out with the folder of an audit, which has its own: give audit.toml to ask otherwise"
+        raise ParameterError(template(name, right, value))
+    record = read(file)
+    if record.people is None:
+        raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
+    return record.people, record.network, record.metric, record.delta, record.outcome
+
+
+def _planned(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label]:
+    """People, network, metric, δ and what is decided, from the files of a plan."""
+    from isonomy.auditing.inputs import read_inputs
+    from isonomy.certificates.question import asked_outcome
+    from isonomy.errors import ParameterError
+
+    plan = Plan.of(given, file)
+    if Path(plan.data).is_dir():
+        raise ParameterError(
+            f"'isonomy explain' reads one table into memory, and {plan.data} is a folder: give the directory of "
+            "its audit, or as --data the file in it that holds the person, and --row counted within that file."
+        )
+    rest: Any = {"split": "all", "limit": None, "held_out": False, "against": (), "engine": None, "scheduler": None}
+    inputs = read_inputs(replace(plan, **rest))
+    assert inputs.people is not None
+    outcome = asked_outcome(inputs.network, inputs.schema, plan.favourable or None, plan.threshold)
+    return inputs.people, inputs.network, inputs.metric, plan.delta, outcome

@@ -86,6 +86,13 @@ def favourable_numbers(outcome: Label) -> tuple[str, ...] | None:
     return tuple(map(str, favourable_places(outcome)) if outcome.classes else outcome.favourable) or None
 
 
+def named(decisions: NDArray[np.int64], outcome: Label) -> list[tuple[str | None, bool | None]]:
+    """Return for decisions (n,) of :func:`decided` their names, and whether they are favourable; None: not known."""
+    names = outcome.classes or ("low", "high")
+    good = [name in outcome.favourable if outcome.favourable else None for name in names]
+    return [(names[place], good[place]) if place >= 0 else (None, None) for place in decisions.tolist()]
+
+
 def rule(outcome: Label) -> str:
     """Return in words what is decided, by which cut-off, and what of it is favourable."""
     good, cut = outcome.favourable, outcome.threshold
@@ -96,7 +103,8 @@ def rule(outcome: Label) -> str:
     elif len(outcome.classes) == 2:
         first = good[0] if good else outcome.classes[1]
         (other,) = set(outcome.classes) - {first}
-        where = f"where it is at least as probable as {other!r}" if cut is None else f"from a probability of {cut:.12g} on"
+        even = f"where it is at least as probable as {other!r}"
+        where = even if cut is None else f"from a probability of {cut:.12g} on"
         what = f"{first!r} {where}, else {other!r}"
     else:
         what = f"the most probable of {len(outcome.classes)} classes; of equally probable ones "

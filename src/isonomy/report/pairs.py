@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from isonomy.records import Record
 
-QUESTION = ("delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "individuals")
+QUESTION = (
+    "delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "classes", "favourable", "threshold",
+    "individuals",
+)  # fmt: skip
 PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
 CHANGED = {
     "better": "✅ The new one is certainly fairer.", "worse": "❌ The new one is certainly less fair.",

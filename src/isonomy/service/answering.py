@@ -70,8 +70,8 @@ class Answering:
         both = list(zip(answers.outcome, answers.favourable, strict=True))
         said = {pair: json.dumps(dict(zip(("outcome", "favourable"), pair, strict=True)))[1:-1] for pair in set(both)}
         columns = (
-            answers.predictions, map(said.__getitem__, both), outputs, upper, lower, answers.verdict, answers.decision, answers.tier,
-            counterparts(answers.counterpart, len(answers)),
+            answers.predictions, map(said.__getitem__, both), outputs, upper, lower, answers.verdict, answers.decision,
+            answers.tier, counterparts(answers.counterpart, len(answers)),
         )  # fmt: skip
         rows = [
             f'{{"prediction":{names[prediction]},{decided},"outputs":{output},"upper":{upper},"lower":{lower},'

@@ -25,7 +25,7 @@ from isonomy.certificates.consistency import compare_people, told
 from isonomy.certificates.local import Bounds, verdicts
 from isonomy.certificates.question import check_members
 from isonomy.errors import DataError
-from isonomy.population.outcome import decided
+from isonomy.population.outcome import decided, named
 from isonomy.service.reading import BadRequestError, complaint
 from isonomy.service.served import Served
 
@@ -39,8 +39,8 @@ BoolArray = NDArray[np.bool_]
 class Answers:
     """Predictions with their certificates, one row per individual.
 
-    ``prediction`` is the class that is given, or the number of a regression; ``outcome`` what is decided by it (a class,
-    high or low, None without a cut-off) and ``favourable`` whether that is a favourable one, None where none is named.
+    ``predictions`` are the classes that are given, or the numbers of a regression; ``outcome`` is what is decided by
+    them (a class, high or low, None without a cut-off), ``favourable`` whether that is, None where none is named.
     ``lower`` is 0 and ``counterpart`` None unless counterparts were asked for.
     """
 
@@ -76,7 +76,6 @@ class Certifier:
         space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
         self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
         self._outcome = self.question.outcome
-        self._names = self._outcome.classes or ("low", "high")
 
     def warm_up(self) -> None:
         """One individual through every tier, so that nobody waits for what is only done the first time."""
@@ -156,11 +155,9 @@ class Certifier:
     def _decided(self, outputs: FloatArray) -> tuple[list[Any], list[str | None], list[bool | None]]:
         """Predictions, what is decided by them, and whether that is favourable, by the one rule of decisions."""
         regression = self.head.kind == "regression"
-        places = decided(outputs, self._outcome, regression=regression).tolist()
-        outcome = [None if place < 0 else self._names[place] for place in places]
-        good = set(self._outcome.favourable)
-        favour = [None if name is None or not good else name in good for name in outcome]
-        return outputs[:, 0].tolist() if regression else outcome, outcome, favour
+        said = named(decided(outputs, self._outcome, regression=regression), self._outcome)
+        outcome = [name for name, _ in said]
+        return outputs[:, 0].tolist() if regression else outcome, outcome, [favour for _, favour in said]
 
 
 def _pieces(people: int, size: int) -> list[slice]:
