@@ -30,9 +30,7 @@ def ask(forger: Forger, **changes: Any) -> None:
         {"favourable": ["2", "1"]}, {"favourable": ["0"]}, {"favourable": "1"}, {"threshold": 0.0}, {"threshold": "1"},
     ],
 )  # fmt: skip
-def test_a_question_that_was_changed_by_hand_is_refused(
-    change: dict[str, Any], decided: Path, tmp_path: Path
-) -> None:
+def test_a_question_that_was_changed_by_hand_is_refused(change: dict[str, Any], decided: Path, tmp_path: Path) -> None:
     forger = Forger(decided, tmp_path)
     assert forger.question["classes"] == ["2", "1"] and forger.question["favourable"] == ["1"]
     forger.question |= change

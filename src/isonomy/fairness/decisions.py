@@ -137,7 +137,7 @@ def _count(predictions: npt.NDArray[Any], label: Label | None, regression: bool)
     names = () if label is None else label.classes
     if regression or predictions.ndim == 1:
         return 0 if regression else len(names) or 2
-    count = predictions.shape[1]
+    count = int(predictions.shape[1])
     if predictions.dtype.kind != "f" or count < 2 or (names and count != len(names)):
         right = f"probabilities of {len(names) or 'two or more'} classes for each individual"
         raise ParameterError(template("predictions", right, f"{predictions.dtype} of shape {predictions.shape}"))
