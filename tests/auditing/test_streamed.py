@@ -145,7 +145,8 @@ def test_groups_decisions_and_the_population(folder: Path, tmp_path: Path) -> No
     """What only audits in memory had: groups, decisions that can turn, and who stands behind the sample."""
     schema = tmp_path / "schema.toml"
     schema.write_text(replace(SCHEMA, weight=None, max_weight=None).to_toml(), encoding="utf-8")
-    asked = plan(folder, schema=str(schema), split="test", out=str(tmp_path / "out"), no_search=False)
+    more = {"out": str(tmp_path / "out"), "favourable": ("1",)}  # there is no label: by its place
+    asked = plan(folder, schema=str(schema), split="test", no_search=False, **more)
     out, facts = audited(asked)
     people = everybody()
     test = pd.concat([table(ROWS, seed=number) for number in range(FILES)])["part"].to_numpy() == "new"

@@ -19,8 +19,9 @@ from .test_decide import lattice, network
 
 EVERYBODY = np.array([[a / 5, b / 5, f] for a, b, f in itertools.product(range(11), range(11), (0.0, 1.0))])
 ASKED = [
-    (("softmax", 2), None), (("softmax", 2), 0.3), (("softmax", 2), 0.5), (("softmax", 3), None), (("sigmoid", 1), None),
-    (("sigmoid", 1), 0.3), (("sigmoid", 3), None), (("regression", 1), 0.5), (("regression", 1), -0.4),
+    (("softmax", 2), None), (("softmax", 2), 0.3), (("softmax", 2), 0.5), (("softmax", 3), None),
+    (("sigmoid", 1), None), (("sigmoid", 1), 0.3), (("sigmoid", 3), None), (("regression", 1), 0.5),
+    (("regression", 1), -0.4),
 ]  # fmt: skip
 
 

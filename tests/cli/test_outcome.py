@@ -46,7 +46,7 @@ def test_an_audit_is_asked_about_the_class_that_is_named(plan: str, run: Run, an
     assert "different questions" in page and "| threshold | none | 0.3 |" in page
     # Between the two cut-offs the same person is decided otherwise.
     given = record.network(record.people.x)
-    for place in np.flatnonzero((given[:, 0] >= 0.3) & (given[:, 0] < 0.5))[:1].tolist() + [0]:
+    for place in (*np.flatnonzero((given[:, 0] >= 0.3) & (given[:, 0] < 0.5))[:1].tolist(), 0):
         row, expected = str(record.people.rows[place]), named(decided(given[[place]], record.outcome), record.outcome)
         folder = answered("explain", "asked", "--row", row)[1]
         planned = answered("explain", plan, *words, "--row", row)[1]
