@@ -147,7 +147,7 @@ def search(moving: Moving, known: Points, shift: Transport, profile: Profiles, b
         if not len(moved):
             return None
         rows, person = rows[moved], person[moved]
-        finds = tier.attack(person, budget)
+        finds = tier.attack(person, budget, tier.chunk(person))  # who comes near a bound needs no more
         cost = moving.ground.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
