@@ -54,8 +54,8 @@ ROOT = HERE.parents[1]
 PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
     "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep", "tiers",
-    "branching", "heads", "joint", "differences", "dual", "domain", "forms", "branches", "similar", "sets", "reach",
-    "local", "decisions",
+    "branching", "cutting", "heads", "joint", "differences", "dual", "domain", "forms", "branches", "similar", "sets",
+    "reach", "local", "decisions",
 )  # fmt: skip
 
 HINTS = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from isonomy.population import Domain
-from isonomy.search.branch import cut_box
+from isonomy_verify.cutting import cut_box
 
 
 def test_a_side_without_end_is_left_alone() -> None:

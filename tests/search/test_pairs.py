@@ -17,9 +17,10 @@ from isonomy.attacks import attack
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema
-from isonomy.search.pairs import Pairs, Parts
+from isonomy.search.pairs import Pairs
 from isonomy.similarity.metric import form_of
 from isonomy.similarity.regions import Similarity
+from isonomy_verify.cutting import Parts
 from isonomy_verify.similar import Similarity as KernelSimilarity
 
 TOWN = Schema(

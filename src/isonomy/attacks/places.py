@@ -5,8 +5,8 @@ of it: where it has a point at all (its *anchor*), where a linear function is la
 stands for a given move. Answers are approximate; what comes of them is checked by the judge.
 
 Moves ``v`` with ``R v = 0`` cost nothing and only the box limits them, however small the ball is. So every move is seen
-as a sum: coordinates that the metric ignores, other moves that cost nothing (:class:`Split`), and the rest, which alone
-must be led back into the ball.
+as a sum: coordinates that the metric ignores, other moves that cost nothing (:class:`Costless`), and the rest, which
+alone must be led back into the ball.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROUNDINGS = 256 * U
 """What roundings of coordinates and of the regions themselves may add to a distance, relative to ``|R| |y|``."""
 
 
-class Split(NamedTuple):
+class Costless(NamedTuple):
     """What a seminorm ignores: whole coordinates ``free`` (m,), exactly, and the projector ``null`` (m, m) on the other
     moves without length, 0 at free coordinates; None where there are none."""
 
@@ -48,9 +48,9 @@ class Split(NamedTuple):
     null: FloatArray | None
 
     @classmethod
-    def of(cls, sets: ConvexSets) -> Split:
-        """The split of a batch of sets, all of which share the root."""
-        return _split(sets.root.tobytes(), sets.root.shape, sets.blocks)
+    def of(cls, sets: ConvexSets) -> Costless:
+        """What costs nothing in a batch of sets, all of which share the root."""
+        return _costless(sets.root.tobytes(), sets.root.shape, sets.blocks)
 
     def unpaid(self, moves: FloatArray) -> FloatArray:
         """The part of moves (n, m) at other than free coordinates that has no length."""
@@ -59,29 +59,29 @@ class Split(NamedTuple):
     @property
     def mixed(self) -> NDArray[np.bool_]:
         """The coordinates (m,) that take part in moves without length and are not free by themselves."""
-        return np.zeros(len(self.free), dtype=bool) if self.null is None else self.null.any(1)
+        return np.zeros(len(self.free), dtype=bool) if self.null is None else np.asarray(self.null.any(1))
 
 
 @lru_cache(maxsize=16)
 @np.errstate(all="ignore")
-def _split(root: bytes, shape: tuple[int, int], blocks: tuple[tuple[int, int], ...]) -> Split:
+def _costless(root: bytes, shape: tuple[int, int], blocks: tuple[tuple[int, int], ...]) -> Costless:
     rows = np.frombuffer(root).reshape(shape)
-    free = ~rows.any(0)
+    free: NDArray[np.bool_] = np.asarray(~rows.any(0))
     sums = np.zeros((len(blocks), shape[1]))
     for place, (start, stop) in enumerate(blocks):  # shares move together, so they are free together
         free[start:stop] = free[start:stop].all()
         sums[place, start:stop] = 1.0
     ruled = np.flatnonzero(~free)
     if not len(ruled):
-        return Split(free, None)
+        return Costless(free, None)
     paid = rows[:, ruled] / max(float(np.abs(rows).max(initial=0.0)), 1e-300)
     _, values, across = np.linalg.svd(np.concatenate([paid, sums[:, ruled]]))
     basis = across[int((values > 1e-10 * values.max(initial=0.0)).sum()) :]
     if not len(basis):
-        return Split(free, None)
+        return Costless(free, None)
     null = np.zeros((shape[1], shape[1]))
     null[np.ix_(ruled, ruled)] = basis.T @ basis
-    return Split(free, np.where(np.abs(null) > 1e-9, null, 0.0))
+    return Costless(free, np.where(np.abs(null) > 1e-9, null, 0.0))
 
 
 def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -137,11 +137,11 @@ def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatA
             outside = np.linalg.norm(at + share[:, None] * line, sets.order, axis=1) > radius
             share = np.where(outside, share - step, np.minimum(share + step, 1.0))
     share = np.minimum(np.maximum(share, 0.0), 1.0)[:, None]
-    split = Split.of(sets)
+    costless = Costless.of(sets)
     led = anchors + share * away
-    if split.null is not None:
-        led = led + _as_far(led, (1.0 - share) * split.unpaid(away), sets)
-    return np.where(split.free, moves, led) if split.free.any() else led
+    if costless.null is not None:
+        led = led + _as_far(led, (1.0 - share) * costless.unpaid(away), sets)
+    return np.where(costless.free, moves, led) if costless.free.any() else led
 
 
 def _as_far(place: FloatArray, more: FloatArray, sets: ConvexSets) -> FloatArray:
@@ -215,7 +215,7 @@ def furthest(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     simplices where there is no ball, and else where both are weighed against each other."""
     if not len(sets.root):
         return _corner(sets, gradient)
-    free = Split.of(sets).free
+    free = Costless.of(sets).free
     paid = np.where(free, 0.0, gradient)
     pulled = paid @ sets.inverse
     moves = on_sphere(sets, pulled)
@@ -277,7 +277,7 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
     """Where a linear function is about largest over a ball within a box: Chambolle and Pock's steps between a move and
     the price of the ball, in units in which both are about 1."""
     extent, reach = sets.extent.max(0), np.linalg.norm(sets.inverse, axis=1) * sets.radius.max()
-    held = sets.root.any(0) & ~Split.of(sets).mixed
+    held = sets.root.any(0) & ~Costless.of(sets).mixed
     unit = np.minimum(np.minimum(extent, FAR), np.where(held, np.maximum(reach, 1e-12), np.inf))
     for start, stop in sets.blocks:  # one unit for all shares, so that the nearest ones stay the nearest
         unit[start:stop] = np.where(unit[start:stop] > 0, unit[start:stop].max(), 0.0)
@@ -344,8 +344,8 @@ def _within_roundings(regions: Regions, delta: float, anchors: FloatArray, moves
     share = (radius / np.maximum(sets.radius, 1e-300))[:, None]
     rows = np.flatnonzero(share < 1 - INSIDE)
     if len(rows):
-        split, share, moved = Split.of(sets), share[rows], away[rows]
-        unpaid = split.unpaid(moved)
+        costless, share, moved = Costless.of(sets), share[rows], away[rows]
+        unpaid = costless.unpaid(moved)
         paid = np.where(share > 0, unpaid + share * (moved - unpaid), 0.0)
-        away[rows] = np.where(split.free, moved, paid)
+        away[rows] = np.where(costless.free, moved, paid)
     return away

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.field import IntArray
 from isonomy.attacks.judge import Finds, Judge
-from isonomy.attacks.places import FAR, Split, as_individuals, find_anchors, furthest, led_back, on_sphere
+from isonomy.attacks.places import FAR, Costless, as_individuals, find_anchors, furthest, led_back, on_sphere
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain
@@ -261,7 +261,7 @@ class _Search:
         extent = np.minimum(self.sets.extent, FAR)
         if len(self.sets.root):  # what the ball leaves of the box
             reach = np.linalg.norm(self.sets.inverse, axis=1) * self.sets.radius[:, None]
-            held = self.sets.root.any(0) & ~Split.of(self.sets).mixed
+            held = self.sets.root.any(0) & ~Costless.of(self.sets).mixed
             extent = np.minimum(extent, np.where(held, 1.5 * reach, np.inf))
         self.extent = np.broadcast_to(extent, self.centre.shape)
 

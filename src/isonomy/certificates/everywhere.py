@@ -1,7 +1,7 @@
 """Global certificates: how differently can any two similar people be treated, whoever they are?
 
 Problem: ``sup { max_c |f_c(x) − f_c(y)| : x, y in X, d(x, y) ≤ δ }``, for small networks. Branch and bound over pairs
-(:mod:`isonomy.search.pairs`): the pair of boxes with the largest bound is cut, people in the most promising parts are
+(:mod:`isonomy_verify.cutting`): the pair of boxes with the largest bound is cut, people in the most promising parts are
 attacked (:mod:`isonomy.attacks`), until bounds and finds meet or time or parts are used up.
 
 **Soundness.** ``upper`` is the largest bound of the parts, which cover all similar pairs of the domain whenever the
@@ -32,8 +32,9 @@ from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
-from isonomy.search.pairs import Pairs, Parts
+from isonomy.search.pairs import Pairs
 from isonomy.similarity.metric import Metric, checked_delta
+from isonomy_verify.cutting import Parts
 
 NUMBERS = 2**13
 """Activations of the widest layer in one batch of parts."""

@@ -9,10 +9,9 @@ where its pass is largest, or, with few coordinates that move, in two boxes. Whe
 program has the last word (:mod:`isonomy.search.leaves`). Every place where a pass is largest is looked at as somebody
 who may be treated differently.
 
-**Soundness.** All bounds are the kernel's, for whatever is chosen here. The two halves of a box share the cut, or leave
-only numbers between them that no individual has. People that are met only ever count through the judge of
-:mod:`isonomy.attacks`. Nothing depends on the clock unless a time limit is given: the same question has the same
-answer, bit for bit.
+**Soundness.** All bounds and cuts are the kernel's, for whatever is chosen here. People that are met only ever count
+through the judge of :mod:`isonomy.attacks`. Nothing depends on the clock unless a time limit is given: the same
+question has the same answer, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +27,10 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
 from isonomy.given import FINITE, number, whole
-from isonomy.population import Domain
 from isonomy.search.leaves import settle
 from isonomy.similarity.regions import Regions
-from isonomy_verify.arithmetic import down, up
 from isonomy_verify.branching import Leaves
+from isonomy_verify.cutting import SMALLEST, Cut, cut_box
 
 BATCH = 512
 """Parts that are bounded together."""
@@ -41,9 +38,6 @@ BATCH = 512
 FEW, CURVED = 3, 6
 """Up to this many coordinates that move, boxes are cut before neurons, if many of these are open, or if they are
 curved: of a curve neither a cut nor a linear program is the end."""
-
-SMALLEST = 1e-9
-"""Sides of a box shorter than this are not cut."""
 
 LEAVES = 2**26
 """Numbers kept for parts that are still open (8 bytes each)."""
@@ -177,38 +171,3 @@ class Trees:
         led = led_back(regions.sets, anchors, moves)
         for y in as_individuals(self.judge.similarity, regions, anchors, led):
             self.judge.consider(regions.owner, y)
-
-
-class Cut(NamedTuple):
-    """A coordinate; where the lower half of a box ends and where the upper half begins."""
-
-    coordinate: int
-    end: float
-    begin: float
-
-
-@np.errstate(all="ignore")
-def cut_box(
-    domain: Domain, centre: FloatArray, low: FloatArray, high: FloatArray, influence: FloatArray, whole_only: bool
-) -> Cut | None:
-    """Cut where ``width · influence`` is largest; with ``whole_only`` only between lattice points."""
-    whole = domain.integer if domain.kind == "realizable" else np.zeros(domain.width, dtype=bool)
-    width = high - low
-    score = np.where(np.isfinite(width) & (width > SMALLEST), width, 0.0) * influence
-    for coordinate in np.argsort(-score):
-        i = int(coordinate)
-        if score[i] <= 0:
-            return None
-        if not whole[i]:
-            if not whole_only:
-                middle = float(low[i] / 2 + high[i] / 2)
-                return Cut(i, middle, middle)
-            continue
-        here, unit, origin = float(centre[i]), domain.unit[i], domain.origin[i]
-        first, last = ((here + float(side[i])) * unit + origin for side in (low, high))
-        below = math.floor((first + last) / 2 + 1e-6)
-        if below < first - 1e-6 or below + 1 > last + 1e-6:
-            continue  # one lattice point at most
-        # Members of the domain are these very floats, so that one step outward covers the subtraction.
-        return Cut(i, float(up((below - origin) / unit - here)), float(down((below + 1 - origin) / unit - here)))
-    return None
