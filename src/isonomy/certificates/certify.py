@@ -125,7 +125,7 @@ def certify(
     ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have at most ``chunk``
     rows, and fewer where these would be more than some twenty seconds of counted work. ``engine="dask"`` works on the
     cluster at ``scheduler``, on the current Dask client, or on a local cluster; its workers must see files and ``work``
-    under the same paths. ``progress`` is called with the rows done and in all.
+    under the same paths. ``progress`` is called with the rows done and in all, now and then.
     """
     populations = checked_shift(shift, gamma, order, ground)
     choice("tier", tier, DistributionalTier)

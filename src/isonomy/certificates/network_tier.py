@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from functools import cached_property
 
@@ -168,10 +168,10 @@ def _surroundings(
     best, person = np.full(len(x), -np.inf), x.copy()
     rng = np.random.default_rng(effort.seed)
     try:
-        everybody = ball.regions(x)
+        ball.regions(x[:1])
     except ParameterError:  # a ball beyond all numbers: nobody is looked for there
         return person
-    for near, anchors in _places(question, field, everybody):
+    for near, anchors in _places(question, field, ball.each(x)):
         base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
         for between in question.similarity.regions(base, (near.sets.low, near.sets.high)):
             # One choice of categories for the other person: the first, since the attack that follows looks at all.
@@ -188,7 +188,7 @@ def _surroundings(
     return person
 
 
-def _places(question: Question, field: Field, everybody: list[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
+def _places(question: Question, field: Field, everybody: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
     """Promising regions with their anchors, as many at a time as may be held with all who are similar to somebody."""
     for regions in everybody:
         near = _promising(field, regions)
