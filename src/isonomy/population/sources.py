@@ -34,7 +34,6 @@ from isonomy.population.tables import (
     PARQUET,
     USUAL,
     Dialect,
-    check_cells,
     column_meanings,
     open_parquet,
     present_columns,
@@ -167,10 +166,7 @@ def open_people(
         return InMemory.of(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
     path = Path(people).resolve()
     if path.is_dir():
-        tables = tuple(ParquetTable.open(file, reading) for file in table_files(path))
-        for table in tables:
-            check_cells(table.path, table.largest, reading.table_limit, "has row groups that are too large")
-        return Tables.of(reading, tables, path, path)
+        return _open_folder(path, reading)
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
     if path.suffix.lower() in PARQUET:
@@ -180,7 +176,7 @@ def open_people(
             return Tables.of(reading, (table,), path, path.parent)
     named = path.name, file_hash(path)
     if work is None:
-        limits = {"dialect": dialect, "table_limit": reading.table_limit}
+        limits: Any = {"dialect": dialect, "table_limit": reading.table_limit}
         everybody = Population.from_file(path, reading.columns, unknown=unknown, **limits)
         return InMemory.of(everybody, schema, split, (named,))
     return _open_copy(path, reading, named, Path(work).resolve())
@@ -194,6 +190,18 @@ def table_files(path: Path) -> list[Path]:
     if not files:
         raise FileError(f"The folder {path} has no Parquet file: their names end in {' or '.join(PARQUET)}.")
     return files
+
+
+def _open_folder(path: Path, reading: ReadOptions) -> Tables:
+    """The people of all Parquet files of a folder, each read by its row groups."""
+    tables = tuple(ParquetTable.open(file, reading) for file in table_files(path))
+    for table in tables:
+        if table.largest > reading.table_limit:
+            raise FileError(
+                f"Table {table.path} has a row group of {table.largest:,} cells in the columns that are read. The "
+                f"limit is {reading.table_limit:,}: 'table_limit' (--table-limit) raises it; or write smaller groups."
+            )
+    return Tables.of(reading, tables, path, path)
 
 
 @dataclass(frozen=True, eq=False)
