@@ -209,12 +209,12 @@ def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness
         return None, "Groups were not compared: the schema names no protected attribute."
     if not favourable_places(outcome):
         return None, unnamed(outcome)
+    # Of numbers those from the threshold on are selected, without a name.
+    favourable = None if outcome.regression and outcome.favourable == ("high",) else outcome.favourable
     try:
-        asked = {"favourable": outcome.favourable, "threshold": outcome.threshold}
-        if outcome.regression and outcome.favourable == ("high",):
-            del asked["favourable"]  # from the threshold on is what a number is favourable for
         return group_fairness(
-            network, people, outcomes=people.y is not None, certificate=certificate.local, **asked
+            network, people, outcomes=people.y is not None, certificate=certificate.local, favourable=favourable,
+            threshold=outcome.threshold,
         ), ""  # fmt: skip
     except IsonomyError as error:  # such as a table in which everybody is of one group: there is nothing to compare
         return None, f"Groups were not compared: {error}"

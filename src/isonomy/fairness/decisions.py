@@ -77,7 +77,7 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
         return {}
     weights = weights / weights.max()  # sums of the largest ones must be finite
     decision = decided(given, label, regression=regression)
-    actual = decided(y[:, None], label, regression=True) if regression else y
+    actual = decided(np.asarray(y, dtype=np.float64)[:, None], label, regression=True) if regression else y
     right = decision == actual
     found = {} if regression and label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
     if regression:
