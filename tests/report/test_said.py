@@ -212,6 +212,41 @@ def test_without_a_favourable_class_groups_are_left_out_and_the_way_is_named(fil
     assert to_json(found.facts)["four_fifths"] is None
 
 
+def test_a_regression_has_errors_beside_the_verdict_and_groups_with_a_cut_off(files: dict[str, Any]) -> None:
+    import skops.io
+    from sklearn.compose import make_column_transformer
+    from sklearn.metrics import mean_absolute_error, r2_score
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    frame = pd.read_csv(files["data"])
+    frame["outcome"] = 100 * frame["income"] - 50 * frame["debt"]
+    frame.to_csv(files["data"], index=False)
+    model = make_pipeline(
+        make_column_transformer((StandardScaler(), ["income", "debt"]), remainder="drop"),
+        MLPRegressor(hidden_layer_sizes=(4,), solver="lbfgs", max_iter=200, random_state=0),
+    ).fit(frame.drop(columns="outcome"), frame["outcome"])
+    path, schema = Path(files["data"]).with_name("model.skops"), Path(files["schema"])
+    skops.io.dump(model, path)
+    cut = SCHEMA.replace('classes = ["no", "yes"]\nfavourable = "yes"', 'favourable = "high"\nthreshold = 30')
+    schema.write_text(cut)
+    found = isonomy.audit(files | {"model": str(path)}, progress=None).findings
+    y, given = found.people.y, found.network(found.people.x)[:, 0]
+    assert y is not None
+    assert found.mean_absolute_error == pytest.approx(mean_absolute_error(y, given))
+    assert found.r2 == pytest.approx(r2_score(y, given)) and found.auc is None
+    assert found.accuracy == pytest.approx(np.mean((given >= 30) == (y >= 30)))
+    for text in everything(found):
+        assert "Mean absolute error" in text and "R²" in text and "Log-loss" not in text
+    assert found.group is not None and "Rates of “high” by sex" in render(found)
+    assert "from a cut-off of 30 on, a score equal to it included" in found.facts["groups"].sentences[0]
+    schema.write_text(cut.replace('favourable = "high"\nthreshold = 30\n', ""))
+    without = isonomy.audit(files | {"model": str(path)}, progress=None).findings
+    assert without.group is None and "threshold = NUMBER" in without.group_refusal
+    assert "No decisions were judged" in without.facts.headline
+
+
 def attained_alone(network: Network, people: Population, feature: str) -> Any:
     """The largest change of a prediction over all categories of a feature, by trying each (n,)."""
     where, largest = people.schema.slices[feature], np.zeros(len(people))
