@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown
+from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown, with_categories
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.files import atomic
@@ -35,7 +35,7 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path()) -> Pro
     if not model.is_file():
         raise FileError(f"There is no file '{model}'.")
     table, dialect, marks = read_unknown(data)
-    guess = guess_schema(table, marks, data.name.split(".")[0], roles)
+    guess = with_categories(guess_schema(table, marks, data.name.split(".")[0], roles), model, table)
     people = Population.from_frame(table, guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
