@@ -52,8 +52,8 @@ def proposed(frame: pd.DataFrame, model: Any, folder: Path, kind: str = "skops",
         path.write_bytes(skl2onnx.to_onnx(model, frame.drop(columns="good")[:1]).SerializeToString())
     else:
         skops.io.dump(model, path)
-    found = propose(folder / "people.csv", path, Roles(label="good", **roles), folder)
-    return found, Schema.from_toml(found.schema)
+    proposal = propose(folder / "people.csv", path, Roles(label="good", **roles), folder)
+    return proposal, Schema.from_toml(proposal.schema)
 
 
 @pytest.mark.parametrize("kind", ["skops", "onnx"])
@@ -63,11 +63,11 @@ def test_a_postal_code_that_is_one_hot_encoded_has_the_categories_of_the_encoder
 ) -> None:
     frame = people()
     model = fitted(frame.assign(zip=np.where(np.arange(N) == 0, ZIPS[5], frame["zip"])), "zip")  # one more than here
-    found, schema = proposed(frame, model, tmp_path, kind, protected=protected)
-    assert found.ready, found.notes
+    proposal, schema = proposed(frame, model, tmp_path, kind, protected=protected)
+    assert proposal.ready, proposal.notes
     assert schema["zip"].categories == tuple(map(str, ZIPS)) and schema.protected == protected
     assert (schema["age"].kind, schema["floor"].kind) == ("integer", "integer")
-    assert "# guess: the 6 categories that the model knows." in found.schema
+    assert "# guess: the 6 categories that the model knows." in proposal.schema
     network = load_network(tmp_path / f"model.{kind}", schema)
     read = Population.from_file(tmp_path / "people.csv", schema)
     np.testing.assert_allclose(network(read.x), model.predict_proba(frame.drop(columns="good")), atol=1e-5)
@@ -75,8 +75,8 @@ def test_a_postal_code_that_is_one_hot_encoded_has_the_categories_of_the_encoder
 
 def test_several_columns_at_once_and_one_with_gaps(tmp_path: Path) -> None:
     frame = people(area=np.where(np.arange(N) % 7 == 0, np.nan, RNG.choice([3.0, 5.0, 11.0], N)))
-    found, schema = proposed(frame, fitted(frame, "zip", "floor", "area"), tmp_path)
-    assert found.ready, found.notes
+    proposal, schema = proposed(frame, fitted(frame, "zip", "floor", "area"), tmp_path)
+    assert proposal.ready, proposal.notes
     assert [schema[name].kind for name in ("zip", "floor", "area", "age")] == ["categorical"] * 3 + ["integer"]
     assert schema["area"].categories == ("3", "5", "11") and schema["area"].missing == "category"
     assert list(schema.slices) == ["zip", "age", "floor", "area"]
@@ -86,21 +86,21 @@ def test_texts_that_are_too_many_to_guess_are_known_to_the_model(tmp_path: Path)
     towns = [f"town {i:02d}" for i in range(70)]
     frame = people(town=[towns[i % 70] for i in range(N)])
     model = fitted(frame, "town")
-    found, schema = proposed(frame, model, tmp_path)
-    assert found.ready and schema["town"].categories == tuple(towns)
-    assert "left out" not in " ".join(found.notes)
-    found, schema = proposed(frame, model, tmp_path, ignore=("town",))
-    assert not found.ready and "town" not in schema.slices, "what is left out as asked stays out"
+    proposal, schema = proposed(frame, model, tmp_path)
+    assert proposal.ready and schema["town"].categories == tuple(towns)
+    assert "left out" not in " ".join(proposal.notes)
+    proposal, schema = proposed(frame, model, tmp_path, ignore=("town",))
+    assert not proposal.ready and "town" not in schema.slices, "what is left out as asked stays out"
 
 
 def test_values_that_the_encoder_refuses_are_said(tmp_path: Path) -> None:
     frame = people()
     model = fitted(frame, "zip", encoder=OneHotEncoder())
     more = frame.assign(zip=np.where(np.arange(N) < 3, 99999, frame["zip"]))
-    found, schema = proposed(more, model, tmp_path)
-    assert found.ready and "99999" not in schema["zip"].categories
-    assert "1 values of this table are not among them" in found.schema
-    assert any("3 rows do not fit" in note for note in found.notes)
+    proposal, schema = proposed(more, model, tmp_path)
+    assert proposal.ready and "99999" not in schema["zip"].categories
+    assert "1 values of this table are not among them" in proposal.schema
+    assert any("3 rows do not fit" in note for note in proposal.notes)
 
 
 def test_numbers_that_stay_numbers(tmp_path: Path) -> None:

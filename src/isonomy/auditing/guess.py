@@ -136,7 +136,7 @@ def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
         features = {each.name: each for each in guess.schema.features}
         with noting_categories() as noted:
             _told(model, guess.schema)
-        made = {}
+        made: dict[str, Feature] = {}
         for name, known in noted.items():
             feature, left = features.get(name), guess.left_out.get(name, ASKED) != ASKED
             if name in table.columns and (feature is not None or left) and _texts(table[name]) & set(known):

@@ -36,12 +36,12 @@ def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categ
 
 def find_identifiers(table: pd.DataFrame) -> list[str]:
     """Find the columns that are identifiers by their name and have another value in every row, the likeliest first."""
-    found = [
+    names = [
         str(name)
         for name, column in table.items()
         if _IDENTIFIER.search(str(name)) and column.dtype.kind not in "fmMc" and column.nunique() == len(column)
     ]
-    return sorted(found, key=lambda name: _COUNTER.search(name) is not None)
+    return sorted(names, key=lambda name: _COUNTER.search(name) is not None)
 
 
 def infer_label(column: pd.Series) -> Label:
