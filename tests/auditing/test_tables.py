@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from isonomy.auditing.inputs import read_people
 from isonomy.auditing.plan import Roles
 from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
 from isonomy.population import Dialect, Population, Schema
+from isonomy.similarity import Counterparts
 
 SCHEMA = Schema.from_toml(
     """
@@ -141,6 +143,21 @@ def test_a_model_without_a_place_for_missing_cells(tmp_path: Path) -> None:
     proposal = propose(tmp_path / "t.csv", tmp_path / "model.skops", Roles(label="good"))
     assert any("column 'score' may be missing, but nothing in the model fills it" in note for note in proposal.notes)
     assert not proposal.ready and "TO DO" in proposal.schema and "columns = " not in proposal.schema
+
+
+def test_what_init_writes_takes_a_relative_tolerance(tmp_path: Path) -> None:
+    """As the remark above every such file says, also for a column that begins at 0."""
+    import skops.io
+    from sklearn.linear_model import LogisticRegression
+
+    table = pd.DataFrame({"income": np.arange(40.0) * 700, "debt": np.arange(40) % 7, "good": ["no", "yes"] * 20})
+    skops.io.dump(LogisticRegression().fit(table[["income", "debt"]], table["good"]), tmp_path / "model.skops")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    proposal = propose(tmp_path / "t.csv", tmp_path / "model.skops", Roles(label="good"))
+    assert "relative_tolerance = 0.05" in proposal.schema
+    schema = Schema.from_toml(re.sub(r"\nlow = ", r"\nrelative_tolerance = 0.05\nlow = ", proposal.schema))
+    assert [(each.low, each.relative_tolerance) for each in schema.features] == [(0, 0.05), (0, 0.05)]
+    assert (Counterparts.of(schema).relative > 0).all()
 
 
 def test_a_role_for_a_column_that_is_not_there(tmp_path: Path) -> None:

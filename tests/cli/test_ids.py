@@ -20,9 +20,9 @@ def named(files: Path, table: pd.DataFrame, tmp_path: Path, run: Run) -> Path:
     """people.csv with customer_id, schema.toml and audit.toml as init writes them."""
     ids = [f"KND-{7919 * i % 100_003:05d}x" for i in range(len(table))]
     table.assign(customer_id=ids).to_csv("people.csv", index=False)
-    told = run("init", "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex")
-    assert told[0] == 0
-    assert "people are named by column 'customer_id', which is no feature (a guess" in told[2]
+    answer = run("init", "people.csv", files / "pipeline.onnx", "--label", "approved", "--protected", "sex")
+    assert answer[0] == 0
+    assert "people are named by column 'customer_id', which is no feature (a guess" in answer[2]
     return tmp_path
 
 
@@ -58,8 +58,8 @@ def test_people_are_named_in_what_an_audit_writes(named: Path, run: Run, answere
     assert f"customer_id {ids[first]}, difference" in page
     assert run("verify", "out/certificate.json", "--data", "people.csv")[0] == 0
     for source in ("out", "audit.toml"):
-        status, told = answered("explain", source, "--id", ids[17])
-        assert (status, told["row"], told["id"]) == (0, 17, ids[17])
+        status, answer = answered("explain", source, "--id", ids[17])
+        assert (status, answer["row"], answer["id"]) == (0, 17, ids[17])
         status, shown, _ = run("explain", source, "--row", "17")
         assert status == 0 and f"Row 17, customer_id {ids[17]}:" in shown
 
@@ -73,7 +73,7 @@ def test_an_id_that_names_not_one_person(named: Path, run: Run) -> None:
     for source in ("out", "audit.toml"):
         status, _, err = run("explain", source, "--id", "twice")
         assert status == 2 and "2 rows have customer_id 'twice' (3, 5); say --row" in err
-        status, _, err = run("explain", source, "--id", "nobody")
+        status, _, err = run("explain", source, "--id", "stranger")
         assert status == 2 and "in the column 'customer_id', such as 'KND-" in err and "3 rows have none" in err
         status, _, err = run("explain", source, "--id", ids_of(named)[0], "--row", "0")
         assert status == 2 and "give one of them" in err
@@ -134,8 +134,8 @@ def test_a_stream_names_people_too(named: Path, run: Run, kind: str, answered: C
     assert 0 < len(people) < len(table)
     assert people["customer_id"].tolist() == table["customer_id"][people["row"]].tolist()
     row = int(people["row"].iloc[-1])
-    status, told = answered("explain", "out", "--id", table["customer_id"][row])
-    assert (status, told["row"]) == (0, row)
+    status, answer = answered("explain", "out", "--id", table["customer_id"][row])
+    assert (status, answer["row"]) == (0, row)
 
 
 def test_the_name_of_an_id_may_be_that_of_a_result(named: Path, run: Run, answered: Callable[..., Any]) -> None:

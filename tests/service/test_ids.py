@@ -34,9 +34,9 @@ def test_answers_return_the_ids(named: TestClient, tmp_path: Path) -> None:
     plain = ask(named, individuals=people).json()["predictions"]
     ids = ["KND-83721x", 17, None, 'quo"ted\n']
     answer = ask(named, individuals=[row | {"customer": name} for row, name in zip(people, ids, strict=True)])
-    found = answer.json()["predictions"]
-    assert [each.pop("id") for each in found] == ids
-    assert found == plain, "an id changes nothing else"
+    named_answers = answer.json()["predictions"]
+    assert [each.pop("id") for each in named_answers] == ids
+    assert named_answers == plain, "an id changes nothing else"
     some = ask(named, individuals=[people[0], people[1] | {"customer": "B"}]).json()["predictions"]
     assert [each["id"] for each in some] == [None, "B"]
     single = ask(named, individual=people[0] | {"customer": "A"}, counterpart=True).json()["predictions"][0]
@@ -66,7 +66,7 @@ def test_mistakes_beside_an_id_are_named(named: TestClient) -> None:
     wrong = rows(1)[0] | {"customer": "A", "age": 7}
     detail = ask(named, individual=wrong).json()["detail"]
     assert [each["loc"][-1] for each in detail] == ["age"]
-    assert ask(named, individuals=["nobody", rows(1)[0] | {"customer": "A"}]).status_code == 422
+    assert ask(named, individuals=["stranger", rows(1)[0] | {"customer": "A"}]).status_code == 422
 
 
 def test_the_description_has_the_id(named: TestClient) -> None:

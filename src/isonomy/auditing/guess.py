@@ -38,10 +38,11 @@ from isonomy.errors import (
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.networks import Network
 from isonomy.networks.load import open_network
+from isonomy.networks.preprocessing import noting_categories
 from isonomy.population import Dialect, Feature, Label, Population, Schema, Split
-from isonomy.population.encoding import MISSING_WORDS
+from isonomy.population.encoding import MISSING_WORDS, text_of
 from isonomy.population.feature import LARGEST_WHOLE
-from isonomy.population.inference import find_identifiers
+from isonomy.population.inference import find_identifiers, with_levels
 from isonomy.population.outcome import decided
 from isonomy.population.tables import (
     CELLS,
@@ -61,6 +62,9 @@ MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 
 ROWS = 2000
 """Individuals on whom readings are compared."""
+
+ASKED = "as asked"
+"""Why a column is left out that the user wants to be."""
 
 _SEPARATORS = (",", ";", "\t", "|")
 _DISTINCT = 50  # a text column with more values is a name or a note, not a category
@@ -130,7 +134,7 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
     for column in (*named, *ignored):
         if column not in table.columns:
             raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.")
-    left_out = dict.fromkeys(ignored, "as asked")
+    left_out = dict.fromkeys(ignored, ASKED)
     identifiers = find_identifiers(table.drop(columns=[*named, *ignored]))
     left_out |= dict.fromkeys(identifiers if roles.id else identifiers[1:], "it looks like another identifier")
     for column in table.columns:
@@ -160,6 +164,50 @@ def _outcome(label: Label | None, roles: Roles) -> tuple[Label | None, bool]:
     if label is not None:
         label = replace(label, favourable=favourable, threshold=roles.threshold)
     return label, bool(favourable) and not roles.favourable
+
+
+def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
+    """Declare what a model encodes category by category as such, in the categories that it knows.
+
+    A postal code is no amount, whatever its digits say, and a table need not show every category.
+    """
+    for _ in table.columns:  # a model is read up to the first column that does not fit
+        features = {each.name: each for each in guess.schema.features}
+        with noting_categories() as noted:
+            _told(model, guess.schema)
+        made: dict[str, Feature] = {}
+        for name, known in noted.items():
+            feature, left = features.get(name), guess.left_out.get(name, ASKED) != ASKED
+            if name in table.columns and (feature is not None or left) and _texts(table[name]) & set(known):
+                better = _encoded(table[name], known, feature)
+                made |= {} if better == feature else {name: better}
+        if not made:
+            break
+        features |= made
+        remarks, left_out = dict(guess.remarks), dict(guess.left_out)
+        for name, feature in made.items():
+            strange = len(_texts(table[name]).difference(feature.levels))
+            rest = f" {strange} values of this table are not among them." if strange else ""
+            remarks[name] = f"guess: the {len(feature.categories)} categories that the model knows.{rest}"
+            left_out.pop(name, None)
+        ordered = tuple(features[name] for name in map(str, table.columns) if name in features)
+        guess = Guess(replace(guess.schema, features=ordered), remarks, left_out, guess.favour)
+    return guess
+
+
+def _encoded(column: pd.Series, known: tuple[str, ...], feature: Feature | None) -> Feature:
+    """A feature of the categories that a model knows; of one that has categories, those that it lacks besides."""
+    if feature is None or feature.kind in ("numeric", "integer"):
+        flags = {role: getattr(feature, role, False) for role in ("protected", "proxy", "immutable")}
+        return with_levels(column, tuple(dict.fromkeys(known)), flags)
+    missing = {*feature.missing_values, feature.missing_label} if feature.missing == "category" else set()
+    more = [name for name in dict.fromkeys(known) if name not in (*feature.categories, *missing)]
+    categories = (*feature.categories, *more) if feature.kind == "categorical" else feature.categories
+    return replace(feature, categories=categories) if more else feature
+
+
+def _texts(column: pd.Series) -> set[str]:
+    return {text_of(value) for value in column.dropna().unique()}
 
 
 def _dialect(path: Path, limit: int) -> Dialect:

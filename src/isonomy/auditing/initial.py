@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown
+from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown, with_categories
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.fairness.reading import percent
 from isonomy.files import atomic
 from isonomy.options import options_of
 from isonomy.population import Dialect, Population, Schema
+from isonomy.population.outcome import decided
 from isonomy.population.tables import CELLS
 from isonomy.population.toml import write_key, write_value
 
@@ -37,7 +38,7 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_
     if not model.is_file():
         raise FileError(f"There is no file '{model}'.")
     table, dialect, marks = read_unknown(data, table_limit)
-    guess = guess_schema(table, marks, data.name.split(".")[0], roles)
+    guess = with_categories(guess_schema(table, marks, data.name.split(".")[0], roles), model, table)
     people = Population.from_frame(table, guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
@@ -115,7 +116,7 @@ def _outcome(guess: Guess, reading: Reading, people: Population) -> list[str]:
         if label.threshold is None:
             return ["the outcome is a number without a cut-off, so there are no decisions: name one with --threshold"]
         classes: tuple[str, ...] = ("low", "high")
-        actual = np.asarray(people.y >= label.threshold, dtype=np.int64)
+        actual = decided(np.asarray(people.y, dtype=np.float64)[:, None], label, regression=True)
     else:
         classes, actual = label.classes, np.asarray(people.y, dtype=np.int64)
     weights = people.weights / people.weights.sum()

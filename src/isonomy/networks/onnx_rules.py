@@ -29,7 +29,7 @@ from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.graph import Affine, Constant, numbers
 from isonomy.networks.limits import take
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
-from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of
+from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of, noting
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
 _SHAPE = 1024  # numbers of a constant that may be a shape
@@ -100,7 +100,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
         for column in x.columns:
             cut = isinstance(column, Choice) and _cut(column)
-            if cut or (isinstance(column, Number) and column.whole is None):
+            if cut or (isinstance(column, Number) and column.whole is None and not noting()):
                 raise UnsupportedOperationError(
                     f"column '{column.name}': a conversion that cuts a number is not supported."
                 )

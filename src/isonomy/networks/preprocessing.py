@@ -18,7 +18,9 @@ model does not know is refused, unless the format says what it becomes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -41,6 +43,7 @@ _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
 _MOST_CELLS = 2**16  # of one individual
 _TRUTH = {"false": ZERO, "true": Fraction(1)}
 _T = TypeVar("_T")
+_NOTED: ContextVar[dict[str, tuple[str, ...]] | None] = ContextVar("_NOTED", default=None)
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
 
@@ -288,8 +291,28 @@ def as_number(column: Column) -> Number:
     return column.numbers(values)
 
 
-def as_choice(column: Column) -> Choice:
-    """A column read as one of finitely many values: numbers only where they are whole and few."""
+@contextmanager
+def noting_categories() -> Iterator[dict[str, tuple[str, ...]]]:
+    """Note, while models are read, which columns they take for categories, also where the schema calls them numbers or
+    lacks them, and the categories that they know. No model that is read meanwhile is of any other use."""
+    noted: dict[str, tuple[str, ...]] = {}
+    before = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(before)
+
+
+def noting() -> bool:
+    """Say whether a model is only read for the categories that it knows."""
+    return _NOTED.get() is not None
+
+
+def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
+    """A column read as one of finitely many values, of which the model has ``known`` some: numbers only where they are
+    whole and few."""
+    if (noted := _NOTED.get()) is not None:  # the first who reads a column reads it as it is in the table
+        noted.setdefault(column.name, tuple(cell for cell in known if cell is not None))
     if isinstance(column, Choice):
         return column
     if isinstance(column, Absent):
@@ -421,7 +444,7 @@ def _not_nan(column: Column, gap: Cell) -> UnsupportedOperationError:
 
 def one_hot(column: Column, names: Sequence[Cell], unknown: Unknown, dropped: Any = ...) -> list[Column]:
     """One number for each category but the dropped one."""
-    choice = as_choice(column)
+    choice = as_choice(column, names)
     at = choice.found({name: i for i, name in enumerate(names)}, unknown)
     kept = [i for i, name in enumerate(names) if name != dropped]
     return [Number(choice.name, choice.lookup([Fraction(i == place) for place in at])) for i in kept]
@@ -429,7 +452,7 @@ def one_hot(column: Column, names: Sequence[Cell], unknown: Unknown, dropped: An
 
 def relabelled(column: Column, known: Mapping[Cell, Any], unknown: Unknown) -> Column:
     """Each cell replaced by a text, a number, or None for a missing one."""
-    choice = as_choice(column)
+    choice = as_choice(column, known)
     made = choice.found(known, unknown)
     made = [None if isinstance(value, float) and np.isnan(value) else value for value in made]
     if all(value is None or isinstance(value, str) or float(value).is_integer() for value in made):

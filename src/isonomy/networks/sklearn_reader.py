@@ -263,7 +263,8 @@ def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
 def _encode(step: Any, columns: Columns) -> Columns:
     """The encoder is run on every category of each column beside one category of the others; a lookup of one column
     results in each column of its output."""
-    choices = [as_choice(column) for column in columns]
+    known = [list(map(cell_of, values)) for values in step.categories_]
+    choices = [as_choice(column, cells) for column, cells in zip(columns, known, strict=True)]
     asked = [  # the cell that stands for each value of each column
         choice.found({cell_of(value): value for value in values}, partial(_stranger, step, choice))
         for choice, values in zip(choices, step.categories_, strict=True)

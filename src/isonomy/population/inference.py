@@ -17,7 +17,7 @@ import pandas as pd
 
 from isonomy.errors import SchemaError
 from isonomy.population.encoding import text_of
-from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, Label
+from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, FeatureKind, Label
 
 _IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _COUNTER = re.compile(r"(?i:(^|[_\s.-])(index|row)$|^unnamed|^$)")  # says where a row stands rather than who it is
@@ -36,12 +36,12 @@ def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categ
 
 def find_identifiers(table: pd.DataFrame) -> list[str]:
     """Find the columns that are identifiers by their name and have another value in every row, the likeliest first."""
-    found = [
+    names = [
         str(name)
         for name, column in table.items()
         if _IDENTIFIER.search(str(name)) and column.dtype.kind not in "fmMc" and column.nunique() == len(column)
     ]
-    return sorted(found, key=lambda name: _COUNTER.search(name) is not None)
+    return sorted(names, key=lambda name: _COUNTER.search(name) is not None)
 
 
 def infer_label(column: pd.Series) -> Label:
@@ -76,12 +76,19 @@ def _infer_feature(column: pd.Series, flags: dict[str, Any], max_categories: int
             f"raise that number, or 'ignore' the column."
         )
     ordinal = isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
+    return with_levels(column, categories, flags, "ordinal" if ordinal else "categorical")
+
+
+def with_levels(
+    column: pd.Series, categories: tuple[str, ...], flags: dict[str, Any], kind: FeatureKind = "categorical"
+) -> Feature:
+    """Make the feature of a column of ``categories``, and of one more for gaps where it has any."""
     if column.isna().any():
         label = "missing"
         while label in categories:
             label += "_"
         flags = flags | {"missing": "category", "missing_label": label}
-    return Feature(name, "ordinal" if ordinal else "categorical", categories=categories, **flags)
+    return Feature(str(column.name), kind, categories=categories, **flags)
 
 
 def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
