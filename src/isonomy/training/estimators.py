@@ -140,9 +140,9 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
         may stand in place of the first, third and fourth. The others are those of
         :func:`isonomy.certify`: the verdict ``epsilon``; a ``confidence`` with ``cluster``, ``max_cluster`` and
-        ``seed``; ``tier``, ``attack``, ``decide``, ``arithmetic``, ``output_range``, ``rounds``, ``max_branches``; what
-        is decided, ``favourable``, ``threshold``; how tables are read, ``schema``, ``unknown``, ``split``; where the
-        work is done, ``engine``, ``scheduler``, ``work``, ``chunk``.
+        ``seed``; ``tier``, ``attack``, ``decide``, ``favourable``, ``threshold``, ``arithmetic``, ``output_range``,
+        ``rounds``, ``max_branches``; how tables are read, ``schema``, ``unknown``, ``split``; where the work is done,
+        ``engine``, ``scheduler``, ``work``, ``chunk``.
         """
         check_is_fitted(self)
         instance("shift", shift, Shift | None, "None or a shift such as isonomy.Transport(0.1)")
@@ -153,10 +153,10 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
             ground=usual.ground if ground is None else ground,
             epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
-            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, favourable=favourable,
-            threshold=threshold, arithmetic=arithmetic, output_range=output_range, rounds=rounds,
-            max_branches=max_branches, seed=seed, schema=schema,
-            unknown=unknown, split=split, engine=engine, scheduler=scheduler, work=work, chunk=chunk,
+            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide,
+            favourable=favourable, threshold=threshold, arithmetic=arithmetic, output_range=output_range, rounds=rounds,
+            max_branches=max_branches, seed=seed, schema=schema, unknown=unknown, split=split, engine=engine,
+            scheduler=scheduler, work=work, chunk=chunk,
             progress=self.progress if progress == "auto" else progress,
         )  # fmt: skip
 
@@ -184,7 +184,8 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 
         ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
         :func:`isonomy.certify_local`: ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``, ``favourable``,
-        ``arithmetic`` and ``max_branches``; for the exact tier ``time_limit``, ``gap``, ``epsilon`` and ``max_nodes``.
+        ``arithmetic`` and ``max_branches``, and for the exact tier ``time_limit``, ``gap``, ``epsilon`` and
+        ``max_nodes``.
         """
         check_is_fitted(self)
         return certify_local(
