@@ -41,7 +41,7 @@ def heading(question: Mapping[str, Any], schema: Mapping[str, Any], outputs: int
     epsilon, confidence = question["epsilon"], question["confidence"]
     return {
         "head": f"{head(question['head'], outputs)}, {HEAD_FROM[question['head_from']]}; run in {run}",
-        "outcome": outcome(question),
+        "outcome": outcome(question, schema.get("label", {})),
         "protected": protected(schema["features"], similarity),
         "asked": f"{'no confidence' if confidence is None else f'confidence {written(float(confidence))}'}; "
         f"{'no epsilon' if epsilon is None else f'epsilon {written(float(epsilon))}'}; in quotation marks the issuer's "
@@ -94,14 +94,17 @@ def head(kind: str, outputs: int) -> str:
     return HEADS[kind].format(outputs)
 
 
-def outcome(question: Mapping[str, Any]) -> str:
-    """Classes, favourable ones and cut-off."""
+def outcome(question: Mapping[str, Any], label: Mapping[str, Any]) -> str:
+    """Classes, favourable ones and cut-off, and where the schema's label says otherwise."""
     classes, good, cut = (question[name] for name in ("classes", "favourable", "threshold"))
+    other, own = label.get("favourable", []), label.get("threshold")
     return "; ".join(
         (
             f"classes {listed(classes)}" if classes else "no classes are named",
-            f"favourable {listed(good)}" if good else "none is named as favourable",
-            "no threshold" if cut is None else f"threshold {written(float(cut))}",
+            (f"favourable {listed(good)}" if good else "none is named as favourable")
+            + (f", where schema.toml has {listed(other)}" if other and set(other) != set(good) else ""),
+            ("no threshold" if cut is None else f"threshold {written(float(cut))}")
+            + (f", where schema.toml has {written(float(own))}" if own not in (None, cut) else ""),
         )
     )
 

@@ -163,7 +163,9 @@ def test_the_first_ten_lines_say_what_it_is_about(
 ) -> None:
     forger = Forger(audit, tmp_path)
     forger.question |= {"classes": ["bad", "good"], "favourable": ["good"], "threshold": 0.5}
-    forger.table("schema.toml", lambda table: table["label"].update(classes=["bad", "good"], labels={}))
+    forger.table(
+        "schema.toml", lambda table: table["label"].update(classes=["bad", "good"], favourable=["good"], labels={})
+    )
     weight = np.r_[97.0, 1.0, 1.0, 1.0]
     forger.put("people.weights", weight)
     path = forger.done()
@@ -361,6 +363,42 @@ def test_keys_of_the_schema_that_are_not_known_are_refused(edit: Any, forger: Fo
         verify(forger.done())
 
 
+def test_a_question_that_contradicts_the_schema_says_so(forger: Forger) -> None:
+    """Which outcome people hope for is read in either file."""
+    said = json.loads(json.dumps(forger.question["favourable"]))
+    forger.question["favourable"] = ["2"]
+    forger.table("schema.toml", lambda table: table["label"].update(threshold=0.4))
+    outcome = verify(forger.done()).question["outcome"]
+    assert said == ["1"] and 'favourable "2", where schema.toml has "1"' in outcome
+    assert "no threshold, where schema.toml has 0.4" in outcome
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda f: f.change("people.y", lambda y: y[:-1]), lambda f: f.change("people.y", lambda y: y + 0.5),
+        lambda f: f.change("people.y", lambda y: y + 2), lambda f: f.change("people.y", lambda y: y * 0 - 1),
+        lambda f: f.change("local.decision", lambda said: said * 0), lambda f: f.claims.update(lower=-1.0),
+        lambda f: f.change("local.decision", lambda said: said * (np.arange(4) > 0)),
+        lambda f: f.predicate["network"].update(names=["x"]),
+        lambda f: f.table("schema.toml", lambda t: t["label"].update(favourable=["x"])),
+        lambda f: f.table("schema.toml", lambda t: t["features"]["duration"].update(tolerance=-1.0)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(edit: Any, forger: Forger) -> None:
+    """Labels of other people or of no class, no decision where there is one, a node without a name: accepted before."""
+    edit(forger)
+    with pytest.raises(BadInput, match="The certificate is damaged"):
+        verify(forger.done())
+
+
+@pytest.mark.parametrize("lie", [{"part": "all"}, {"part": "all", "excluded": 3}])
+def test_a_pool_that_is_the_table_has_as_many_people(lie: dict[str, Any], forger: Forger) -> None:
+    """282 of the 1,000 rows of a table were "the table as given"."""
+    forger.predicate["selection"] |= lie
+    assert claims_of(forger.done())["selection"] == ("rejected", "282 people are not the table of 1,000 rows")
+
+
 def test_a_schema_may_name_a_column_of_ids(forger: Forger) -> None:
     forger.table("schema.toml", lambda table: table.update(id="number"))
     forger.table("schema.toml", lambda table: table["label"].update(favourable=["1"], threshold=0.4))
@@ -407,6 +445,11 @@ def test_reports_that_are_not_named_are_reported(
     status, detail = claims_of(path)["other files"]
     assert status == "not checked" and '"report.html"' in detail and "may say anything" in detail
     assert main(["verify", str(path)]) == 0 and "report.html" in capsys.readouterr().out
+    (path / "Report.PDF").touch()
+    (path / "evidence" / "README.md").touch()
+    assert claims_of(path)["other files"][1].startswith('"Report.PDF", "evidence/README.md", "report.html": not named')
+    (path / "Report.PDF").unlink()
+    (path / "evidence" / "README.md").unlink()
     digest = {"sha256": "0" * 64}
     forger.document["subject"].append({"name": "report.html", "digest": digest})
     (path / "certificate.json").write_text(json.dumps(forger.document))
@@ -451,7 +494,7 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
         features = table["features"]
         table["features"] = {(text if name == "age" else name): feature for name, feature in features.items()}
         table |= {"name": text, "description": text}
-        table["label"] |= {"classes": [text, "b"], "labels": {}}
+        table["label"] |= {"classes": [text, "b"], "favourable": [text], "labels": {}}
 
     forger.table("schema.toml", rename)
     for name in ("metric", "ground"):
