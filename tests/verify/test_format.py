@@ -30,7 +30,7 @@ from isonomy_verify.asked import every_change, weights
 from isonomy_verify.check import _Check
 from isonomy_verify.claims import Profiles
 from isonomy_verify.definitions import domain_of
-from isonomy_verify.layout import PARTS
+from isonomy_verify.layout import PARTS, PREDICATE
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import MOST, listed, quoted
 
@@ -323,6 +323,19 @@ def test_keys_that_are_not_known_are_refused_at_every_level(place: str, forger: 
     (path / "certificate.json").write_text(json.dumps(document))
     with pytest.raises(BadInput, match="and nothing else"):
         verify(path)
+
+
+def test_the_json_schema_has_the_same_keys() -> None:
+    """What is published of the format, and what the checker demands."""
+    text = (Path(isonomy.__file__).parent / "records" / "certificate.schema.json").read_text()
+    predicate = json.loads(text)["properties"]["predicate"]
+    for place, part in {"": PREDICATE, **PARTS}.items():
+        table = predicate
+        for key in place.split(".") if place else ():
+            table = table["properties"][key]
+            table = table["anyOf"][1] if "anyOf" in table else table
+        assert set(table["required"]) == set(table["properties"]) == set(part.must), place
+        assert table["additionalProperties"] is False
 
 
 @pytest.mark.parametrize(
