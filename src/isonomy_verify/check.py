@@ -47,7 +47,17 @@ from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inwa
 from isonomy_verify.decisions import certain
 from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of, schema_of
 from isonomy_verify.dual import heights, plain, price, together
-from isonomy_verify.evidence import individuals_of, need, nodes_of, number, points_of, profiles_of, sources_of, written
+from isonomy_verify.evidence import (
+    check_labels,
+    individuals_of,
+    need,
+    nodes_of,
+    number,
+    points_of,
+    profiles_of,
+    sources_of,
+    written,
+)
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, deflated, witnessed
 from isonomy_verify.local import LocalBounds
@@ -167,6 +177,7 @@ class _Check:
         need(len(self.profiles) == n, "profiles of other individuals")
         self.multiplier = _multiplier(self.claims)
         self.found = Verification({}, number(self.claims["upper"]), individuals=n)
+        need(number(self.claims["lower"]) >= 0, "a lower bound below 0")
         self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
         nodes, outputs, width = nodes_of(record)
         schema = schema_of(record.text(SCHEMA))
@@ -182,6 +193,11 @@ class _Check:
         self.reach = Reach(self.network, self.head, self.similarity, self.ground, self.float32)
         self.bounds = LocalBounds(self.network, self.head, self.similarity, self.tier, self.float32)  # type: ignore[arg-type]
         self.individuals = individuals_of(record, n, self.profiles.largest)
+        need(
+            ((self.individuals.decision > 0) == self.head.decides).all(),
+            "decisions where there are none, or none where there are",
+        )
+        check_labels(record, n, len(schema.get("label", {}).get("classes", [])))
         # What was derived of everybody alone: nan where nothing was.
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
         self.range, self.evaluated, self.outside = self._range(), 0, 0

@@ -26,7 +26,9 @@ WIDEST, PIECES = 2**24, 2**12
 def nodes_of(record: Record) -> tuple[list[Node], int, int]:
     """The network's operations, how many outputs it has, and how many inputs."""
     arrays, nodes, widths, pieces = record.group("network"), list[Node](), list[int](), list[int]()
-    for i, kind in enumerate(record.predicate["network"]["kinds"]):
+    kinds, names = (record.predicate["network"][part] for part in ("kinds", "names"))
+    need(len(kinds) == len(names), "a network's nodes must have a kind and a name each")
+    for i, kind in enumerate(kinds):
         inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
         need(all(0 <= j < i for j in inputs) and (len(inputs) > 0) == (i > 0), f"the inputs of node {i}")
         if kind == "input":
@@ -100,6 +102,14 @@ def individuals_of(record: Record, n: int, largest: float) -> Individuals:
     need((upper >= 0).all() and (lower >= 0).all() and (lower < math.inf).all(), "bounds of individuals")
     need((decision < len(DECISIONS)).all(), "decisions")
     return Individuals(upper, lower, decision, largest)
+
+
+def check_labels(record: Record, n: int, classes: int) -> None:
+    """Refuse outcomes that are not those of ``n`` individuals, or no numbers of classes; without these any."""
+    if record.has("people.y"):
+        y = record.array("people.y")
+        need(y.shape == (n,) and np.isfinite(y).all(), "labels of other individuals")
+        need(not classes or ((y >= 0) & (y < classes) & (y == np.rint(y))).all(), "labels that are no classes")
 
 
 def number(value: Any) -> float:

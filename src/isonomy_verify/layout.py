@@ -170,7 +170,8 @@ FEATURE = Part(
     dict.fromkeys(("kind", "missing", "missing_label", "description"), text)
     | dict.fromkeys(("categories", "missing_values"), texts)
     | dict.fromkeys(("protected", "proxy", "immutable", "seen"), flag)
-    | dict.fromkeys(("origin", "unit", "low", "high", "tolerance", "relative_tolerance"), number)
+    | dict.fromkeys(("origin", "unit", "low", "high"), number)
+    | dict.fromkeys(("tolerance", "relative_tolerance"), lambda value: number(value) and value >= 0)
     | {"fill": any_, "labels": digests},
 )
 INPUT = Part(
@@ -195,7 +196,13 @@ def check_schema(table: Mapping[str, Any]) -> None:
         FEATURE.check(feature, f"schema.toml, the feature {quoted(name)}")
         known = {*feature.get("categories", []), feature.get("missing_label", "missing")}
         _check_words(feature, known, f"schema.toml, the feature {quoted(name)}")
-    _check_words(table.get("label", {}), set(table.get("label", {}).get("classes", [])), "schema.toml, [label]")
+    label = table.get("label", {})
+    classes = label.get("classes", [])
+    _check_words(label, set(classes), "schema.toml, [label]")
+    if not set(label.get("favourable", [])) < set(classes or ("low", "high")):
+        raise BadInput(
+            "The certificate is damaged: 'schema.toml, [label]' has a 'favourable' that is none of its classes."
+        )
     inputs = table.get("model", {"inputs": {}})["inputs"]
     others = {"columns": texts, "scale": text}
     Part({}, dict.fromkeys(features, any_) | others).check(inputs, "schema.toml, [model.inputs]")

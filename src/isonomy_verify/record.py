@@ -39,9 +39,6 @@ PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"
 SCHEMA, METRIC, GROUND = "schema.toml", "metric.toml", "ground.toml"
 
-REPORTS = ("report.html", "summary.md", "junit.xml", "individuals.parquet")
-"""What an audit writes for people beside the certificate: where it does not name them, they may say anything."""
-
 DOCUMENT_BYTES = 2**24
 """The longest document; one of ten million people has about 20 kB."""
 
@@ -80,6 +77,7 @@ class Record:
     hashes: Mapping[str, str]
     predicate: Mapping[str, Any]
     elsewhere: Path | None = None
+    name: str = DOCUMENT
     _read: Arrays = field(default_factory=dict, repr=False)
     _texts: set[str] = field(default_factory=set, repr=False)
 
@@ -109,7 +107,8 @@ class Record:
                 raise BadInput(f"{path} has no SHA-256 of the array {quoted(name)}.")
         if not set(withheld) <= set(shapes):
             raise BadInput(f"{path} withholds arrays that it does not have.")
-        return cls(path.parent, content, hashes, predicate, None if elsewhere is None else Path(elsewhere))
+        folder = None if elsewhere is None else Path(elsewhere)
+        return cls(path.parent, content, hashes, predicate, folder, path.name)
 
     def names(self, group: str) -> list[str]:
         """The arrays of a group, by the rest of their names."""
@@ -147,15 +146,18 @@ class Record:
             raise BadInput(f"{EVIDENCE}/{name} is not UTF-8 text.") from None
 
     def check_beside(self) -> list[str]:
-        """The files of :data:`REPORTS` that stand beside the certificate without being named by it; a file that it
-        does name must be the one that it names, or is an error."""
+        """The files beside the certificate and in its evidence that it does not name; a file that it does name must be
+        the one that it names, or is an error."""
         for name, digest in self.hashes.items():
             file = self.folder / name
             if BESIDE.fullmatch(name) and file.exists():
                 with _regular(file).open("rb") as content:
                     if hashlib.file_digest(content, "sha256").hexdigest() != digest:
                         raise BadInput(f"{file} is not the file that the certificate names (another SHA-256).")
-        return [name for name in REPORTS if name not in self.hashes and (self.folder / name).exists()]
+        known, evidence = {*self.hashes, self.name, ENVELOPE, EVIDENCE}, self.folder / EVIDENCE
+        there = [each.name for each in self.folder.iterdir()]
+        there += [f"{EVIDENCE}/{each.name}" for each in (evidence.iterdir() if evidence.is_dir() else ())]
+        return sorted(name for name in there if name not in known)
 
     def _file(self, name: str) -> Path:
         here = self.folder / EVIDENCE / f"{name}.bin"

@@ -44,8 +44,9 @@ def consistent(of: Mapping[str, Any], n: int, rows: NDArray[np.int64]) -> str:
         return f"{n:,} people cannot be that selection of {pool:,}"
     if table is not None and (int(rows[-1]) >= table or (pool or n) + of["excluded"] > table):
         return f"a table of {table:,} rows does not have these"
-    if table is not None and of["how"] == of["part"] == "all" and n + of["excluded"] != table:
-        return f"{n:,} people are not the table of {table:,} rows"
+    whole = n if of["how"] == "all" else pool
+    if of["part"] == "all" and None not in (table, whole) and whole + of["excluded"] != table:
+        return f"{whole:,} people are not the table of {table:,} rows"
     if of["seed"] is not None and of["how"] != "random":
         return "a seed is named, and nothing was drawn"
     return ""

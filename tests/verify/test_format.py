@@ -30,7 +30,7 @@ from isonomy_verify.asked import every_change, weights
 from isonomy_verify.check import _Check
 from isonomy_verify.claims import Profiles
 from isonomy_verify.definitions import domain_of
-from isonomy_verify.layout import PARTS
+from isonomy_verify.layout import PARTS, PREDICATE
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import MOST, listed, quoted
 
@@ -324,6 +324,19 @@ def test_keys_that_are_not_known_are_refused_at_every_level(place: str, forger: 
         verify(path)
 
 
+def test_the_json_schema_has_the_same_keys() -> None:
+    """What is published of the format, and what the checker demands."""
+    text = (Path(isonomy.__file__).parent / "records" / "certificate.schema.json").read_text()
+    predicate = json.loads(text)["properties"]["predicate"]
+    for place, part in {"": PREDICATE, **PARTS}.items():
+        table = predicate
+        for key in place.split(".") if place else ():
+            table = table["properties"][key]
+            table = table["anyOf"][1] if "anyOf" in table else table
+        assert set(table["required"]) == set(table["properties"]) == set(part.must), place
+        assert table["additionalProperties"] is False
+
+
 @pytest.mark.parametrize(
     "name", ["people.secret", "network.0.weight", "network.2.weight", "network.99.inputs", "claims.upper"]
 )
@@ -360,6 +373,32 @@ def test_keys_of_the_schema_that_are_not_known_are_refused(edit: Any, forger: Fo
     forger.table("schema.toml", edit)
     with pytest.raises(BadInput, match=r"schema\.toml"):
         verify(forger.done())
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda f: f.change("people.y", lambda y: y[:-1]), lambda f: f.change("people.y", lambda y: y + 0.5),
+        lambda f: f.change("people.y", lambda y: y + 2), lambda f: f.change("people.y", lambda y: y * 0 - 1),
+        lambda f: f.change("local.decision", lambda said: said * 0), lambda f: f.claims.update(lower=-1.0),
+        lambda f: f.change("local.decision", lambda said: said * (np.arange(4) > 0)),
+        lambda f: f.predicate["network"].update(names=["x"]),
+        lambda f: f.table("schema.toml", lambda t: t["label"].update(favourable=["x"])),
+        lambda f: f.table("schema.toml", lambda t: t["features"]["duration"].update(tolerance=-1.0)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(edit: Any, forger: Forger) -> None:
+    """Labels of other people or of no class, no decision where there is one, a node without a name: accepted before."""
+    edit(forger)
+    with pytest.raises(BadInput, match="The certificate is damaged"):
+        verify(forger.done())
+
+
+@pytest.mark.parametrize("lie", [{"part": "all"}, {"part": "all", "excluded": 3}])
+def test_a_pool_that_is_the_table_has_as_many_people(lie: dict[str, Any], forger: Forger) -> None:
+    """282 of the 1,000 rows of a table were "the table as given"."""
+    forger.predicate["selection"] |= lie
+    assert claims_of(forger.done())["selection"] == ("rejected", "282 people are not the table of 1,000 rows")
 
 
 def test_a_schema_may_name_a_column_of_ids(forger: Forger) -> None:
@@ -407,6 +446,11 @@ def test_reports_that_are_not_named_are_reported(
     status, detail = claims_of(path)["other files"]
     assert status == "not checked" and '"report.html"' in detail and "may say anything" in detail
     assert main(["verify", str(path)]) == 0 and "report.html" in capsys.readouterr().out
+    (path / "Report.PDF").touch()
+    (path / "evidence" / "README.md").touch()
+    assert claims_of(path)["other files"][1].startswith('"Report.PDF", "evidence/README.md", "report.html": not named')
+    (path / "Report.PDF").unlink()
+    (path / "evidence" / "README.md").unlink()
     digest = {"sha256": "0" * 64}
     forger.document["subject"].append({"name": "report.html", "digest": digest})
     (path / "certificate.json").write_text(json.dumps(forger.document))
