@@ -27,7 +27,7 @@ document. A bad option, file, column or value gives one sentence and exit status
 | 0 | done; with `--epsilon`: certified |
 | 1 | violated (`audit`), rejected (`verify`) |
 | 2 | bad usage or input |
-| 3 | undecided; looked at (`verify --seed`); not reached (`repair`); none certified (`frontier`), collapsed (`train` too) |
+| 3 | undecided; looked at (`verify --seed`); failed (`repair`); none certified (`frontier`), collapsed (`train` too) |
 | 4 | what was found contradicts what was proved: a fault of the program, nothing is certified (see below) |
 | 130 | stopped by Ctrl-C; the same command goes on where it stopped (`audit`, `train`) |
 
