@@ -25,10 +25,11 @@ from isonomy.errors import SoundnessError
 from isonomy.monitor import Evaluation, Monitor
 from isonomy.population import Population
 from isonomy.service import Served, Settings, create_app
-from isonomy.service.chain import first_of
+from isonomy.service.log import AuditLog
 from isonomy.service.watch import Webhook
 
 from .example import rows, served
+from .test_log import entry
 
 Serve = Callable[..., TestClient]
 SECRET = "not to be told"
@@ -181,13 +182,11 @@ def test_nobody_listening_holds_nothing_up() -> None:
 
 
 def test_the_old_is_forgotten_at_the_start(serve: Serve, tmp_path: Path) -> None:
-    client = serve()
-    send(client, rows(2))
-    now = time.time_ns() // 1000
-    with sqlite3.connect(tmp_path / "audit.db") as connection:
-        old = first_of(now - 10 * 86_400_000_000) + "0" * 20
-        connection.execute("INSERT INTO requests VALUES (?, 0, '', '', 1)", (old,))
-    client = serve(retention_days=5)
+    log = AuditLog(f"sqlite:///{tmp_path / 'audit.db'}")
+    log.append(entry(2, time.time_ns() // 1000 - 10 * 86_400_000_000)).result()
+    log.close()
+    send(serve(), rows(2))
+    serve(retention_days=5)
 
     def gone() -> bool:
         with sqlite3.connect(tmp_path / "audit.db") as connection:
