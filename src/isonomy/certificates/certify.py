@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
@@ -141,7 +141,9 @@ def certify(
         arithmetic, output_range, max_branches, evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
-    job = replace(job, schedule=_schedule(job, source, keys, folder))
+    with shown("Certifying", progress) as tick:
+        total = sum(map(len, keys))
+        job = replace(job, schedule=_schedule(job, source, keys, folder, lambda rows: tick(0, total)))
     keys = source.keys(min(chunk, job.rows(source, keys)))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
     columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
@@ -208,17 +210,19 @@ def _opened(
     return source, space, on_all_coordinates(model, schema)
 
 
-def _schedule(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None) -> Schedule:
+def _schedule(
+    job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None, tick: Callable[[int], None]
+) -> Schedule:
     """The schedule of an earlier run of the same job, else a new one."""
     if folder is None:
-        return job.scheduled(source, keys)
+        return job.scheduled(source, keys, tick)
     identity = f"{job.identity} {source.fingerprint()} {len(keys)}"
     path = folder / "schedule.json"
     known = read_json(path)
     if known is not None and known.get("identity") == identity and (schedule := Schedule.read(known)) is not None:
         return schedule
     with one_thread_in_blas():
-        schedule = job.scheduled(source, keys)
+        schedule = job.scheduled(source, keys, tick)
     write_json(path, {"identity": identity, **asdict(schedule)})
     return schedule
 

@@ -166,8 +166,9 @@ def certify_local(
     out for :class:`Counterparts` alone, whose tolerances mean 1. ``tier="interval"`` is the fastest, ``"quick"`` adds
     one backward pass for each output, ``"tight"`` bounds hidden neurons by majorants or backward passes too,
     ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded domain, whatever domain a population
-    has, for comparison; a bounded ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the model too. Where more than
-    ``max_branches`` choices of categories are similar to somebody, they are relaxed to shares.
+    has, for comparison; a bounded ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the
+    model too. Where more than ``max_branches`` choices of categories are similar to somebody, they are relaxed to
+    shares.
     ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``threshold`` is the
     cut-off of a decision; without it the largest output decides. ``predict=False`` leaves ``prediction`` empty.
     ``progress`` is called with the individuals done and in all.
