@@ -45,7 +45,7 @@ from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
-from isonomy.progress import Parts, Progress, shown
+from isonomy.progress import Progress, Shares, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
@@ -237,7 +237,7 @@ def _columns(
     """The columns of everybody, and how many chunks were computed."""
     finished, began = list[Finished](), time.time()
     with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
-        parts = Parts(tick, sum(map(len, keys)))
+        parts = Shares(tick, sum(map(len, keys)))
 
         def seen(work: Work, key: ChunkKey) -> Finished:
             return finish(work, key, partial(parts, key.index, len(key)))

@@ -35,8 +35,12 @@ from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify.arithmetic import mean_down, mean_up
+from isonomy_verify.similar import SAMPLE
 
 __all__ = ["Arithmetic", "Bounds", "LocalCertificate", "Tier", "Witnesses", "certify_local", "chunk_rows", "verdicts"]
+
+BLOCKS = 4.0
+"""Regions of somebody from which on fewer individuals than ``Tier.size`` are bounded at a time."""
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
@@ -198,7 +202,9 @@ def certify_local(
     searched = budget is not None or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
-    size = judged.size
+    # Whoever has many similar regions waits for fewer others, so that the bar moves and threads have enough to share.
+    many = question.similarity.count(question.x) if n > SAMPLE else 1.0
+    size = max(1, min(judged.size, int(BLOCKS * judged.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = np.array(question.x[start : start + size])
