@@ -9,7 +9,7 @@ import pytest
 
 from isonomy import progress
 from isonomy.errors import ParameterError
-from isonomy.progress import Bar, Parts, shown
+from isonomy.progress import Bar, Shares, shown
 
 
 class Terminal(io.StringIO):
@@ -99,7 +99,7 @@ def test_a_bar_says_per_cent_and_the_time_left(monkeypatch: pytest.MonkeyPatch) 
 
 def test_parts_add_up_and_never_fall() -> None:
     seen: list[tuple[int, int]] = []
-    parts = Parts(lambda done, total: seen.append((done, total)), 10)
+    parts = Shares(lambda done, total: seen.append((done, total)), 10)
     for part, size, share in ((0, 6, 0.5), (1, 4, 0.3), (0, 6, 0.4), (1, 4, 1.0), (0, 6, 1.0), (0, 6, 1.0)):
         parts(part, size, share)
     assert seen == [(3, 10), (4, 10), (7, 10), (10, 10)]

@@ -97,7 +97,7 @@ def summary(done: float, total: float, seconds: float) -> str:
     return f"{int(100 * share)} %{left}"
 
 
-class Parts:
+class Shares:
     """The sum of what several parts of a run, each on a thread of its own, have done so far, for one ``tick``.
 
     ``total`` individuals are in all; a part says which share of its own is done.

@@ -57,7 +57,7 @@ def test_the_same_bits_as_in_one_process_though_a_worker_is_killed(cluster: Any,
     doomed, killed = pids(cluster, 2), []
 
     def progress(done: int, total: int) -> None:
-        if not killed:  # the first part is there, the others are being worked on
+        if done and not killed:  # the first part is there, the others are being worked on
             killed.append(doomed[0])
             os.kill(doomed[0], signal.SIGKILL)
 

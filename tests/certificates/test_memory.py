@@ -69,7 +69,7 @@ def test_a_chunk_leaves_nothing_behind(
     ask(
         tmp_path / "t.parquet", tmp_path / "work", schema=schema, model=network, metric=WeightedLp(np.ones(WIDTH), 2),
         tier=tier, domain=domain, attack=attack and QUICK, chunk=chunk,
-        progress=lambda done, _: done % chunk or after.append(held()),
+        progress=lambda done, _: (not done or done % chunk) or after.append(held()),
     )  # fmt: skip
     # What was prepared for a few balls stays, for whichever chunk asks next; nothing is added from chunk to chunk.
     assert len(after) == 3 and 0 < max(after[1:]) <= 1.01 * after[0]

@@ -132,7 +132,7 @@ class Plan:
     scheduler: str | None = LARGE(
         None, "The address of a Dask scheduler, such as tcp://10.0.0.1:8786. Default: a cluster on this machine."
     )
-    chunk: int | None = LARGE(None, "Rows worked on at a time: memory grows with them. Default: 4096.", whole(1))
+    chunk: int | None = LARGE(None, "The most rows of a part; costly ones have fewer. Default: 4096.", whole(1))
     no_search: bool = LARGE(False, "Prove only, and search for no counterparts; several times faster.")
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
@@ -52,7 +52,7 @@ from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
-from isonomy.progress import Parts, Progress, shown
+from isonomy.progress import Progress, Shares, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
@@ -152,7 +152,9 @@ def certify(
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
-    job = replace(job, schedule=_schedule(job, source, keys, folder))
+    with shown("Certifying", progress) as tick:
+        total = sum(map(len, keys))
+        job = replace(job, schedule=_schedule(job, source, keys, folder, lambda rows: tick(0, total)))
     keys = source.keys(min(chunk, job.rows(source, keys)))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
     columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
@@ -219,17 +221,19 @@ def _opened(
     return source, space, on_all_coordinates(model, schema)
 
 
-def _schedule(job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None) -> Schedule:
+def _schedule(
+    job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None, tick: Callable[[int], None]
+) -> Schedule:
     """The schedule of an earlier run of the same job, else a new one."""
     if folder is None:
-        return job.scheduled(source, keys)
+        return job.scheduled(source, keys, tick)
     identity = f"{job.identity} {source.fingerprint()} {len(keys)}"
     path = folder / "schedule.json"
     known = read_json(path)
     if known is not None and known.get("identity") == identity and (schedule := Schedule.read(known)) is not None:
         return schedule
     with one_thread_in_blas():
-        schedule = job.scheduled(source, keys)
+        schedule = job.scheduled(source, keys, tick)
     write_json(path, {"identity": identity, **asdict(schedule)})
     return schedule
 
@@ -244,7 +248,7 @@ def _columns(
     """The columns of everybody, and how many chunks were computed."""
     finished, began = list[Finished](), time.time()
     with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
-        parts = Parts(tick, sum(map(len, keys)))
+        parts = Shares(tick, sum(map(len, keys)))
 
         def seen(work: Work, key: ChunkKey) -> Finished:
             return finish(work, key, partial(parts, key.index, len(key)))

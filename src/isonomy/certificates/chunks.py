@@ -108,8 +108,10 @@ class Job:
         ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
-    def scheduled(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> Schedule:
-        """A schedule from a pilot group that row numbers alone decide."""
+    def scheduled(
+        self, source: PeopleSource, keys: Sequence[ChunkKey], tick: Callable[[int], None] = lambda rows: None
+    ) -> Schedule:
+        """A schedule from a pilot group that row numbers alone decide; ``tick`` is called with those done now."""
         x, weights, whole = self._pilot(source, keys)
         local = self._looked_at(x, None, False)
         largest = largest_violation(self.model.head, self.output_range)
@@ -124,7 +126,8 @@ class Job:
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, question=replace(moving.question, weights=weights))
-        return replace(make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight"), whole=whole)
+        schedule = make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight", tick)
+        return replace(schedule, whole=whole)
 
     def rows(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> int:
         """How many rows are about ``WORK`` multiplications: counted on the pilot group, never timed, so that the same

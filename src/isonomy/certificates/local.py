@@ -36,8 +36,12 @@ from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify.arithmetic import mean_down, mean_up
+from isonomy_verify.similar import SAMPLE
 
 __all__ = ["Arithmetic", "Bounds", "LocalCertificate", "Tier", "Witnesses", "certify_local", "chunk_rows", "verdicts"]
+
+BLOCKS = 4.0
+"""Regions of somebody from which on fewer individuals than ``Tier.size`` are bounded at a time."""
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
@@ -181,10 +185,9 @@ def certify_local(
     out for :class:`Counterparts` alone, whose tolerances mean 1. ``tier="interval"`` is the fastest, ``"quick"`` adds
     one backward pass for each output, ``"tight"`` bounds hidden neurons by majorants or backward passes too,
     ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded domain, whatever domain a population
-    has, for comparison; a bounded
-    ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the model too. Where more than
-    ``max_branches`` choices of categories are similar to somebody, they are relaxed to shares.
-    ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``favourable`` and
+    has, for comparison; a bounded ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the
+    model too. Where more than ``max_branches`` choices of categories are similar to somebody, they are relaxed to
+    shares. ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``favourable`` and
     ``threshold`` say what is decided, by default as the schema's label does: the favourable one of two classes is given
     from its threshold on, numbers of a regression are high from it on; without a threshold the most probable class is
     given (:mod:`isonomy.population.outcome`). ``predict=False`` leaves ``prediction`` empty.
@@ -218,7 +221,9 @@ def certify_local(
     searched = budget is not None or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
-    size = judged.size
+    # Whoever has many similar regions waits for fewer others, so that the bar moves and threads have enough to share.
+    many = question.similarity.count(question.x) if n > SAMPLE else 1.0
+    size = max(1, min(judged.size, int(BLOCKS * judged.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = np.array(question.x[start : start + size])

@@ -135,10 +135,18 @@ class Schedule:
         return found if usable and found.first in (rungs or (None,)) and type(found.whole) is bool else None
 
 
-def make_schedule(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> Schedule:
+def make_schedule(
+    moving: Moving,
+    local: FloatArray,
+    shift: Transport,
+    largest: float,
+    tight: bool,
+    tick: Callable[[int], None] = lambda rows: None,
+) -> Schedule:
     """A schedule for shifts around γ, with all individuals of ``moving`` as the pilot group: the ladder is climbed
-    until rungs are clearly worse than the best, or bounds say nothing."""
+    until rungs are clearly worse than the best, or bounds say nothing. ``tick`` is called with those done now."""
     known, anybody = _begin(moving, local, shift, largest, tight)
+    known.tick = tick
     if shift.gamma == 0 or math.isinf(shift.gamma) or math.isinf(shift.order):
         return Schedule((), None, 0.0)
     rungs, uppers = list[float](), list[float]()

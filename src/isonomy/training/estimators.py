@@ -162,9 +162,10 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 
     def certify_local(
         self,
-        people: Population | npt.ArrayLike,
+        people: Population | npt.ArrayLike | Any,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         domain: Domain | DomainKind | None = None,
         tier: Tier = "tight",
         attack: bool | AttackBudget = True,
@@ -183,13 +184,13 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         """Certificates of the violation around each of the ``people``, with the similarity of the training.
 
         ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
-        :func:`isonomy.certify_local`: ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``, ``favourable``,
-        ``arithmetic`` and ``max_branches``, and for the exact tier ``time_limit``, ``gap``, ``epsilon`` and
-        ``max_nodes``.
+        :func:`isonomy.certify_local`: ``schema``, ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``,
+        ``favourable``, ``arithmetic`` and ``max_branches``, and for the exact tier ``time_limit``, ``gap``, ``epsilon``
+        and ``max_nodes``.
         """
         check_is_fitted(self)
         return certify_local(
-            self.network_, people, self.metric_, self.delta_ if delta is None else delta,
+            self.network_, people, self.metric_, self.delta_ if delta is None else delta, schema=schema,
             domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
             threshold=threshold, favourable=favourable, arithmetic=arithmetic, max_branches=max_branches,
             progress=self.progress if progress == "auto" else progress,
