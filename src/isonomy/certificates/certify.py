@@ -363,8 +363,9 @@ def _refusal(
         return f"A shift of kind '{shift.kind}' has no statement about the population behind the sample."
     if people is not None:
         if not (people.split == "test" or people.selection.held_out):
+            train = people.split == "train"
             return (
-                f"These individuals are of the {'training part of the' if people.split == 'train' else 'whole'} table, "
+                f"These individuals are of the {'training part of the table' if train else 'table as given'}, "
                 "on which networks, metrics or schemas are fitted: a statement about the population behind them needs "
                 "people that nothing was fitted on, the test part or rows that are said to be held out."
             )
