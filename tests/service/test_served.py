@@ -208,7 +208,10 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda document: document.update(predicateType="urn:isonomy:certificate:2"), "is a certificate of format 2"),
+        (
+            lambda document: document.update(predicateType="urn:isonomy:certificate:2"),
+            "of format 2, and this program checks format 4",
+        ),
         (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
         (lambda document: document["predicate"].pop("arrays"), "damaged"),
         (lambda document: document["subject"][0]["digest"].update(sha256="0" * 64), "another SHA-256"),
