@@ -100,14 +100,14 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
     found["balanced_accuracy"] = float(np.mean([np.average(right[own], weights=weights[own]) for own in classes]))
     found["classes"] = len(np.unique(decision))
     if given.shape[1] == 2 and len(classes) == 2:
-        found["auc"] = _auc(given[:, 1], y == 1, weights)
+        found["auc"] = auc(given[:, 1], y == 1, weights)
     if network.head == "softmax" or network.classes == 1:
         own = np.clip(given[np.arange(len(y)), y.astype(np.int64)], 1e-15, 1 - 1e-15)
         found["log_loss"] = float(np.average(-np.log(own), weights=weights))
     return found
 
 
-def _auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:
+def auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:
     """Return the share of pairs of a positive and a negative that ``score`` orders rightly; ties count half."""
     _, place = np.unique(score, return_inverse=True)
     above, below = (np.bincount(place, weights * own, place.max() + 1) for own in (positive, ~positive))
