@@ -73,6 +73,16 @@ def test_both_ways_out(plan: dict[str, Any]) -> None:
     assert note not in right.report()
 
 
+@pytest.mark.parametrize("options", [{}, {"engine": "local"}])
+def test_a_table_that_is_sorted_by_its_labels_is_judged_too(plan: dict[str, Any], options: dict[str, Any]) -> None:
+    """Two tables put one below the other, such as the approved and the rejected: the first rows have one class."""
+    people = pd.read_csv(plan["data"])
+    pd.concat([people] * 100).sort_values("outcome").to_csv(plan["data"], index=False)
+    assert (pd.read_csv(plan["data"], nrows=20_000)["outcome"] == "approved").all()
+    with pytest.raises(NetworkError, match="wrong way round"):
+        isonomy.audit(plan | options | {"gamma": 0.0}, progress=None)
+
+
 @pytest.mark.parametrize("engine", ["local", "dask"])
 def test_a_streamed_table_is_judged_too(plan: dict[str, Any], engine: str) -> None:
     with pytest.raises(NetworkError, match="wrong way round"):

@@ -213,6 +213,30 @@ def test_every_form_of_prediction() -> None:
         group_fairness(np.where(np.arange(len(p)) == 3, np.nan, p), people, threshold=0.5)
 
 
+@pytest.mark.parametrize("classes", [("1", "0"), ("0", "1"), ("1", "2"), ("-1", "1"), ("False", "True")])
+@pytest.mark.parametrize("place", [0, 1])
+def test_predictions_that_a_classifier_gives_are_read_by_name_or_refused(classes: tuple[str, ...], place: int) -> None:
+    """What ``predict`` gives are labels: a number is not taken for a place, nor False for the unfavourable one."""
+    labels = np.array([classes[0]] * 3 + [classes[1]] * 5)
+    people = population({"sex": list("fmfmfmfm"), "y": labels}, classes=classes)
+    kinds = {"False": labels == "True"}.get(classes[0], labels)
+    own = kinds if kinds.dtype == bool else labels.astype(np.int64)
+    named = group_fairness(labels, people, favourable=classes[place]).groups
+    try:
+        found = group_fairness(own, people, favourable=classes[place]).groups
+    except ParameterError as error:
+        assert "two ways" in str(error) and "astype(str)" in str(error)
+        assert (classes, place) in ((("1", "0"), 0), (("1", "0"), 1), (("False", "True"), 0))
+    else:
+        pd.testing.assert_frame_equal(found, named)
+    if own.dtype != bool and classes != ("1", "0"):  # places, where they cannot be names
+        places = np.array([0] * 3 + [1] * 5)
+        pd.testing.assert_frame_equal(group_fairness(places, people, favourable=classes[place]).groups, named)
+    if classes == ("1", "2"):
+        with pytest.raises(ParameterError, match="two ways"):
+            group_fairness(np.ones(8, dtype=int), people)
+
+
 def test_classes_and_regressions() -> None:
     frame = {"sex": list("ffffmmmm"), "y": ["low", "mid", "high", "mid", "low", "high", "high", "low"]}
     people = population(frame, classes=("low", "mid", "high"))

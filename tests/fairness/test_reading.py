@@ -90,3 +90,33 @@ def test_of_many_classes_the_reverse_order_is_tried() -> None:
     p = rng.dirichlet(np.ones(6), 600) + 0.5 * np.eye(6)[y]
     found = better_reading(p[:, ::-1] / 1.5, y, label)
     assert found is not None and found.classes == tuple("fedcba")
+
+
+def test_a_rare_class_and_few_scores_do_not_call_chance_reversed() -> None:
+    """One person of a class that nearly everybody is given, scores of two values: a normal law of ranks is far off."""
+    rng, called = np.random.default_rng(0), 0
+    y = np.zeros(2000, dtype=np.int64)
+    y[0] = 1
+    for _ in range(300):
+        score = np.where(rng.random(2000) < 0.05, 0.6, 0.7)  # chance alone
+        called += better_reading(np.stack([1 - score, score], axis=1), y, TWO) is not None
+    assert called <= 300 * LEVEL + 1
+
+
+def test_a_model_that_is_right_about_most_of_the_weight_is_not_called_reversed() -> None:
+    """Nine in ten rows are wrong, and weigh a tenth of the others: stopping would name a worse order as the better."""
+    y, p = drawn(3000, 0.5, 1.0)
+    few = np.arange(3000) % 10 > 0
+    p[few] = p[few][:, ::-1]
+    assert better_reading(p, y, TWO) is not None
+    assert better_reading(p, y, TWO, np.where(few, 0.01, 1.0)) is None
+    found = better_reading(p, y, TWO, np.where(few, 1.0, 0.01))
+    assert found is not None and found.other_accuracy > found.accuracy
+
+
+def test_people_of_weight_zero_are_nobody_and_huge_weights_are_finite() -> None:
+    y, p = drawn(400, 0.5, 1.0)
+    both = np.concatenate([p, p[:, ::-1], p[:, ::-1]]), np.tile(y, 3)
+    assert better_reading(*both, TWO, np.repeat([1.0, 0.0, 0.0], 400)) is None
+    found = better_reading(p[:, ::-1], y, TWO, np.full(400, 1e308))
+    assert found is not None and 0 < found.accuracy < found.other_accuracy < 1

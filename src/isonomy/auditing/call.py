@@ -31,7 +31,7 @@ from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.networks.influence import read_features
 from isonomy.options import options_of
-from isonomy.population import Chunk, PeopleSource, Population
+from isonomy.population import PeopleSource, Population
 from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
@@ -40,8 +40,8 @@ from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
 
-JUDGED = 20_000
-"""People from whose labels the order of the classes is judged, the first of the source."""
+JUDGED, PLACES = 20_000, 40
+"""Rows from whose labels the order of the classes is judged, and in how many places of a table: it may be sorted."""
 
 SAMPLES = (24, 64)
 """Individuals timed; two sizes tell what is spent once from what is spent on each."""
@@ -170,21 +170,17 @@ def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[Cha
 
 
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
-    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED``."""
+    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED`` rows."""
     label, network = inputs.schema.label, on_all_coordinates(inputs.network, inputs.schema)
     if label is None or label.regression or network.head == "regression":
         return None
-    chunks: list[Chunk] = []
-    for key in source.keys(JUDGED):
-        chunks.append(source.read(key))
-        if sum(map(len, chunks)) >= JUDGED:
-            break
+    keys = source.keys(JUDGED // PLACES)
+    chunks = [source.read(key) for key in keys[:: -(-len(keys) // PLACES)]]
     labels = [chunk.y for chunk in chunks if chunk.y is not None]
     if not labels or len(labels) < len(chunks):
         return None
-    rows = slice(JUDGED)
-    given, weights = network(np.concatenate([chunk.x for chunk in chunks])[rows]), [chunk.weights for chunk in chunks]
-    return better_reading(given, np.concatenate(labels)[rows].astype(np.int64), label, np.concatenate(weights)[rows])
+    given, weights = network(np.concatenate([chunk.x for chunk in chunks])), [chunk.weights for chunk in chunks]
+    return better_reading(given, np.concatenate(labels).astype(np.int64), label, np.concatenate(weights))
 
 
 def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:

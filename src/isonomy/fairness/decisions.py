@@ -56,7 +56,7 @@ def decide(
         )
     good = favourable_places(outcome)
     if predictions.dtype.kind == "b" and not regression:
-        selected = _selected(predictions, threshold)
+        selected = _selected(predictions, outcome, threshold)
     else:
         selected = np.isin(_decisions(predictions, outcome, threshold), good)
     if people.y is None:
@@ -100,14 +100,14 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
     found["balanced_accuracy"] = float(np.mean([np.average(right[own], weights=weights[own]) for own in classes]))
     found["classes"] = len(np.unique(decision))
     if given.shape[1] == 2 and len(classes) == 2:
-        found["auc"] = _auc(given[:, 1], y == 1, weights)
+        found["auc"] = auc(given[:, 1], y == 1, weights)
     if network.head == "softmax" or network.classes == 1:
         own = np.clip(given[np.arange(len(y)), y.astype(np.int64)], 1e-15, 1 - 1e-15)
         found["log_loss"] = float(np.average(-np.log(own), weights=weights))
     return found
 
 
-def _auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:
+def auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:
     """Return the share of pairs of a positive and a negative that ``score`` orders rightly; ties count half."""
     _, place = np.unique(score, return_inverse=True)
     above, below = (np.bincount(place, weights * own, place.max() + 1) for own in (positive, ~positive))
@@ -144,10 +144,12 @@ def _count(predictions: npt.NDArray[Any], label: Label | None, regression: bool)
     return count
 
 
-def _selected(predictions: npt.NDArray[Any], threshold: float | None) -> BoolArray:
-    """True and false, which say by themselves who is given a favourable class."""
+def _selected(predictions: npt.NDArray[Any], outcome: Label, threshold: float | None) -> BoolArray:
+    """True and false, which say by themselves who is given a favourable class, unless a class is called so."""
     if threshold is not None:
         raise ParameterError("'threshold' is of no use here: 'predictions' are decided already.")
+    if "false" in map(str.casefold, outcome.favourable):
+        raise _ambiguous("true and false", "the class of that name, or a favourable one and another", outcome)
     return predictions.astype(bool)
 
 
@@ -172,14 +174,26 @@ def _decisions(predictions: npt.NDArray[Any], outcome: Label, threshold: float |
         return decided(np.stack([1 - predictions, predictions], axis=1), outcome)
     if threshold is not None:
         raise ParameterError("'threshold' is of no use here: 'predictions' are decided already.")
+    known = {name: place for place, name in enumerate(names)}
+    values, back = np.unique(predictions.astype(str), return_inverse=True)
+    places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)[back]
+    right = f"classes: {', '.join(map(repr, names))}"
     if kind in "iu":
-        places, right = predictions.astype(np.int64), f"places of classes, 0 to {len(names) - 1}"
-    else:
-        known = {name: place for place, name in enumerate(names)}
-        values, back = np.unique(predictions.astype(str), return_inverse=True)
-        places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)[back]
-        right = f"classes: {', '.join(map(repr, names))}"
+        numbers, called = predictions.astype(np.int64), bool((places >= 0).all())
+        counted = bool(((numbers >= 0) & (numbers < len(names))).all())
+        if called and counted and (places != numbers).any():
+            raise _ambiguous("numbers", "names of classes, or their places", outcome)
+        places = places if called else numbers
+        right = f"places of classes, 0 to {len(names) - 1}, or classes: {', '.join(map(repr, names))}"
     outside = (places < 0) | (places >= len(names))
     if outside.any():
         raise ParameterError(template("predictions", right, predictions[outside][0].item()))
     return places
+
+
+def _ambiguous(what: str, ways: str, outcome: Label) -> ParameterError:
+    known = ", ".join(map(repr, outcome.classes))
+    return ParameterError(
+        f"'predictions' that are {what} can be read in two ways here, {ways}: give the names as texts, of {known} "
+        "(predictions.astype(str))."
+    )

@@ -107,7 +107,8 @@ def group_fairness(
     """Compare groups of ``people`` by how ``model``, a network or predictions made elsewhere, decides about them.
 
     * Predictions are probabilities ``(n, k)``, those of the second of two classes ``(n,)`` with a ``threshold``,
-      classes (names, or places among the schema's classes), true and false, or numbers of a regression.
+      classes (names, or places among the schema's classes; numbers that could be both and differ are refused), true
+      and false, or numbers of a regression.
     * Selected is who is given a ``favourable`` class, or ``"high"`` or ``"low"`` numbers of a regression, by the rule
       of :mod:`isonomy.population.outcome` with its ``threshold``; by default those of the schema's label. Without a
       favourable class there is nothing to compare, which is refused. True and false say who is given a favourable one.

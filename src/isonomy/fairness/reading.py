@@ -4,20 +4,24 @@
 the reverse one beyond. One is called better where both its *ranking* and its *decisions* are, at ``LEVEL``:
 
 - ranking: of the classes that change places, the outputs read as theirs rank their own people below the others: the
-  mean of their AUCs is below 0.5, and the Mann-Whitney test of at least one of them rejects chance (Bonferroni over
-  these classes). Of two classes that is the one AUC. It does not depend on the cut-off, nor on how frequent the
-  classes are: a poor model that gives nearly everybody the same class, and would be right more often with the other
-  one, is not called reversed.
+  mean of their AUCs is below 0.5, and at least one of them has a sum of ranks that chance hardly makes so small
+  (Bonferroni over these classes). Of two classes that is the one AUC. It does not depend on the cut-off, nor on how
+  frequent the classes are: a poor model that gives nearly everybody the same class, and would be right more often with
+  the other one, is not called reversed.
 - decisions: over the people whom exactly one of the two orders gets right, the sign test (McNemar, exact) rejects that
   either is as likely; or, with classes weighted alike, the sum of these signs is larger than random signs make it
   (Hoeffding's bound, which is exact too): a rare class must not be drowned by the other. Of two classes the opposite
   reading is right exactly where the reading as given is wrong, but for scores at the cut-off.
 
 Both are corrected for the number of orders that were tried. Tests take people as one draw each, without sampling
-weights; the accuracies that are named are weighted.
+weights; people of weight 0 are nobody. With weights an order is called better only if the weighted AUCs agree with the
+test of the ranking, and accuracy or balanced accuracy, which are named and weighted, is larger.
 
 **Soundness.** Nothing that is proved depends on it. A model that is no better than chance is called reversed with a
-probability of at most ``LEVEL``, whatever its decisions.
+probability of at most about ``LEVEL``, whatever its decisions: given the scores, the people of a class are a random
+part of all. The law of their sum of ranks is that of Mann and Whitney, where ties leave it near a normal one. Where they
+do not (few people of a class, few scores), the part is drawn without replacement, the moments of its sum are at most
+those with replacement (Hoeffding 1963), and Chernoff's bound takes its place.
 """
 
 from __future__ import annotations
@@ -28,15 +32,20 @@ from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, mannwhitneyu
+from scipy.special import logsumexp
+from scipy.stats import binom, mannwhitneyu, rankdata, tiecorrect
 
 from isonomy.arithmetic import FloatArray
+from isonomy.fairness.decisions import auc
 from isonomy.population.feature import Label
 from isonomy.population.outcome import decided
 
 LEVEL = 1e-3
 MOST_PERMUTED = 4
 """Classes up to which every order is tried."""
+
+EVEN, SEVERAL = 0.75, 20
+"""Tied ranks whose variance is this part of that without ties, of as many people, follow a normal law in its tail."""
 
 BoolArray = NDArray[np.bool_]
 
@@ -73,27 +82,28 @@ def better_reading(
     if count < 2 or prediction.shape[1] != count or len(y) != len(prediction) or not np.isfinite(prediction).all():
         return None
     weights = np.ones(len(y)) if weights is None else weights
+    prediction, y, weights = (each[weights > 0] for each in (prediction, y, weights))
     own = np.bincount(y, minlength=count)
-    if (own > 0).sum() < 2 or not weights.sum() > 0:
+    if (own > 0).sum() < 2:
         return None
+    weights = weights / weights.max()  # sums of the largest ones must be finite
     as_given = tuple(range(count))
     orders = [each for each in permutations(as_given) if each != as_given]
     if count > MOST_PERMUTED:
         orders = [as_given[::-1]]
     level, right = LEVEL / len(orders), decided(prediction, label) == y
-    found: list[tuple[float, tuple[int, ...], BoolArray]] = []
+    given, found = _shares(right, y, weights), list[tuple[float, tuple[int, ...], float]]()
     for order in orders:
         # Output j is read as class order[j]: column c of the other reading is the output with order[j] = c.
         other = decided(prediction[:, np.argsort(order)], label) == y
-        if _decides_better(right, other, 1.0 / own[y], level) and _ranks_below(prediction, y, order, level):
-            found.append((_balanced(other, y, weights), order, other))
+        accuracy, balanced = _shares(other, y, weights)
+        if (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level):
+            if _ranks_below(prediction, y, order, level, weights):
+                found.append((balanced, order, accuracy))
     if not found:
         return None
-    balanced, order, other = max(found, key=lambda each: each[:2])
-    return OtherReading(
-        tuple(label.classes[place] for place in order), float(np.average(right, weights=weights)),
-        float(np.average(other, weights=weights)), _balanced(right, y, weights), balanced,
-    )  # fmt: skip
+    balanced, order, accuracy = max(found)
+    return OtherReading(tuple(label.classes[place] for place in order), given[0], accuracy, given[1], balanced)
 
 
 def _decides_better(right: BoolArray, other: BoolArray, alike: FloatArray, level: float) -> bool:
@@ -108,14 +118,35 @@ def _decides_better(right: BoolArray, other: BoolArray, alike: FloatArray, level
     return min(chance, balanced) <= level / 2
 
 
-def _ranks_below(prediction: FloatArray, y: NDArray[np.int64], order: tuple[int, ...], level: float) -> bool:
+def _ranks_below(
+    prediction: FloatArray, y: NDArray[np.int64], order: tuple[int, ...], level: float, weights: FloatArray
+) -> bool:
     """Whether the outputs of the classes that change places rank their own people significantly below the others."""
     moved = [c for c, there in enumerate(order) if c != there and 0 < (y == c).sum() < len(y)]
-    tests = [mannwhitneyu(prediction[y == c, c], prediction[y != c, c], alternative="less") for c in moved]
-    areas = [each.statistic / ((y == c).sum() * (y != c).sum()) for c, each in zip(moved, tests, strict=True)]
-    return bool(moved) and float(np.mean(areas)) < 0.5 and min(each.pvalue for each in tests) <= level / len(moved)
+    for each in (weights, np.ones(len(y))):
+        if not moved or not np.mean([auc(prediction[:, c], y == c, each) for c in moved]) < 0.5:
+            return False
+    return min(_chance(prediction[:, c], y == c) for c in moved) <= level / len(moved)
 
 
-def _balanced(right: BoolArray, y: NDArray[np.int64], weights: FloatArray) -> float:
-    some = [np.average(right[y == c], weights=weights[y == c]) for c in np.unique(y[weights > 0])]
-    return float(np.mean(some))
+def _chance(score: FloatArray, own: BoolArray) -> float:
+    """The chance, or a bound of it, that a random part of all people, as large as ``own``, has ranks as low as its."""
+    ranks = rankdata(score)
+    spread, fewer = tiecorrect(ranks), min(own.sum(), (~own).sum())
+    if spread == 1 or (spread >= EVEN and fewer >= SEVERAL):
+        return float(mannwhitneyu(score[own], score[~own], alternative="less").pvalue)
+    ranks = ranks / len(score)
+    if 2 * own.sum() > len(own):  # the others are fewer, and their ranks from above
+        ranks, own = 1.0 - ranks, ~own
+    low, size = float(ranks[own].mean()), int(own.sum())
+    values, counts = np.unique(ranks, return_counts=True)
+    # Every slope gives a bound: E exp(slope (low - rank)), to the power of how many ranks are drawn.
+    slopes = np.geomspace(0.1, 1e4, 64)[:, None]
+    logs = logsumexp(slopes * (low - values), axis=1, b=counts / len(score))
+    return float(np.exp(min(0.0, size * float(logs.min()))))
+
+
+def _shares(right: BoolArray, y: NDArray[np.int64], weights: FloatArray) -> tuple[float, float]:
+    """Accuracy and balanced accuracy, weighted."""
+    each = [np.average(right[y == c], weights=weights[y == c]) for c in np.unique(y)]
+    return float(np.average(right, weights=weights)), float(np.mean(each))
