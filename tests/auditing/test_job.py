@@ -215,9 +215,7 @@ def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inp
     target = write(findings, tmp_path / "out")
     for name in ("summary.md", "junit.xml", "report.html"):
         assert words in (target / name).read_text(encoding="utf-8"), name
-    assert (
-        isonomy_verify.verify(target).question["people"].startswith(words)
-    )  # made from its numbers
+    assert isonomy_verify.verify(target).question["people"].startswith(words)  # made from its numbers
     assert "the table as given" not in (target / "report.html").read_text(encoding="utf-8")
     selection = to_json(findings.facts)["selection"]
     assert selection["words"].startswith(words)
