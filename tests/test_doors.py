@@ -65,7 +65,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "wasserstein": (isonomy.wasserstein, {"one": X, "other": X + 0.1}),
     "group_fairness": (
         isonomy.group_fairness,
-        {"model": NETWORK, "people": PEOPLE, "resamples": 200, "by": ["b"]},
+        {"model": NETWORK, "people": PEOPLE, "resamples": 200, "by": ["b"], "favourable": "1"},
     ),
     "FairClassifier": (trained(FairClassifier), {}),
     "FairRegressor": (trained(FairRegressor), {}),
