@@ -81,6 +81,28 @@ def test_a_guess_is_marked_and_both_rates_name_their_class(files: Callable[..., 
     assert "guess, from the words: 'granted'" in notes
 
 
+@pytest.mark.parametrize("copies", [1, 6])
+def test_rates_and_accuracy_are_weighted_and_say_about_whom(files: Callable[..., Any], copies: int) -> None:
+    """Outcomes, decisions and accuracy are of the same weights; of a large table the model is run on some rows."""
+    paths = files(("granted", "denied"))
+    table = pd.concat([pd.read_csv(paths[0])] * copies)
+    table["w"] = np.where(table["income"] > 0.5, 10.0, 0.1)
+    table.to_csv(paths[0], index=False)
+    schema, notes = notes_of(paths, weight="w")
+    label = Schema.from_toml(schema).label
+    assert label is not None and label.classes == ("denied", "granted")
+    granted = np.where(table["income"] >= 0.5, "granted", "denied")
+    share = 100 * np.average(granted == "granted", weights=table["w"])
+    assert share > 98 and f"{np.average(table['outcome'] == 'granted', weights=table['w']):.1%}".rstrip("%") in notes
+    if copies == 1:
+        right = np.average(granted == table["outcome"], weights=table["w"])
+        assert f"accuracy on this table is {right:.3f}" in notes and f"{share:.1f} % of the model's decisions" in notes
+    else:
+        about = "2,000 people of this table, drawn at random"
+        assert f"accuracy on {about}" in notes and f"of the model's decisions about {about}" in notes
+        assert "9" == notes.split("'granted' ")[1].split("outcomes in this table, ")[1][0]
+
+
 def test_without_words_one_sentence_says_how_to_name_it(files: Callable[..., Any]) -> None:
     schema, notes = notes_of(files((1, 0)))
     label = Schema.from_toml(schema).label

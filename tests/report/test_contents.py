@@ -9,7 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import isonomy
+from isonomy.fairness import group_fairness
 from isonomy.networks import Network
+from isonomy.population import Feature, Label, Population, Schema
+from isonomy.report import Findings
 from isonomy.report.drivers import drivers
 from isonomy.report.model import Rounded
 from isonomy.report.shifted import comparable, curve, shift, worst_population
@@ -77,6 +81,46 @@ def test_what_delta_allows_in_raw_units() -> None:
         "rank": "by up to 1 level more or less",
     }
     assert set(similar(audit()).still) == {"town", "debt"}
+
+
+def small(frame: dict[str, object], income: Feature, network: Network, label: Label | None = None) -> Findings:
+    """An audit of people of two sexes with an income, whom nobody searched."""
+    sex = Feature("sex", "categorical", categories=("f", "m"), protected=True)
+    people = Population.from_frame(pd.DataFrame(frame), Schema("small", (sex, income), label=label))
+    certificate = isonomy.certify(
+        network, people, isonomy.Counterparts.of(people.schema), gamma=0.0, attack=False, rounds=0, progress=None
+    )
+    group = None if label is None else group_fairness(network, people)
+    return Findings(title="small", people=people, network=network, certificate=certificate, group=group)
+
+
+def test_what_a_few_people_can_differ_in_is_not_called_unable_to_differ() -> None:
+    """5 % of nothing is nothing; only one of 3,000 has an income, and is not among those who are looked at."""
+    network = Network.from_layers([np.array([[0.0, 0.0, 5.0]])], [np.zeros(1)], head="sigmoid")
+    pay = Feature("income", low=0, high=1, relative_tolerance=0.05)
+    for rich in (1001, 2999):  # behind the first 1,024, or between those who are evenly spaced
+        frame = {"sex": ["f", "m"] * 1500, "income": np.where(np.arange(3000) == rich, 0.8, 0.0)}
+        findings = small(frame, pay, network)
+        assert findings.certificate.upper > 0
+        assert "income" not in similar(findings).still and "nothing else" not in findings.facts.headline
+        assert "effect of income" in findings.facts.headline
+    nothing = small({"sex": ["f", "m"] * 1500, "income": np.zeros(3000)}, Feature("income", low=0, high=1), network)
+    assert similar(nothing).still == ("income",) and "reads nothing else" in nothing.facts.headline
+
+
+def test_two_independent_sigmoids_have_no_cut_off_of_one_half() -> None:
+    """Both probabilities may be below one half: the larger one decides, and the page says so."""
+    rows = np.array([[0.0, 0.0, -1.0], [0.0, 0.0, 1.0]])
+    network = Network.from_layers([rows], [np.array([-2.0, -3.0])], head="sigmoid")
+    pay = np.linspace(0, 1, 80)
+    label = Label("y", ("no", "yes"), favourable=("yes",))
+    frame = {"sex": ["f", "m"] * 40, "income": pay, "y": np.where(pay > 0.5, "yes", "no")}
+    findings = small(frame, Feature("income", low=0, high=1), network, label)
+    outputs = network(findings.people.x)
+    assert (outputs < 0.5).all() and 0 < (outputs[:, 1] >= outputs[:, 0]).mean() < 1
+    assert findings.group is not None and findings.group.groups["selection_rate"].min() > 0
+    (said,) = findings.facts["groups"].sentences
+    assert "given “yes”, where it is at least as probable as “no”;" in said and "0.5" not in said
 
 
 def test_distances_in_another_cost_are_not_put_on_the_curve() -> None:

@@ -131,7 +131,7 @@ def test_every_rate_names_its_class(favourable: str) -> None:
         assert all(quoted in head for head, _ in table.heads if "rate" in head or "Accuracy" in head)
     assert (
         f"every rate is about {quoted}" in section.sentences[0]
-        and "from a probability of 0.5 on" in section.sentences[0]
+        and "where it is at least as probable as “" in section.sentences[0]
     )
     page, notes = render(named), to_markdown(named.facts)
     assert page.count(f"four-fifths rule for {quoted}: ") == len(group.four_fifths)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.auditing.favour import guess_favourable
@@ -318,7 +319,7 @@ class Reading:
     known: bool = False
     score: float = -math.inf
     accuracy: float | None = None
-    shares: tuple[float, ...] = ()  # of the model's decisions, by class
+    shares: tuple[float, ...] = ()  # of the model's decisions about at most ROWS people, by class, weighted
     other: OtherReading | None = None  # an order of the classes under which it agrees better
     problem: str = ""  # why no reading fits
 
@@ -428,14 +429,21 @@ def _scored(reading: Reading, network: Network, people: Population) -> Reading:
         given = network(some.x)
         if label.regression:
             high = decided(given, label, regression=True)
-            shares = () if label.threshold is None else (float(np.mean(high == 0)), float(np.mean(high == 1)))
+            shares = () if label.threshold is None else _shares(high, some, 2)
             return replace(reading, score=-float(np.mean((given[:, 0] - some.y) ** 2)), shares=shares)
         if given.shape[1] != len(label.classes):
             return reading
         y = np.asarray(some.y, dtype=np.int64)
-        other, decision = better_reading(given, y, label), decided(given, label)
+        other, decision = better_reading(given, y, label, some.weights), decided(given, label)
         places = range(len(label.classes)) if other is None else [other.classes.index(name) for name in label.classes]
         likely = float(np.mean(np.log(np.clip(given[np.arange(len(y)), np.asarray(places)[y]], 1e-6, 1))))
         score = likely if math.isfinite(likely) else -math.inf
-        shares = tuple((np.bincount(decision, minlength=len(label.classes)) / len(y)).tolist())
-        return replace(reading, score=score, accuracy=float(np.mean(decision == y)), shares=shares, other=other)
+        right = _shares((decision == y).astype(np.int64), some, 2)[1]
+        shares = _shares(decision, some, len(label.classes))
+        return replace(reading, score=score, accuracy=right, shares=shares, other=other)
+
+
+def _shares(places: NDArray[np.int64], people: Population, count: int) -> tuple[float, ...]:
+    """The weighted share of people at each of ``count`` places."""
+    weights = people.weights / people.weights.max()
+    return tuple((np.bincount(places, weights, count) / weights.sum()).tolist())

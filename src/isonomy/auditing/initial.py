@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown, with_categories
+from isonomy.auditing.guess import ROWS, Guess, Reading, guess_reading, guess_schema, read_unknown, with_categories
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.fairness.reading import percent
@@ -84,10 +84,11 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
     if _blind(reading, fitting):
         notes.append("nothing tells which of these readings is right: write [model.inputs] yourself before the audit")
     if reading.accuracy is not None:
-        shares = np.unique(np.asarray(people.y), return_counts=True)[1] / len(people)
+        weights = people.weights / people.weights.max()
+        shares = np.bincount(np.asarray(people.y, dtype=np.int64), weights) / weights.sum()
         other = next((each.accuracy for each in fitting[1:] if each.accuracy != reading.accuracy), None)
         next_best = f"; the next reading {other:.3f}" if other is not None else ""
-        notes.append(f"read so, the model's accuracy on this table is {reading.accuracy:.3f}{next_best}")
+        notes.append(f"read so, the model's accuracy on {_looked(people)} is {reading.accuracy:.3f}{next_best}")
         if reading.other is not None:
             notes.append(
                 f"the model is probably read the wrong way round: {reading.other}; correct the order of 'classes' in "
@@ -99,6 +100,11 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
                 "of [label] classes and [model.inputs]"
             )
     return notes
+
+
+def _looked(people: Population) -> str:
+    """On whom readings were compared."""
+    return "this table" if len(people) <= ROWS else f"{ROWS:,} people of this table, drawn at random,"
 
 
 NAME_IT = (
@@ -122,7 +128,8 @@ def _outcome(guess: Guess, reading: Reading, people: Population) -> list[str]:
     weights = people.weights / people.weights.sum()
     rates = []
     for place, name in enumerate(classes):
-        given = f", {percent(reading.shares[place])} of the model's decisions" if reading.shares else ""
+        about = "" if len(people) <= ROWS else f" about {_looked(people)}"
+        given = f", {percent(reading.shares[place])} of the model's decisions{about}" if reading.shares else ""
         rates.append(f"{name!r} {percent(float(weights[actual == place].sum()))} of the outcomes in this table{given}")
     notes = [f"{label.column}: {'; '.join(rates)}"]
     named = " and ".join(map(repr, label.favourable))

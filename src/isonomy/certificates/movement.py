@@ -14,10 +14,15 @@ from isonomy.certificates.question import Question
 from isonomy_verify.sets import region_of
 
 ROWS = 1024
-"""Individuals looked at: enough to see what moves, cheap for any table."""
+"""Individuals looked at, at most: enough to see what moves, cheap for any table."""
 
 STILL = 1e-9
 """Moves below this are rounding, not moves."""
+
+
+def looked_at(people: int) -> slice:
+    """Return which of so many individuals are looked at: evenly spaced, as a table may be sorted."""
+    return slice(None, None, -(-people // ROWS))
 
 
 def movement(question: Question) -> pd.DataFrame:
@@ -26,7 +31,7 @@ def movement(question: Question) -> pd.DataFrame:
     Changes of numbers are in raw units, the largest over the individuals looked at, and may be over-estimated just as
     the regions are. ``categories`` is the mean number of other categories that some similar individual has.
     """
-    x = np.array(question.x[:ROWS])
+    x = np.array(question.x[looked_at(len(question.x))])
     low, high = _extremes(question, x)
     rows = []
     for name, where, unit, block in _features(question):

@@ -1,7 +1,7 @@
 """The decision that follows from what a model gives: one rule for predictions, outcomes, groups and reports.
 
 - Two classes: the favourable one (the second where none is named) is given from its ``threshold`` on; without one where
-  it is at least as probable as the other, which is from 0.5 on.
+  it is at least as probable as the other, which is from 0.5 on, unless both come of sigmoids of their own.
 - Several classes: the most probable one is given; of equally probable ones a favourable one, else the first.
 - A regression: with a ``threshold`` high (1) or low (0) numbers; without one there is no decision (−1).
 

@@ -147,7 +147,8 @@ class Sheet:
             for move in self.similar.moves
         ]  # fmt: skip
         looked, whole = self.similar.looked_at, self.similar.looked_at == len(self.audit.people)
-        note = f"Seen on {'all' if whole else 'the first'} {looked:,} people. "
+        seen = f"all {looked:,} people" if whole else f"{looked:,} of {len(self.audit.people):,} people, evenly spaced"
+        note = f"Seen on {seen}. "
         still = (f"Cannot differ: {', '.join(self.similar.still)}.",) if self.similar.still else ()
         moves = table(
             "moves", "Features in which similar people can differ", "Feature", "Can differ for",

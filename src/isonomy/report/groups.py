@@ -144,8 +144,9 @@ def _cut(findings: Findings) -> str:
         return f", up to a cut-off of {parameter(outcome.threshold)}, a number equal to it included"
     if outcome.threshold is not None:
         return f", from a cut-off of {parameter(outcome.threshold)} on, a score equal to it included"
-    if len(outcome.classes) == 2:
-        return ", from a probability of 0.5 on"
+    if len(outcome.classes) == 2:  # of independent sigmoids both may be below one half, or above it
+        (other,) = set(outcome.classes) - set(outcome.favourable)
+        return f", where it is at least as probable as “{outcome.labels.get(other, other)}”"
     return ", the most probable class"
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isonomy.certificates.movement import ROWS as LOOKED_AT
+from isonomy.certificates.movement import looked_at
 from isonomy.certificates.question import Question
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
@@ -43,17 +43,23 @@ def similar(findings: Findings) -> Similar:
     local, question, schema = findings.certificate.local, findings.certificate.question, findings.people.schema
     table = local.movement()
     close = _correlations(findings)
-    moves, still = [], []
+    moves, still, looked = [], [], len(range(len(findings.people))[looked_at(len(findings.people))])
     for feature in schema.features:
         row: Any = table.loc[feature.name]
-        if not row["moves"] > 0:
+        if not row["moves"] > 0 and (looked == len(findings.people) or not _by_value(feature, question)):
             still.append(feature.name)
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
         reach, read = _reach(feature, row, question, findings.redacted), feature.name in findings.read
         moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
-    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)), min(LOOKED_AT, len(findings.people)))
+    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)), looked)
+
+
+def _by_value(feature: Feature, question: Question) -> bool:
+    """Whether it hangs on a person's own value how far the feature can move: then some show nothing of the others."""
+    metric, place = question.metric, (question.schema.slices[feature.name] if question.schema else slice(0))
+    return isinstance(metric, Counterparts) and question.delta > 0 and bool((metric.relative[place] > 0).any())
 
 
 def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> str:
