@@ -94,8 +94,8 @@ def frontier(
     label = people.schema.label
     if label is not None and label.regression:
         raise ParameterError(
-            f"A frontier is over accuracy, which needs classes; the label {label.column!r} is a number: train a regressor "
-            "for each alpha instead (FairRegressor, or isonomy train --alpha)."
+            f"A frontier is over accuracy, which needs classes; the label {label.column!r} is a number: train a "
+            "regressor for each alpha instead (FairRegressor, or isonomy train --alpha)."
         )
     held_out = people.test if judged_on is None else judged_on
     if held_out.y is None:
