@@ -14,7 +14,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from isonomy.arithmetic import at_least, at_most
+from isonomy.arithmetic import CLAIMED, at_least, at_most, decimals_of_bound
 from isonomy_verify.arithmetic import (
     ROUNDINGS,
     SHIFT,
@@ -279,3 +279,11 @@ def test_down_is_down_and_up_is_up(number: Fraction) -> None:
     above, below = rounded_up(number), rounded_down(number)
     assert Fraction(math.nextafter(above, -1)) < number <= Fraction(above)
     assert Fraction(below) <= number < Fraction(math.nextafter(math.nextafter(below, 2), 2))
+
+
+@pytest.mark.parametrize("regression", [False, True])
+@pytest.mark.parametrize("value", [1e-300, 1e-11, 1.1e-8, 1e-6, 3e-4, 0.02, 3.4, 4e7])
+def test_no_bound_is_printed_finer_than_a_certificate_claims_it(value: float, regression: bool) -> None:
+    """Otherwise a page says at most 0.00000001 of what its certificate claims to be at most 0.000001."""
+    assert decimals_of_bound(value, regression) <= CLAIMED
+    assert Decimal(at_most(value, decimals_of_bound(value, regression))) >= min(Decimal(10) ** -CLAIMED, Decimal(value))

@@ -9,7 +9,7 @@ import pytest
 
 from isonomy import progress
 from isonomy.errors import ParameterError
-from isonomy.progress import Bar, Shares, shown
+from isonomy.progress import Bar, Shares, shown, summary
 
 
 class Terminal(io.StringIO):
@@ -103,3 +103,14 @@ def test_parts_add_up_and_never_fall() -> None:
     for part, size, share in ((0, 6, 0.5), (1, 4, 0.3), (0, 6, 0.4), (1, 4, 1.0), (0, 6, 1.0), (0, 6, 1.0)):
         parts(part, size, share)
     assert seen == [(3, 10), (4, 10), (7, 10), (10, 10)]
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "words"),
+    [
+        (0, 5, "0 %"), (100, 60, "100 %"), (90, 90, "90 %, less than a minute left"),
+        (50, 60, "50 %, about 1 minute left"), (10, 60, "10 %, about 9 minutes left"),
+    ],
+)  # fmt: skip
+def test_the_time_left_is_never_zero_minutes(done: float, seconds: float, words: str) -> None:
+    assert summary(done, 100, seconds) == words

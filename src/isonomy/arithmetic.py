@@ -17,13 +17,13 @@ _EXACT = Context(prec=800)  # every float64 has fewer digits than this before an
 
 
 CLAIMED = 6
-"""Decimals of what a certificate claims of probabilities: nothing finer is printed of them, unless ε asks for it."""
+"""Decimals of what a certificate claims: nothing finer is printed of a bound, unless ε asks for it."""
 
 
 def decimals_of_bound(value: float, regression: bool = False) -> int:
-    """Return the decimals that every output gives a bound: three digits that count, four to six for probabilities."""
+    """Return the decimals that every output gives a bound: three digits that count, at most as a claim has them."""
     digits = 2 - math.floor(math.log10(value)) if math.isfinite(value) and value > 0 else 4
-    return min(max(0, digits), 12) if regression else min(max(4, digits), CLAIMED)
+    return min(max(0 if regression else 4, digits), CLAIMED)
 
 
 def at_most(value: float, decimals: int | None = None) -> str:

@@ -93,8 +93,11 @@ class Bar:
 def summary(done: float, total: float, seconds: float) -> str:
     """The share that is done, in per cent rounded down, and the time left if the rest goes on like it."""
     share = done / total if total else 0.0
-    left = f", about {seconds * (1 / share - 1) / 60:.0f} minutes left" if share else ""
-    return f"{int(100 * share)} %{left}"
+    minutes = round(seconds * (1 / share - 1) / 60) if 0 < share < 1 else None
+    if minutes is None:
+        return f"{int(100 * share)} %"
+    words = f"about {minutes} minute{'s' if minutes > 1 else ''}" if minutes else "less than a minute"
+    return f"{int(100 * share)} %, {words} left"
 
 
 class Shares:

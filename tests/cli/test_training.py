@@ -188,3 +188,32 @@ def test_the_commands_take_the_audits_options() -> None:
     }
     elsewhere |= {"confidence", "against", "engine", "scheduler", "chunk"}
     assert {each.name for each in _LEARNED} == {each.name for each in fields(Plan)} - elsewhere
+
+
+@pytest.mark.parametrize("command", [("train", *SMALL), ("repair", "--epsilon", "0.1")], ids=lambda words: words[0])
+def test_a_file_that_is_no_onnx_is_refused_before_the_work(
+    command: tuple[str, ...], asked: Callable[..., Path], run: Callable[..., Any]
+) -> None:
+    """Not after a training, with the network in a file that no audit can read."""
+    file = asked("limit = 4\n")
+    plain()
+    status, _, said = run(*command[:1], file, *command[1:], "--out", "mine")
+    assert status == 2 and "'out' must be an ONNX file to write, such as model.onnx. Got 'mine'." in said
+    assert not Path("mine").exists()
+
+
+def test_a_repaired_regression_keeps_no_decisions(table: pd.DataFrame, run: Callable[..., Any]) -> None:
+    """It decides nothing, so none is said to be kept, and no bound is finer than the certificate's claim."""
+    from isonomy.training import FairRegressor
+
+    frame = table.drop(columns="approved").assign(limit=table["income"] / 1000 + 5.5 * (table["sex"] == "male"))
+    frame.to_csv("limits.csv", index=False)
+    schema = Schema.infer(frame, label="limit", protected=["sex"])
+    schema.save("schema.toml")
+    model = FairRegressor("sgd", hidden=(6,), epochs=20, learning_rate=0.02, random_state=0, progress=None)
+    model.fit(Population.from_frame(frame, schema)).to_onnx("net.onnx")
+    words = ("--data", "limits.csv", "--schema", "schema.toml", "--model", "net.onnx", "--reads", "coordinates")
+    asked = (*words, "--head", "regression", "--limit", "8", "--gamma", "0", "--epsilon", "1000")
+    status, said, _ = run("repair", *asked, "--rounds", "1", "--out", "fixed.onnx")
+    assert status == 0 and "Outputs change by" in said and "Decisions kept" not in said
+    assert json.loads(Path("fixed.onnx.json").read_text())["agreement"] is None

@@ -154,3 +154,18 @@ def test_a_collapsed_model_is_never_the_best() -> None:
         found.best(0.1)
     with pytest.raises(ParameterError, match=r"^No model is named, all have collapsed"):
         Frontier(table[1:], models[1:]).best(0.1)
+
+
+def test_of_equally_accurate_models_the_fairest_is_the_best() -> None:
+    """Otherwise the model that is named is one that the table says another dominates."""
+    table = pd.DataFrame({"alpha": [0.0, 1.0], "accuracy": [0.7, 0.7], "upper": [0.3, 0.1], "collapsed": [False] * 2})
+    models = (FairClassifier(), FairClassifier())
+    assert Frontier(table, models).best(0.5) is models[1]
+
+
+def test_a_frontier_of_a_regression_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(20, 60, 60), "limit": rng.uniform(0, 9, 60)})
+    schema = isonomy.Schema.infer(frame, label="limit")
+    with pytest.raises(ParameterError, match=r"the label 'limit' is a number: train a regressor for each alpha"):
+        frontier(isonomy.Population.from_frame(frame, schema), (0.0, 1.0), model=FairClassifier(**QUICK))

@@ -95,12 +95,12 @@ def train(
     from isonomy import fairness
     from isonomy.training import FairClassifier, FairRegressor
 
+    _check_network_file(out)
     plan, people = _read(Plan.of(given, file))
     how = Training(**training)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
     model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint)
-    _check_writable(out)
     try:
         with _working("Training") as shown:
             model.fit(people.train, on_epoch=lambda record: _epoch(shown, record))
@@ -247,10 +247,10 @@ def repair(
         raise ParameterError(
             "'epsilon' must be given, by --epsilon or in the file: the mean violation to reach, such as 0.05."
         )
+    _check_network_file(out)
     inputs, people = read_inputs(plan), read_table(plan, plan.data)
     if inputs.network.remark:
         remark(f"- {inputs.network.remark}")
-    _check_writable(out)
     with _working("Proving") as shown:
         before = _proved(plan, shown, inputs)
         shown.stage("Repairing")
@@ -263,9 +263,11 @@ def repair(
         shown.stage("Proving")
         after = _audited(plan, out, found.network.head, shown)
     reached = after.verdict == "certified" and not found.collapsed
+    decided = "decisions" in _told(after)
     facts: dict[str, Any] = {
         "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _told(before), "after": _told(after),
-        "blind": found.blind, "agreement": found.agreement, "change": found.change, "collapsed": found.collapsed,
+        "blind": found.blind, "agreement": found.agreement if decided else None, "change": found.change,
+        "collapsed": found.collapsed,
         "reason": found.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
         "audit": after.command,
     }  # fmt: skip
@@ -278,7 +280,8 @@ def repair(
         _table([*scored, (_BLIND, None, found.blind)]),
         f"Audited: {after.people.selection.words()}.",
         f"Epsilon {plan.epsilon:g}: {words}.",
-        f"Decisions kept: {found.agreement:.1%} of these people; outputs change by {found.change:.4f} on average.",
+        *([f"Decisions kept: {found.agreement:.1%} of these people."] if decided else []),
+        f"Outputs change by {found.change:.4f} on average.",
         *([] if reached else [f"Failed: {facts['reason']} {advice}"]),
         f"Written: {out}, which reads the schema's coordinates (--reads coordinates), and {_keep(out, facts)}.",
         f"The whole audit: {facts['audit']}",
@@ -383,6 +386,13 @@ def _numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, 
     except ValueError:
         right = "whole numbers" if kind is int else "numbers"
         raise ParameterError(template(name, f"{right} with commas between them", text)) from None
+
+
+def _check_network_file(out: Path) -> None:
+    """Before a long training, not after it: a network is written as ONNX, and its audit reads it by that name."""
+    if out.suffix.lower() != ".onnx":
+        raise ParameterError(template("out", "an ONNX file to write, such as model.onnx", str(out)))
+    _check_writable(out)
 
 
 def _check_writable(out: Path) -> None:

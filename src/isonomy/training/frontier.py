@@ -54,8 +54,8 @@ class Frontier:
         """The row of :meth:`best`."""
         alive = self.table[~self.table["collapsed"]]
         certified = alive[alive["upper"] <= epsilon]
-        if len(certified):
-            return int(np.asarray(certified["accuracy"].idxmax()))
+        if len(certified):  # of equally accurate ones the fairest, never one that another of them dominates
+            return int(certified.sort_values(["accuracy", "upper"], ascending=[False, True], kind="stable").index[0])
         lost = int((self.table["collapsed"] & (self.table["upper"] <= epsilon)).sum())
         if not len(alive):
             raise ParameterError(
@@ -91,6 +91,12 @@ def frontier(
         raise ParameterError(template("people", "a Population", type(people).__name__))
     if not len(alphas) or not all(np.isfinite(alpha) and alpha >= 0 for alpha in alphas):
         raise ParameterError(template("alphas", "at least one finite number >= 0", tuple(alphas)))
+    label = people.schema.label
+    if label is not None and label.regression:
+        raise ParameterError(
+            f"A frontier is over accuracy, which needs classes; the label {label.column!r} is a number: train a "
+            "regressor for each alpha instead (FairRegressor, or isonomy train --alpha)."
+        )
     held_out = people.test if judged_on is None else judged_on
     if held_out.y is None:
         raise DataError(f"The population {held_out.schema.name!r} has no labels to judge accuracy by.")
