@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from unittest import mock
 
 import numpy as np
+from numpy.typing import NDArray
 
 import isonomy
 from isonomy.bounds.kernel import preparations, prepared_for
@@ -71,6 +72,17 @@ class Certified:
     lower: Array
     counterpart: Array
     certain: Array
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A local certificate with its decisions: what is ``said`` of each, and the ``other`` person of a flip."""
+
+    upper: Array
+    lower: Array
+    counterpart: Array
+    said: NDArray[np.str_]
+    other: Array
 
 
 def enclose(
@@ -160,6 +172,21 @@ def certify_local(net: Net, people: People, tier: str, *, float32: bool, thresho
             progress=None,
         )
         return Certified(found.upper, found.lower, found.witnesses.counterpart, found.decision == "certified")
+
+
+def decide(
+    net: Net, people: People, tier: str, float32: bool, threshold: float | None, first: int, *, decide: bool
+) -> Judged:
+    """What is said of decisions, of which number ``first`` is the favourable one."""
+    names = ("low", "high") if net.head == "regression" else ("0", "1")
+    with _refusing(), _counted_time(60):
+        found = isonomy.certify_local(
+            _network(net), people.x, _metric(people), people.delta, domain=_domain(people), tier=tier,  # type: ignore[arg-type]
+            arithmetic="float32" if float32 else "float64", threshold=threshold, favourable=names[first],
+            decide=decide, attack=EFFORT, gap=1e-3, time_limit=60.0, progress=None,
+        )  # fmt: skip
+    seen = found.witnesses
+    return Judged(found.upper, found.lower, seen.counterpart, found.decision, seen.flip_counterpart)
 
 
 def certify(net: Net, people: People, gamma: float, order: float, ground: str, *, attack: bool) -> tuple[float, float]:

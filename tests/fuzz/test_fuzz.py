@@ -9,8 +9,9 @@ import pytest
 
 from isonomy_verify import arithmetic
 from isonomy_verify import prepared as preparation
+from isonomy_verify.heads import Head
 
-from . import cases, people
+from . import cases, decisions, people
 from .exact import Truth, proved
 from .networks import KINDS, Net, Step
 from .run import Outcome, explained, outcome
@@ -126,3 +127,31 @@ def test_a_wrong_bound_is_seen_and_made_small() -> None:
     (failure, *_) = cases._outside("a bound", (wrong - 1, wrong), truth)
     assert "high of margin 0" in failure.what
     assert "Net((" in str(one) and str(one.number) in str(one)
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_every_decision_holds(start: int) -> None:
+    """Certified people keep it and witnesses of flips turn it, also where a cut-off is somebody's very score."""
+    for number in range(start, start + 20):
+        failure = decisions.decided(number).check()
+        assert failure is None, f"decision {number}: {failure}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("start", range(60, 6060, 500))
+def test_every_decision_holds_in_a_campaign(start: int) -> None:
+    for number in range(start, start + 500):
+        failure = decisions.decided(number).check()
+        assert failure is None, f"decision {number}: {failure}"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_decision_that_is_mirrored_wrongly_is_seen(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that compares the cut-off with the probability of the other class says false things of some cases."""
+    monkeypatch.setattr(Head, "mirrored", property(lambda head: head.favourable == 1 and head.kind != "regression"))
+    some = [case for number in range(200) if (case := decisions.decided(number)).first == first and _asymmetric(case)]
+    assert any(case.check() is not None for case in some[:30])
+
+
+def _asymmetric(case: decisions.Decided) -> bool:
+    return case.threshold is not None and case.threshold != 0.5 and case.net.head != "regression"
