@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.networks import Network
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
 from isonomy.networks.influence import read_coordinates, read_features
-from isonomy.population import Feature, Schema
+from isonomy.population import Feature, Label, Population, Schema
 
 
 def layer(weight: object) -> Affine:
@@ -61,3 +69,40 @@ def test_features_that_a_schema_hides_are_not_read() -> None:
     schema = Schema("people", (sex, Feature("income", low=0, high=1)))
     network = on_all_coordinates(Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid"), schema)
     assert read_features(network, schema) == ("income",)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pipelines_keep_what_they_are_said_not_to_read(seed: int) -> None:
+    """Imputed, scaled, encoded and dropped columns, weights of 0 and of 1e-310, dead neurons: whatever value a feature
+    that is not read takes, the estimator itself and its network give the same, bit for bit."""
+    rng, n = np.random.default_rng(seed), 60
+    frame = pd.DataFrame(
+        {"pay": rng.uniform(-2, 2, n), "age": rng.integers(0, 6, n), "town": [*"uvw"] * 20, "sex": [*"fm"] * 30}
+    )
+    frame.loc[rng.random(n) < 0.2, "pay"] = np.nan
+    imputed = make_pipeline(SimpleImputer(add_indicator=bool(seed % 2)), [StandardScaler(), MinMaxScaler()][seed % 2])
+    encoder = OneHotEncoder(drop=[None, "first", "if_binary"][seed % 3])
+    parts = ColumnTransformer([("n", imputed, ["pay", "age"]), ("c", encoder, ["town", "sex"][: 1 + seed % 2])])
+    last = MLPClassifier((4,), max_iter=2, random_state=0) if seed % 4 else LogisticRegression()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = make_pipeline(parts, last).fit(frame, np.where(rng.random(n) < 0.5, "yes", "no"))
+    weight = last.coefs_[0] if seed % 4 else last.coef_.T
+    weight[rng.random(len(weight)) < 0.5] = 0.0
+    weight *= [1.0, 1e-310][int(seed % 5 == 0)]
+    if seed % 4:
+        last.intercepts_[0][0] = -1e6  # never active, and read all the same
+    features = (
+        Feature("pay", low=-2, high=2, fill=0.5), Feature("age", "integer", low=0, high=5),
+        Feature("town", "categorical", categories=(*"uvw",)), Feature("sex", "categorical", categories=(*"fm",)),
+    )  # fmt: skip
+    schema = Schema("people", features, Label("y", ("no", "yes")))
+    network = on_all_coordinates(Network.from_sklearn(model, schema), schema)
+    read = read_features(network, schema)
+    values = {"pay": [-2.0, 0.77, np.nan], "age": [0, 3, 5], "town": [*"uvw"], "sex": [*"fm"]}
+    for name in values.keys() - set(read):
+        tables = [frame.assign(**{name: value, "y": "no"}) for value in values[name]]
+        given = [model.predict_proba(table) for table in tables]
+        own = [network(Population.from_frame(table, schema).x) for table in tables]
+        assert all(np.array_equal(each, given[0]) for each in given)
+        assert all(np.array_equal(each, own[0]) for each in own)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from isonomy import records
+import isonomy
+from isonomy import Network, records
+from isonomy.population import Feature, Label, Population, Schema
+from isonomy.population.outcome import decided as rule
 from isonomy_verify import BadInput, verify
 from isonomy_verify.definitions import head_of
-from isonomy_verify.individuals import CERTIFIED
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE
 
-from .conftest import Forger, statuses
+from .conftest import SMALL, Forger, statuses
 
 
 def ask(forger: Forger, **changes: Any) -> None:
@@ -66,3 +71,49 @@ def test_two_sigmoids_have_no_cut_off() -> None:
     with pytest.raises(BadInput, match="'threshold'"):
         head_of({}, asked, 2)
     assert head_of({}, asked, 1).threshold == 0.5
+
+
+@pytest.mark.parametrize("head", ["softmax", "sigmoid", "regression"])
+@pytest.mark.parametrize(("place", "cut"), [(0, "own"), (1, "own"), (0, 1e-9), (1, 1 - 2.0**-53), (0, 0.1 + 0.2)])
+def test_cut_offs_survive_writing_and_false_decisions_do_not(head: Any, place: int, cut: Any, tmp_path: Path) -> None:
+    """A record is accepted and read with the very cut-off; somebody whom a similar person flips cannot be certified,
+    nor somebody flippable by a person who is decided the same."""
+    rng, outputs = np.random.default_rng(3), 2 if head == "softmax" else 1
+    classes = () if head == "regression" else ("no", "yes")
+    favourable = (classes or ("low", "high"))[place]
+    either = Feature("b", "categorical", categories=("u", "v"), protected=True)
+    schema = Schema("s", (Feature("a", "integer", low=0, high=6, relative_tolerance=0.5), either), Label("y", classes))
+    rows = pd.DataFrame(list(itertools.product(range(7), "uv")), columns=["a", "b"])
+    people = Population.from_frame(rows.assign(y=classes[0] if classes else 0.0), schema)
+    network = Network.from_layers(
+        [4 * rng.normal(size=(4, 3)), rng.normal(size=(outputs, 4))], [rng.normal(size=4), np.zeros(outputs)], head=head
+    )
+    given = network(people.x)
+    threshold = float(np.median(given[:, place if classes else 0])) if cut == "own" else cut
+    found = isonomy.certify(
+        network, people, isonomy.Counterparts.of(people.schema), gamma=0.0, favourable=favourable, threshold=threshold,
+        decide=True, attack=SMALL, progress=None,
+    )  # fmt: skip
+    records.write(tmp_path / "honest", found)
+    assert verify(tmp_path / "honest").accepted
+    outcome = records.read(tmp_path / "honest").question.outcome
+    assert outcome.threshold == threshold and outcome.favourable == (favourable,)
+    label = Label("y", classes, favourable=(favourable,), threshold=threshold)
+    mine = rule(given, label, regression=not classes)
+    a = people.frame["a"].to_numpy()
+    alike = np.maximum.outer(a, a) <= 1.5 * np.minimum.outer(a, a)
+    turned = (alike & (mine[:, None] != mine)).any(axis=1)
+    for row in np.flatnonzero(turned)[:2]:
+        forger = Forger(tmp_path / "honest", tmp_path / f"certified {row}")
+        others = np.flatnonzero(forger.array("local.decision") == FLIPPABLE) != row
+        forger.put("local.flip_counterpart", forger.array("local.flip_counterpart")[others])
+        forger.change("local.decision", lambda said, row=row: np.where(np.arange(len(said)) == row, CERTIFIED, said))
+        assert statuses(verify(forger.done()))["decisions"] == "rejected"
+    sure = Forger(tmp_path / "honest", tmp_path).array("local.decision") == CERTIFIED
+    for row in np.flatnonzero(~turned & sure)[:2]:
+        forger = Forger(tmp_path / "honest", tmp_path / f"flippable {row}")
+        at = int((forger.array("local.decision")[:row] == FLIPPABLE).sum())
+        same = people.x[np.flatnonzero(alike[row])[-1]]
+        forger.put("local.flip_counterpart", np.insert(forger.array("local.flip_counterpart"), at, same, axis=0))
+        forger.change("local.decision", lambda said, row=row: np.where(np.arange(len(said)) == row, FLIPPABLE, said))
+        assert statuses(verify(forger.done()))["witnesses"] == "rejected"

@@ -149,7 +149,8 @@ class Sheet:
         looked, whole = self.similar.looked_at, self.similar.looked_at == len(self.audit.people)
         seen = f"all {looked:,} people" if whole else f"{looked:,} of {len(self.audit.people):,} people, evenly spaced"
         note = f"Seen on {seen}. "
-        still = (f"Cannot differ: {', '.join(self.similar.still)}.",) if self.similar.still else ()
+        none = f"Not seen to differ, by more than a billionth of a unit: {', '.join(self.similar.still)}."
+        still = (none,) if self.similar.still else ()
         moves = table(
             "moves", "Features in which similar people can differ", "Feature", "Can differ for",
             "How far, in raw units", "Correlation with a protected attribute#", rows=rows,

@@ -62,6 +62,12 @@ def _by_value(feature: Feature, question: Question) -> bool:
     return isinstance(metric, Counterparts) and question.delta > 0 and bool((metric.relative[place] > 0).any())
 
 
+def seen(people: int) -> str:
+    """Return on whom of all the people moves were seen, and from which size on: nothing is known beyond that."""
+    whom = f"the first {LOOKED_AT:,}" if people > LOOKED_AT else f"all {people:,}"
+    return f"as far as was seen on {whom} people, for differences above a billionth of a unit"
+
+
 def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> str:
     """How far a feature can move; the largest move over all people would tell somebody's value, if redacted."""
     whole = question.domain.kind == "realizable"
@@ -128,8 +134,8 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
     schema = findings.people.schema
     if not moves:
         return [
-            "With this metric and δ nobody is similar to anybody else: every bound below is about people who are "
-            "equal in everything, and says nothing about fairness."
+            f"With this metric and δ nobody is similar to anybody else, {seen(len(findings.people))}: the bounds below "
+            "are about people who are as good as equal in everything, and say nothing about fairness."
         ]
     if not schema.protected:
         return ["The schema names no protected attribute, so the bounds are about small differences of any kind."]
@@ -143,8 +149,9 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
             else "No feature that can move is correlated with a protected attribute."
         )
         return [
-            "No protected attribute and no declared proxy can move: similar people always agree on "
-            f"{listed(list(schema.protected))}. The bounds below do not compare people of different groups. {rest}"
+            "No protected attribute and no declared proxy can move: similar people agree on "
+            f"{listed(list(schema.protected))}, {seen(len(findings.people))}. The bounds below do not compare people "
+            f"of different groups. {rest}"
         ]
     if not any(move.read for move in said) and findings.read & set(schema.protected):
         names = listed([move.feature for move in said])
