@@ -108,6 +108,14 @@ def test_what_was_not_searched_for_is_not_called_found() -> None:
     assert str(without.facts.fact("lower")) == "not searched for" and "≥" in searched.facts.fact("lower").bounded
 
 
+def test_without_epsilon_no_threshold_is_said_to_be_missing() -> None:
+    """A threshold is the cut-off of a decision, which may well have been given."""
+    found = audit()
+    certificate = dataclasses.replace(found.certificate, epsilon=None)
+    said = dataclasses.replace(found, certificate=certificate).facts["summary"].sentences[0]
+    assert said.startswith("No ε was given") and "threshold" not in said
+
+
 def test_a_row_can_be_pasted() -> None:
     found = audit()
     people = dataclasses.replace(found.people, rows=found.people.rows + 1_234_000)

@@ -19,9 +19,9 @@ test of the ranking, and accuracy or balanced accuracy, which are named and weig
 
 **Soundness.** Nothing that is proved depends on it. A model that is no better than chance is called reversed with a
 probability of at most about ``LEVEL``, whatever its decisions: given the scores, the people of a class are a random
-part of all. The law of their sum of ranks is that of Mann and Whitney, where ties leave it near a normal one. Where they
-do not (few people of a class, few scores), the part is drawn without replacement, the moments of its sum are at most
-those with replacement (Hoeffding 1963), and Chernoff's bound takes its place.
+part of all. The law of their sum of ranks is that of Mann and Whitney, where ties leave it near a normal one. Where
+they do not (few people of a class, few scores), the part is drawn without replacement, the moments of its sum are at
+most those with replacement (Hoeffding 1963), and Chernoff's bound takes its place.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def better_reading(
         # Output j is read as class order[j]: column c of the other reading is the output with order[j] = c.
         other = decided(prediction[:, np.argsort(order)], label) == y
         accuracy, balanced = _shares(other, y, weights)
-        if (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level):
-            if _ranks_below(prediction, y, order, level, weights):
-                found.append((balanced, order, accuracy))
+        more = (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level)
+        if more and _ranks_below(prediction, y, order, level, weights):
+            found.append((balanced, order, accuracy))
     if not found:
         return None
     balanced, order, accuracy = max(found)
