@@ -39,6 +39,10 @@ from .test_reading import sigmoid_of_income
         (("approved", "hired"), ()),
         (("denied", "rejected"), ()),
         (("<=30", ">30"), ()),
+        (("default: no", "default: yes"), ("default: no",)),
+        (("denied, no income", "pending"), ()),
+        (("approved with conditions", "approved without conditions"), ()),
+        (("paid, no delay", "paid late"), ()),
         ((), ()),
     ],
 )
