@@ -311,3 +311,31 @@ def test_the_table_of_single_features_says_whom_it_covers(monkeypatch: pytest.Mo
     assert [row[0].text for row in table.rows] == ["sex", "age"]
     hidden = dataclasses.replace(shown, redacted=True).facts["drivers"].tables
     assert all("one person" not in head for each in hidden for head, _ in each.heads)
+
+
+def steep(count: int, pay: Any, delta: float, weight: float, **tolerance: float) -> Findings:
+    """A model that reads pay alone, and steeply."""
+    features = (
+        Feature("sex", "categorical", categories=("f", "m"), protected=True),
+        Feature("pay", low=0, high=1, **tolerance),
+    )  # type: ignore[arg-type]
+    schema = Schema("s", features, Label("y", ("no", "yes"), favourable=("yes",)))
+    frame = pd.DataFrame({"sex": ["f", "m"] * (count // 2), "pay": pay, "y": ["no", "yes"] * (count // 2)})
+    people = Population.from_frame(frame, schema)
+    network = Network.from_layers([[[0.0, 0.0, weight]]], [[-weight / 2]], head="sigmoid")
+    found = isonomy.certify(network, people, Counterparts.of(schema), delta, 0.0, progress=None)
+    return Findings("steep", people, network, found)
+
+
+def test_what_was_not_seen_to_differ_is_not_said_to_be_equal() -> None:
+    """Moves too small to be seen, and people between those who are looked at, change predictions all the same."""
+    hidden = np.zeros(1100)
+    hidden[-1] = 0.5  # 0 is like 0 alone; the last one may differ
+    tiny = steep(4, np.full(4, 0.5), 1e-11, 1e10, tolerance=0.1)
+    late = steep(1100, hidden, 1.0, 20.0, relative_tolerance=0.2)
+    seen = "as far as was seen on all 4 people, for differences above a billionth of a unit"
+    assert f"It reads nothing else in which similar people may differ, {seen}." in tiny.facts.headline
+    assert "is the effect of pay (tolerance)" in late.facts.headline
+    assert "Seen on 550 of 1,100 people, evenly spaced." in late.facts["proved"].tables[0].notes[0]
+    for found in (tiny, late):
+        assert found.certificate.local.lower.max() > 0.001 and "Cannot differ" not in to_markdown(found.facts)

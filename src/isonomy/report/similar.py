@@ -35,7 +35,6 @@ class Similar(NamedTuple):
     moves: tuple[Move, ...]
     still: tuple[str, ...]
     warnings: tuple[str, ...]
-    looked_at: int
 
 
 def similar(findings: Findings) -> Similar:
@@ -43,23 +42,34 @@ def similar(findings: Findings) -> Similar:
     local, question, schema = findings.certificate.local, findings.certificate.question, findings.people.schema
     table = local.movement()
     close = _correlations(findings)
-    moves, still, looked = [], [], len(range(len(findings.people))[looked_at(len(findings.people))])
+    moves, still, whole = [], [], looked_at(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
-        if not row["moves"] > 0 and (looked == len(findings.people) or not _by_value(feature, question)):
+        if not row["moves"] > 0 and (whole or not _by_value(feature, question)):
             still.append(feature.name)
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
         reach, read = _reach(feature, row, question, findings.redacted), feature.name in findings.read
         moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
-    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)), looked)
+    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)))
 
 
 def _by_value(feature: Feature, question: Question) -> bool:
     """Whether it hangs on a person's own value how far the feature can move: then some show nothing of the others."""
     metric, place = question.metric, (question.schema.slices[feature.name] if question.schema else slice(0))
     return isinstance(metric, Counterparts) and question.delta > 0 and bool((metric.relative[place] > 0).any())
+
+
+def whom(people: int) -> str:
+    """Return on whom of all the people moves were seen."""
+    looked = len(range(people)[looked_at(people)])
+    return f"all {people:,} people" if looked == people else f"{looked:,} of {people:,} people, evenly spaced"
+
+
+def seen(people: int) -> str:
+    """Return on whom moves were seen, and from which size on: nothing is known beyond that."""
+    return f"as far as was seen on {whom(people)}, for differences above a billionth of a unit"
 
 
 def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> str:
@@ -128,8 +138,8 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
     schema = findings.people.schema
     if not moves:
         return [
-            "With this metric and δ nobody is similar to anybody else: every bound below is about people who are "
-            "equal in everything, and says nothing about fairness."
+            f"With this metric and δ nobody is similar to anybody else, {seen(len(findings.people))}: the bounds below "
+            "are about people who are as good as equal in everything, and say nothing about fairness."
         ]
     if not schema.protected:
         return ["The schema names no protected attribute, so the bounds are about small differences of any kind."]
@@ -143,8 +153,9 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
             else "No feature that can move is correlated with a protected attribute."
         )
         return [
-            "No protected attribute and no declared proxy can move: similar people always agree on "
-            f"{listed(list(schema.protected))}. The bounds below do not compare people of different groups. {rest}"
+            "No protected attribute and no declared proxy can move: similar people agree on "
+            f"{listed(list(schema.protected))}, {seen(len(findings.people))}. The bounds below do not compare people "
+            f"of different groups. {rest}"
         ]
     if not any(move.read for move in said) and findings.read & set(schema.protected):
         names = listed([move.feature for move in said])

@@ -10,7 +10,7 @@ import math
 from isonomy.certificates.certificate import Certificate
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import listed, parameter
-from isonomy.report.similar import Similar
+from isonomy.report.similar import Similar, seen
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
 
@@ -65,7 +65,8 @@ def meaning(findings: Findings) -> str:
 def unread(findings: Findings, similar: Similar) -> str:
     """Return which protected attributes are not read, and what is bounded instead; nothing where all are read.
 
-    **Soundness.** An attribute counts as read unless no path of non-zero weights leads from it to an output.
+    **Soundness.** An attribute counts as read unless no path of non-zero weights leads from it to an output. In what
+    else similar people may differ is said of those who were looked at.
     """
     protected = list(findings.people.schema.protected)
     without = [name for name in protected if name not in findings.read]
@@ -81,7 +82,7 @@ def unread(findings: Findings, similar: Similar) -> str:
         said = f"The model does not read {last}: changing it alone changes nothing."
     others = [f"{move.feature} ({move.role or 'tolerance'})" for move in similar.moves if move.read]
     if not others:
-        return f"{said} It reads nothing else in which similar people may differ."
+        return f"{said} It reads nothing else in which similar people may differ, {seen(len(findings.people))}."
     return f"{said} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
 
 
