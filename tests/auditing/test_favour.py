@@ -39,6 +39,10 @@ from .test_reading import sigmoid_of_income
         (("approved", "hired"), ()),
         (("denied", "rejected"), ()),
         (("<=30", ">30"), ()),
+        (("default: no", "default: yes"), ("default: no",)),
+        (("denied, no income", "pending"), ()),
+        (("approved with conditions", "approved without conditions"), ()),
+        (("paid, no delay", "paid late"), ()),
         ((), ()),
     ],
 )
@@ -100,7 +104,7 @@ def test_rates_and_accuracy_are_weighted_and_say_about_whom(files: Callable[...,
     else:
         about = "2,000 people of this table, drawn at random"
         assert f"accuracy on {about}" in notes and f"of the model's decisions about {about}" in notes
-        assert "9" == notes.split("'granted' ")[1].split("outcomes in this table, ")[1][0]
+        assert notes.split("'granted' ")[1].split("outcomes in this table, ")[1][0] == "9"
 
 
 def test_without_words_one_sentence_says_how_to_name_it(files: Callable[..., Any]) -> None:

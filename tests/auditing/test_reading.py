@@ -73,6 +73,27 @@ def test_both_ways_out(plan: dict[str, Any]) -> None:
     assert note not in right.report()
 
 
+@pytest.mark.parametrize("order", [("approved", "rejected"), ("rejected", "approved")])
+def test_a_model_that_names_its_classes_is_not_turned_by_the_schema(
+    plan: dict[str, Any], order: tuple[str, str]
+) -> None:
+    """Fitted on labels that are the other way round: to turn the classes of the schema would lead in a circle."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    skops = pytest.importorskip("skops.io")
+    people, schema = pd.read_csv(plan["data"]), Path(plan["schema"])
+    wrong = people["outcome"].map({"approved": "rejected", "rejected": "approved"})
+    model = make_pipeline(make_column_transformer(("passthrough", ["income"])), LogisticRegression())
+    skops.dump(model.fit(people[["income"]], wrong), schema.with_name("model.skops"))
+    schema.write_text(schema.read_text().replace('["approved", "rejected"]', json.dumps(order)))
+    with pytest.raises(NetworkError, match="wrong way round") as caught:
+        isonomy.audit(plan | QUICK | {"limit": 400, "model": str(schema.with_name("model.skops"))}, progress=None)
+    assert "names its classes" in str(caught.value) and "Correct the order" not in str(caught.value)
+    assert "--as-read" in str(caught.value)
+
+
 @pytest.mark.parametrize("options", [{}, {"engine": "local"}])
 def test_a_table_that_is_sorted_by_its_labels_is_judged_too(plan: dict[str, Any], options: dict[str, Any]) -> None:
     """Two tables put one below the other, such as the approved and the rejected: the first rows have one class."""

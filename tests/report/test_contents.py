@@ -16,6 +16,7 @@ from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings
 from isonomy.report.drivers import drivers
 from isonomy.report.model import Rounded
+from isonomy.report.pairs import facts_of_row
 from isonomy.report.shifted import comparable, curve, shift, worst_population
 from isonomy.report.similar import similar
 from isonomy.shift import wasserstein
@@ -121,6 +122,21 @@ def test_two_independent_sigmoids_have_no_cut_off_of_one_half() -> None:
     assert findings.group is not None and findings.group.groups["selection_rate"].min() > 0
     (said,) = findings.facts["groups"].sentences
     assert "given “yes”, where it is at least as probable as “no”;" in said and "0.5" not in said
+
+
+def test_a_counterpart_that_is_shown_is_not_taken_for_one_with_another_decision() -> None:
+    """The largest change, upward from .6, does not cross the cut-off: who does is named beside it."""
+    network = Network.from_layers([np.array([[0.5]])], [np.array([-0.1])], head="sigmoid")
+    age = Feature("age", "integer", low=0, high=9, origin=0, unit=1, protected=True)
+    schema = Schema("small", (age,), label=Label("y", ("no", "yes"), favourable=("yes",), threshold=0.5))
+    people = Population.from_frame(pd.DataFrame({"age": [1, 0], "y": ["yes", "no"]}), schema)
+    found = isonomy.certify_local(network, people, isonomy.Counterparts.of(schema), progress=None)
+    assert found.decision.tolist() == ["flippable", "flippable"] and found.witnesses.counterpart[0, 0] == 9
+    one, other = (str(facts_of_row(found, place, place).fact("decision")) for place in (0, 1))
+    assert one == (
+        "A similar person with another decision was found, not the one shown: no 0.5250, yes 0.4750, with age 1 → 0."
+    )
+    assert other == "A similar person with another decision was found."
 
 
 def test_distances_in_another_cost_are_not_put_on_the_curve() -> None:

@@ -108,6 +108,14 @@ def test_what_was_not_searched_for_is_not_called_found() -> None:
     assert str(without.facts.fact("lower")) == "not searched for" and "≥" in searched.facts.fact("lower").bounded
 
 
+def test_without_epsilon_no_threshold_is_said_to_be_missing() -> None:
+    """A threshold is the cut-off of a decision, which may well have been given."""
+    found = audit()
+    certificate = dataclasses.replace(found.certificate, epsilon=None)
+    said = dataclasses.replace(found, certificate=certificate).facts["summary"].sentences[0]
+    assert said.startswith("No ε was given") and "threshold" not in said
+
+
 def test_a_row_can_be_pasted() -> None:
     found = audit()
     people = dataclasses.replace(found.people, rows=found.people.rows + 1_234_000)
@@ -320,13 +328,14 @@ def steep(count: int, pay: Any, delta: float, weight: float, **tolerance: float)
 
 
 def test_what_was_not_seen_to_differ_is_not_said_to_be_equal() -> None:
-    """Moves too small to be seen, and people behind those who are looked at, change predictions all the same."""
+    """Moves too small to be seen, and people between those who are looked at, change predictions all the same."""
     hidden = np.zeros(1100)
     hidden[-1] = 0.5  # 0 is like 0 alone; the last one may differ
     tiny = steep(4, np.full(4, 0.5), 1e-11, 1e10, tolerance=0.1)
     late = steep(1100, hidden, 1.0, 20.0, relative_tolerance=0.2)
-    for found, whom in ((tiny, "all 4"), (late, "the first 1,024")):
-        assert found.certificate.local.lower.max() > 0.001
-        seen = f"as far as was seen on {whom} people, for differences above a billionth of a unit"
-        assert f"It reads nothing else in which similar people may differ, {seen}." in found.facts.headline
-        assert "Cannot differ" not in to_markdown(found.facts)
+    seen = "as far as was seen on all 4 people, for differences above a billionth of a unit"
+    assert f"It reads nothing else in which similar people may differ, {seen}." in tiny.facts.headline
+    assert "is the effect of pay (tolerance)" in late.facts.headline
+    assert "Seen on 550 of 1,100 people, evenly spaced." in late.facts["proved"].tables[0].notes[0]
+    for found in (tiny, late):
+        assert found.certificate.local.lower.max() > 0.001 and "Cannot differ" not in to_markdown(found.facts)

@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.auditing.inputs import Inputs, read_inputs, table_of, with_ids
+from isonomy.auditing.inputs import Inputs, read_inputs, read_network, table_of, with_ids
 from isonomy.auditing.output import write
 from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
@@ -121,8 +121,8 @@ def run(
     other = other_reading(inputs, source)
     if other is not None and not plan.as_read:
         raise NetworkError(
-            f"'{inputs.network.name}' is probably read the wrong way round: {other}. Correct the order of 'classes' in "
-            "[label] of the schema, or say --as-read (as_read = true) to audit it as it is read."
+            f"'{inputs.network.name}' is probably read the wrong way round: {other}. {_way_out(plan, inputs, other)}, "
+            "or say --as-read (as_read = true) to audit it as it is read."
         )
     announce("Bounding people and populations")
     certificate = certify(
@@ -181,6 +181,19 @@ def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
         return None
     given, weights = network(np.concatenate([chunk.x for chunk in chunks])), [chunk.weights for chunk in chunks]
     return better_reading(given, np.concatenate(labels).astype(np.int64), label, np.concatenate(weights))
+
+
+def _way_out(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
+    """Return what would turn the reading round; outputs of a file that names its classes follow them in any order."""
+    label = inputs.schema.label
+    if plan.model is not None and label is not None:
+        turned = replace(inputs.schema, label=replace(label, classes=other.classes))
+        if read_network(plan, turned).hash() != inputs.network.hash():
+            return (
+                "The model file names its classes, so that their order in the schema is no matter: give the labels "
+                "that it was fitted on"
+            )
+    return "Correct the order of 'classes' in [label] of the schema"
 
 
 def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:

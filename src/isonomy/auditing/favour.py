@@ -31,8 +31,8 @@ _RISK = {"low": 1, "small": 1, "minimal": 1, "high": -1, "great": -1, "elevated"
 _INCOME = re.compile(r"^([<>]=?|≤|≥)\s*(?:[$€£]\s*\d[\d.,]*\s*k?|\d[\d.,]*\s*(?:k|[$€£]))$", re.IGNORECASE)
 
 
-def favour_of(text: str) -> int:
-    """Return 1 where a class is favourable by its words, −1 where it is not, 0 where they do not tell."""
+def favour_of(text: str) -> int | None:
+    """Return 1 where a class is favourable by its words, −1 where not, 0 where they do not tell; None: who knows."""
     income = _INCOME.match(text.strip())
     if income:
         return 1 if income[1][0] in ">≥" else -1
@@ -43,7 +43,13 @@ def favour_of(text: str) -> int:
         signs = {1 if word in FAVOURABLE else -1 for word in words if word in FAVOURABLE or word in UNFAVOURABLE}
     if len(signs) != 1:
         return 0
-    return -signs.pop() if _NOT & set(words) else signs.pop()
+    denied = [place for place, word in enumerate(words) if word in _NOT]
+    if not denied:
+        return signs.pop()
+    # "Not approved" and "default: no" deny their word; in "denied, no income" another one is denied.
+    after = words[denied[0] + 1 : denied[0] + 2]
+    turned = len(denied) == 1 and set(after) <= FAVOURABLE | UNFAVOURABLE | set(_RISK)
+    return -signs.pop() if turned else None
 
 
 def guess_favourable(label: Label) -> tuple[str, ...]:
@@ -52,7 +58,9 @@ def guess_favourable(label: Label) -> tuple[str, ...]:
     Of two classes it is enough that one of them is known to be favourable, or not to be.
     """
     signs = {name: favour_of(label.labels.get(name, name)) for name in label.classes}
-    liked = tuple(name for name, sign in signs.items() if sign > 0)
+    if None in signs.values():
+        return ()
+    liked = tuple(name for name, sign in signs.items() if sign == 1)
     if not liked and len(signs) == 2 and -1 in signs.values():
         liked = tuple(name for name, sign in signs.items() if sign == 0)
     return liked if 0 < len(liked) < len(signs) else ()

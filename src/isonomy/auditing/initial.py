@@ -92,7 +92,7 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
         if reading.other is not None:
             notes.append(
                 f"the model is probably read the wrong way round: {reading.other}; correct the order of 'classes' in "
-                "[label], or audit it as it is read with --as-read"
+                "[label] (a file that names its classes was fitted on other labels), or audit it with --as-read"
             )
         elif reading.accuracy <= shares.max():
             notes.append(

@@ -19,9 +19,9 @@ test of the ranking, and accuracy or balanced accuracy, which are named and weig
 
 **Soundness.** Nothing that is proved depends on it. A model that is no better than chance is called reversed with a
 probability of at most about ``LEVEL``, whatever its decisions: given the scores, the people of a class are a random
-part of all. The law of their sum of ranks is that of Mann and Whitney, where ties leave it near a normal one. Where they
-do not (few people of a class, few scores), the part is drawn without replacement, the moments of its sum are at most
-those with replacement (Hoeffding 1963), and Chernoff's bound takes its place.
+part of all. The law of their sum of ranks is that of Mann and Whitney, where ties leave it near a normal one. Where
+they do not (few people of a class, few scores), the part is drawn without replacement, the moments of its sum are at
+most those with replacement (Hoeffding 1963), and Chernoff's bound takes its place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from scipy.stats import binom, mannwhitneyu, rankdata, tiecorrect
+from scipy.stats import binom, mannwhitneyu, rankdata
 
 from isonomy.arithmetic import FloatArray
 from isonomy.fairness.decisions import auc
@@ -82,7 +82,8 @@ def better_reading(
     if count < 2 or prediction.shape[1] != count or len(y) != len(prediction) or not np.isfinite(prediction).all():
         return None
     weights = np.ones(len(y)) if weights is None else weights
-    prediction, y, weights = (each[weights > 0] for each in (prediction, y, weights))
+    kept = weights > 0
+    prediction, y, weights = prediction[kept], y[kept], weights[kept]
     own = np.bincount(y, minlength=count)
     if (own > 0).sum() < 2:
         return None
@@ -97,9 +98,9 @@ def better_reading(
         # Output j is read as class order[j]: column c of the other reading is the output with order[j] = c.
         other = decided(prediction[:, np.argsort(order)], label) == y
         accuracy, balanced = _shares(other, y, weights)
-        if (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level):
-            if _ranks_below(prediction, y, order, level, weights):
-                found.append((balanced, order, accuracy))
+        more = (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level)
+        if more and _ranks_below(prediction, y, order, level, weights):
+            found.append((balanced, order, accuracy))
     if not found:
         return None
     balanced, order, accuracy = max(found)
@@ -131,18 +132,18 @@ def _ranks_below(
 
 def _chance(score: FloatArray, own: BoolArray) -> float:
     """The chance, or a bound of it, that a random part of all people, as large as ``own``, has ranks as low as its."""
-    ranks = rankdata(score)
-    spread, fewer = tiecorrect(ranks), min(own.sum(), (~own).sum())
+    n, ties = float(len(score)), np.unique(score, return_counts=True)[1].astype(np.float64)
+    spread, fewer = 1.0 - float((ties**3 - ties).sum()) / (n**3 - n), min(own.sum(), (~own).sum())
     if spread == 1 or (spread >= EVEN and fewer >= SEVERAL):
         return float(mannwhitneyu(score[own], score[~own], alternative="less").pvalue)
-    ranks = ranks / len(score)
+    ranks = rankdata(score) / n
     if 2 * own.sum() > len(own):  # the others are fewer, and their ranks from above
         ranks, own = 1.0 - ranks, ~own
     low, size = float(ranks[own].mean()), int(own.sum())
     values, counts = np.unique(ranks, return_counts=True)
     # Every slope gives a bound: E exp(slope (low - rank)), to the power of how many ranks are drawn.
     slopes = np.geomspace(0.1, 1e4, 64)[:, None]
-    logs = logsumexp(slopes * (low - values), axis=1, b=counts / len(score))
+    logs = logsumexp(slopes * (low - values), axis=1, b=counts / n)
     return float(np.exp(min(0.0, size * float(logs.min()))))
 
 

@@ -25,7 +25,7 @@ from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import DECISIONS, Group, everybody, find_groupings, group_tables, histogram, shares_of
 from isonomy.report.privacy import SMALLEST, hidden_groups
 from isonomy.report.shifted import shift, worst_population
-from isonomy.report.similar import similar
+from isonomy.report.similar import similar, whom
 
 OBSERVED = {
     "accuracy": "Accuracy, observed", "balanced_accuracy": "Balanced accuracy, observed", "auc": "AUC, observed",
@@ -146,9 +146,7 @@ class Sheet:
              move.who, move.reach, "–" if math.isnan(move.correlation) else f"{move.correlation:.2f}")
             for move in self.similar.moves
         ]  # fmt: skip
-        looked, whole = self.similar.looked_at, self.similar.looked_at == len(self.audit.people)
-        seen = f"all {looked:,} people" if whole else f"{looked:,} of {len(self.audit.people):,} people, evenly spaced"
-        note = f"Seen on {seen}. "
+        note = f"Seen on {whom(len(self.audit.people))}. "
         none = f"Not seen to differ, by more than a billionth of a unit: {', '.join(self.similar.still)}."
         still = (none,) if self.similar.still else ()
         moves = table(

@@ -9,6 +9,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, reached
 from isonomy.certificates.local import LocalCertificate
+from isonomy.population.outcome import decided
 from isonomy.report import words
 from isonomy.report.findings import output_names, role_of
 from isonomy.report.model import Cell, Facts, Rounded, Section, exact, table
@@ -68,7 +69,7 @@ def facts_of_row(
         exact("prediction", "Prediction", mine, _given(names, gets[0], rounded)),
         most,
         least,
-        exact("decision", "Decision", decision, words.DECISIONS[decision]),
+        exact("decision", "Decision", decision, _turned(found, place, names, rounded)),
         exact("counterpart_prediction", "The worst counterpart found", theirs, _given(names, gets[1], rounded)),
         exact("differs", "Differs in", [str(name) for name in pair.index[differs]], ""),
         *(exact(side, side, {str(name): _item(value) for name, value in pair[side].items()}, "")
@@ -103,7 +104,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
         ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
         *([("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []),
-        *((name, *("none" if each is None else str(each) for each in values)) for name, values in question.items()),
+        *((name, *map(_plain, values)) for name, values in question.items()),
     ]
     parts = [name for name, value in changed.items() if value]
     text = f"Changed: {', '.join(parts)}." if parts else f"{listed(list(PARTS)).capitalize()} are the same."
@@ -142,8 +143,30 @@ def _shared(old: Record, new: Record, rows: Any) -> Any:
     return rows[(old.people.x[one] == new.people.x[other]).all(axis=1)]
 
 
+def _turned(found: LocalCertificate, place: int, names: Sequence[str], rounded: Rounded) -> str:
+    """Whether somebody similar gets another decision, and who that is where it is not the counterpart that is shown."""
+    said, question, witnesses = words.DECISIONS[str(found.decision[place])], found.question, found.witnesses
+    if found.decision[place] != "flippable":
+        return said
+    three = np.stack(
+        [each[place] for each in (witnesses.individual, witnesses.counterpart, witnesses.flip_counterpart)]
+    )
+    gets = question.network(three)
+    own, shown, _ = decided(gets, question.outcome, regression=question.network.head == "regression")
+    if own != shown:
+        return said
+    pair = witnesses.frame(place, flip=True)
+    changes = [f"{name} {cell(one)} → {cell(other)}" for name, one, other, mark in pair.itertuples(name=None) if mark]
+    return f"{said[:-1]}, not the one shown: {_given(names, gets[2], rounded)}, with {', '.join(changes)}."
+
+
 def _given(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
     return ", ".join(f"{name} {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
+
+
+def _plain(value: Any) -> str:
+    """A part of a question; several names as a list without brackets."""
+    return ("" if value is None else ", ".join(value) if isinstance(value, list) else str(value)) or "none"
 
 
 def _item(value: Any) -> Any:

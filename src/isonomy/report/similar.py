@@ -35,7 +35,6 @@ class Similar(NamedTuple):
     moves: tuple[Move, ...]
     still: tuple[str, ...]
     warnings: tuple[str, ...]
-    looked_at: int
 
 
 def similar(findings: Findings) -> Similar:
@@ -43,17 +42,17 @@ def similar(findings: Findings) -> Similar:
     local, question, schema = findings.certificate.local, findings.certificate.question, findings.people.schema
     table = local.movement()
     close = _correlations(findings)
-    moves, still, looked = [], [], len(range(len(findings.people))[looked_at(len(findings.people))])
+    moves, still, whole = [], [], looked_at(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
-        if not row["moves"] > 0 and (looked == len(findings.people) or not _by_value(feature, question)):
+        if not row["moves"] > 0 and (whole or not _by_value(feature, question)):
             still.append(feature.name)
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
         reach, read = _reach(feature, row, question, findings.redacted), feature.name in findings.read
         moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
-    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)), looked)
+    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)))
 
 
 def _by_value(feature: Feature, question: Question) -> bool:
@@ -62,10 +61,15 @@ def _by_value(feature: Feature, question: Question) -> bool:
     return isinstance(metric, Counterparts) and question.delta > 0 and bool((metric.relative[place] > 0).any())
 
 
+def whom(people: int) -> str:
+    """Return on whom of all the people moves were seen."""
+    looked = len(range(people)[looked_at(people)])
+    return f"all {people:,} people" if looked == people else f"{looked:,} of {people:,} people, evenly spaced"
+
+
 def seen(people: int) -> str:
-    """Return on whom of all the people moves were seen, and from which size on: nothing is known beyond that."""
-    whom = f"the first {LOOKED_AT:,}" if people > LOOKED_AT else f"all {people:,}"
-    return f"as far as was seen on {whom} people, for differences above a billionth of a unit"
+    """Return on whom moves were seen, and from which size on: nothing is known beyond that."""
+    return f"as far as was seen on {whom(people)}, for differences above a billionth of a unit"
 
 
 def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> str:

@@ -54,7 +54,8 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
         yield Text(f"\nMost unequal pair found (row {row}{_named(pair)}, difference {pair.fact('lower')}):")
         yield _grid(differs)
         more = f"isonomy explain OUT --row {row}, where OUT is the folder of this audit"
-        yield Text(f"In the other {len(equal.rows)} features both agree: {more}.")
+        rest = "feature" if len(equal.rows) == 1 else f"{len(equal.rows)} features"
+        yield Text(f"In the other {rest} both agree: {more}.")
 
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
@@ -64,7 +65,7 @@ def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
     yield Text(f"Row {known['row']}{_named(facts)}: {known['prediction']}", style="bold")
     yield Text(f"{whose}: what is proved here is about this person alone.")
     yield Text(facts.headline)
-    yield str(known["decision"])
+    yield Text(str(known["decision"]))
     if known["lower"].value > 0:
         names = ", ".join(known["differs"].value)
         yield Text(f"{known['counterpart_prediction'].words}: {known['counterpart_prediction']}; differs in {names}.")

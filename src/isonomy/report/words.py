@@ -141,7 +141,7 @@ def reach(largest: float | None, printed: str) -> str:
 def threshold(findings: Findings, kept: str) -> str:
     """What the verdict has to do with ε; ``kept`` says up to which shift it is kept."""
     if findings.verdict is None or findings.certificate.epsilon is None:
-        return "No threshold ε was given, so there is no verdict: only what was proved and what was found."
+        return "No ε was given, so there is no verdict: only what was proved and what was found."
     epsilon = parameter(findings.certificate.epsilon)
     beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
     text = {
