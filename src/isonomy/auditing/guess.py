@@ -67,6 +67,7 @@ ASKED = "as asked"
 """Why a column is left out that the user wants to be."""
 
 _SEPARATORS = (",", ";", "\t", "|")
+_GROUPED = r"[+-]?\d{1,3}(?:[.,' \u00a0\u202f]\d{3})*(?:[.,]\d+)?"  # 1.234,50 and its like
 _DISTINCT = 50  # a text column with more values is a name or a note, not a category
 
 
@@ -281,6 +282,11 @@ def _unusable(column: pd.Series) -> str:
         return "its whole numbers are too large: turn them into texts or smaller numbers to use them"
     distinct = column.nunique()
     if column.dtype.kind not in "iufb" and distinct > _DISTINCT:
+        texts = column.dropna().astype(str)
+        texts = texts[~texts.isin(MARKS)]
+        if len(texts) and texts.str.fullmatch(_GROUPED).all():
+            longest = max(texts, key=len)
+            return f"its cells look like numbers with thousands separators, such as {longest!r}: write them without"
         return f"it has {distinct} different texts"
     return ""
 
@@ -318,6 +324,7 @@ class Reading:
     known: bool = False
     score: float = -math.inf
     accuracy: float | None = None
+    r2: float | None = None  # of a regression
     shares: tuple[float, ...] = ()  # of the model's decisions, by class
     other: OtherReading | None = None  # an order of the classes under which it agrees better
     problem: str = ""  # why no reading fits
@@ -429,7 +436,8 @@ def _scored(reading: Reading, network: Network, people: Population) -> Reading:
         if label.regression:
             high = decided(given, label, regression=True)
             shares = () if label.threshold is None else (float(np.mean(high == 0)), float(np.mean(high == 1)))
-            return replace(reading, score=-float(np.mean((given[:, 0] - some.y) ** 2)), shares=shares)
+            error, spread = float(np.mean((given[:, 0] - some.y) ** 2)), float(np.var(some.y))
+            return replace(reading, score=-error, r2=1 - error / spread if spread > 0 else None, shares=shares)
         if given.shape[1] != len(label.classes):
             return reading
         y = np.asarray(some.y, dtype=np.int64)

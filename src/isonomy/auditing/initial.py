@@ -98,6 +98,10 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
                 f"that is no better than always saying the most frequent class ({shares.max():.3f}): check the order "
                 "of [label] classes and [model.inputs]"
             )
+    if reading.r2 is not None:
+        notes.append(f"read so, the model's R² on this table is {reading.r2:.3f}")
+        if reading.r2 <= 0:
+            notes.append("that is no better than always saying the mean outcome: check [label] and [model.inputs]")
     return notes
 
 
