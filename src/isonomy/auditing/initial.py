@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.guess import Guess, Reading, guess_reading, guess_schema, read_unknown, with_categories
+from isonomy.auditing.guess import (
+    Guess,
+    Reading,
+    guess_reading,
+    guess_schema,
+    read_unknown,
+    with_categories,
+    with_codes,
+)
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.fairness.reading import percent
@@ -39,7 +47,7 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_
         raise FileError(f"There is no file '{model}'.")
     table, dialect, marks = read_unknown(data, table_limit)
     guess = with_categories(guess_schema(table, marks, data.name.split(".")[0], roles), model, table)
-    people = Population.from_frame(table, guess.schema, unknown="exclude")
+    people = Population.from_frame(with_codes(table, guess.schema), guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
     notes = (
