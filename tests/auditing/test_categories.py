@@ -110,3 +110,19 @@ def test_numbers_that_stay_numbers(tmp_path: Path) -> None:
     _, schema = proposed(frame, fitted(frame, "floor", encoder=scaled), tmp_path)
     assert schema["floor"].kind == "integer"
     assert isinstance(schema_columns(schema)["floor"], Number) and as_choice(schema_columns(schema)["floor"]).rank
+
+
+@pytest.mark.parametrize("codes", [("01067", "10115", "80331"), ("01067", "02625", "04103")])
+@pytest.mark.parametrize("protected", [(), ("zip",)])
+def test_codes_that_begin_with_a_zero(tmp_path: Path, codes: tuple[str, ...], protected: tuple[str, ...]) -> None:
+    """The table shows them as numbers, which have lost it; the people who have them are judged all the same."""
+    frame = people(zip=RNG.choice(codes, N))
+    model = fitted(frame, "zip")
+    proposal, schema = proposed(frame, model, tmp_path, protected=protected)
+    assert set(codes) <= set(schema["zip"].categories)
+    assert not any("do not fit" in note for note in proposal.notes) and "are not among them" not in proposal.schema
+    right = float(np.mean(model.predict(frame.drop(columns="good")) == frame["good"]))
+    assert any(f"accuracy on this table is {right:.3f}" in note for note in proposal.notes)
+    network = load_network(tmp_path / "model.skops", schema)
+    given = network(Population.from_file(tmp_path / "people.csv", schema).x)
+    assert np.allclose(given, model.predict_proba(frame.drop(columns="good")))

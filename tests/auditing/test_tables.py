@@ -172,3 +172,26 @@ def test_a_table_without_rows(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises((FileError, DataError)):
         read_unknown(tmp_path / "t.csv")
+
+
+def test_a_column_of_grouped_numbers_is_left_out_for_that_reason(tmp_path: Path) -> None:
+    """Not as so many different texts: who reads that does not know what to change."""
+    rows = "".join(f"{n}.{100 + n},50;{n};note {n}\n" for n in range(1, 61))
+    (tmp_path / "t.csv").write_text(f"income;age;remark\n{rows}?;7;none\n")
+    frame, _, marks = read_unknown(tmp_path / "t.csv")
+    left_out = guess_schema(frame, marks, "t", Roles()).left_out
+    assert left_out["income"].startswith("its cells look like numbers with thousands separators, such as '10.110,50'")
+    assert left_out["remark"] == "it has 61 different texts"
+
+
+@pytest.mark.parametrize(("factor", "words"), [(1.0, "R² on this table is 1.000"), (-1.0, "R² on this table is -")])
+def test_init_says_how_well_a_regression_is_read(tmp_path: Path, factor: float, words: str) -> None:
+    import skops.io
+    from sklearn.linear_model import LinearRegression
+
+    frame = pd.DataFrame({"age": np.arange(60.0) + 0.5})
+    skops.io.dump(LinearRegression().fit(frame, factor * frame["age"]), tmp_path / "m.skops")
+    frame.assign(wage=frame["age"]).to_csv(tmp_path / "t.csv", index=False)
+    notes = propose(tmp_path / "t.csv", tmp_path / "m.skops", Roles(label="wage"), tmp_path).notes
+    assert any(words in note for note in notes)
+    assert any("no better than always saying the mean" in note for note in notes) == (factor < 0)

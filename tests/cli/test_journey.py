@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -183,6 +184,26 @@ def test_compare_says_what_changed(
     for words in (("verify", "one"), ("compare", "one", "two")):
         status, _, error = run(*words)
         assert status == 2 and "report.html is not the file that the certificate" in error
+
+
+def test_the_commands_that_an_audit_prints_can_be_pasted(plan: str, run: Callable[..., Any]) -> None:
+    """Also those of a folder whose name has a space."""
+    status, said, _ = run("audit", plan, *QUICK, "--out", "my audit")
+    assert status == 0
+    commands = [line.partition(": ")[2] for line in said.splitlines() if ": isonomy " in line]
+    assert [command.split()[1] for command in commands] == ["explain", "verify"]
+    for command in commands:
+        assert run(*shlex.split(command)[1:])[0] == 0, command
+
+
+def test_compare_says_names_and_not_lists(plan: str, run: Callable[..., Any], answered: Callable[..., Any]) -> None:
+    """And that verdicts about different epsilons are no change of a network."""
+    answered("audit", plan, *QUICK, "--epsilon", "0.9", "--out", "one")
+    answered("audit", plan, *QUICK, "--epsilon", "0.0", "--out", "two")
+    assert "different ε: that they differ says nothing" in run("compare", "one", "two")[1]
+    answered("audit", plan, *QUICK, "--epsilon", "0.9", "--favourable", "yes", "--out", "three")
+    page = run("compare", "one", "three")[1]
+    assert "| favourable | none | “yes” |" in page and "different ε" not in page
 
 
 def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,3 +141,13 @@ def test_names_made_of_digits_are_no_numbers() -> None:
     frame = pd.DataFrame({"account": [1, 9_007_199_254_740_993]}, index=[7, 7])
     with pytest.raises(SchemaError, match=r"row 7: 9007199254740993 is not a number .*'ignore' the column"):
         Schema.infer(frame)
+
+
+@pytest.mark.parametrize("kind", ["int64", "Int64", "float64", "uint16"])
+def test_a_label_of_many_numbers_is_no_class_each(kind: str) -> None:
+    """A credit limit in whole euros is a number: as classes it would have hundreds, each of one person."""
+    frame = pd.DataFrame({"age": range(60), "limit": pd.Series(range(1000, 1060), dtype=kind)})
+    few = frame.assign(limit=frame["limit"] % 3)
+    many, grade = Schema.infer(frame, label="limit").label, Schema.infer(few, label="limit").label
+    assert many is not None and many.regression
+    assert grade is not None and len(grade.classes) == 3

@@ -68,6 +68,7 @@ ASKED = "as asked"
 """Why a column is left out that the user wants to be."""
 
 _SEPARATORS = (",", ";", "\t", "|")
+_GROUPED = r"[+-]?\d{1,3}(?:[.,' \u00a0\u202f]\d{3})*(?:[.,]\d+)?"  # 1.234,50 and its like
 _DISTINCT = 50  # a text column with more values is a name or a note, not a category
 
 
@@ -179,7 +180,7 @@ def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
         made: dict[str, Feature] = {}
         for name, known in noted.items():
             feature, left = features.get(name), guess.left_out.get(name, ASKED) != ASKED
-            if name in table.columns and (feature is not None or left) and _texts(table[name]) & set(known):
+            if name in table.columns and (feature is not None or left) and _texts(table[name], known) & set(known):
                 better = _encoded(table[name], known, feature)
                 made |= {} if better == feature else {name: better}
         if not made:
@@ -187,7 +188,7 @@ def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
         features |= made
         remarks, left_out = dict(guess.remarks), dict(guess.left_out)
         for name, feature in made.items():
-            strange = len(_texts(table[name]).difference(feature.levels))
+            strange = len(_texts(table[name], feature.levels).difference(feature.levels))
             rest = f" {strange} values of this table are not among them." if strange else ""
             remarks[name] = f"guess: the {len(feature.categories)} categories that the model knows.{rest}"
             left_out.pop(name, None)
@@ -203,12 +204,37 @@ def _encoded(column: pd.Series, known: tuple[str, ...], feature: Feature | None)
         return with_levels(column, tuple(dict.fromkeys(known)), flags)
     missing = {*feature.missing_values, feature.missing_label} if feature.missing == "category" else set()
     more = [name for name in dict.fromkeys(known) if name not in (*feature.categories, *missing)]
-    categories = (*feature.categories, *more) if feature.kind == "categorical" else feature.categories
+    padded = _padded(column, known)
+    own = (padded.get(name, name) for name in feature.categories)
+    categories = tuple(dict.fromkeys((*own, *more))) if feature.kind == "categorical" else feature.categories
     return replace(feature, categories=categories) if more else feature
 
 
-def _texts(column: pd.Series) -> set[str]:
-    return {text_of(value) for value in column.dropna().unique()}
+def _texts(column: pd.Series, known: tuple[str, ...]) -> set[str]:
+    """The categories that the cells of a column name, among known ones."""
+    return set(_coded(column.dropna().drop_duplicates(), known))
+
+
+def _coded(column: pd.Series, known: tuple[str, ...]) -> pd.Series:
+    """Cells as the categories that they name, among known ones."""
+    padded = _padded(column, known)
+    return column.map(lambda cell: padded.get(text_of(cell), text_of(cell)), na_action="ignore")
+
+
+def _padded(column: pd.Series, known: tuple[str, ...]) -> dict[str, str]:
+    """The known category of each text of a column, whose whole numbers have lost the zero that 01067 begins with."""
+    numbers = column.dtype.kind in "iu"
+    return {str(int(name)): name for name in known if numbers and name.isascii() and name.isdigit()}
+
+
+def with_codes(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """A table whose numbers are texts where a schema has categories of digits that begin with a zero."""
+    codes = {
+        each.name: _coded(table[each.name], each.levels)
+        for each in schema.features
+        if each.kind == "categorical" and table[each.name].dtype.kind in "iu"
+    }
+    return table.assign(**codes)
 
 
 def _dialect(path: Path, limit: int) -> Dialect:
@@ -282,6 +308,11 @@ def _unusable(column: pd.Series) -> str:
         return "its whole numbers are too large: turn them into texts or smaller numbers to use them"
     distinct = column.nunique()
     if column.dtype.kind not in "iufb" and distinct > _DISTINCT:
+        texts = column.dropna().astype(str)
+        texts = texts[~texts.isin(MARKS)]
+        if len(texts) and texts.str.fullmatch(_GROUPED).all():
+            longest = max(texts, key=len)
+            return f"its cells look like numbers with thousands separators, such as {longest!r}: write them without"
         return f"it has {distinct} different texts"
     return ""
 
@@ -319,6 +350,7 @@ class Reading:
     known: bool = False
     score: float = -math.inf
     accuracy: float | None = None
+    r2: float | None = None  # of a regression
     shares: tuple[float, ...] = ()  # of the model's decisions about at most ROWS people, by class, weighted
     other: OtherReading | None = None  # an order of the classes under which it agrees better
     problem: str = ""  # why no reading fits
@@ -430,7 +462,8 @@ def _scored(reading: Reading, network: Network, people: Population) -> Reading:
         if label.regression:
             high = decided(given, label, regression=True)
             shares = () if label.threshold is None else _shares(high, some, 2)
-            return replace(reading, score=-float(np.mean((given[:, 0] - some.y) ** 2)), shares=shares)
+            error, spread = float(np.mean((given[:, 0] - some.y) ** 2)), float(np.var(some.y))
+            return replace(reading, score=-error, r2=1 - error / spread if spread > 0 else None, shares=shares)
         if given.shape[1] != len(label.classes):
             return reading
         y = np.asarray(some.y, dtype=np.int64)

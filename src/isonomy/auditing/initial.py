@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.auditing.guess import ROWS, Guess, Reading, guess_reading, guess_schema, read_unknown, with_categories
+from isonomy.auditing.guess import (
+    ROWS,
+    Guess,
+    Reading,
+    guess_reading,
+    guess_schema,
+    read_unknown,
+    with_categories,
+    with_codes,
+)
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
 from isonomy.errors import FileError
 from isonomy.fairness.reading import percent
@@ -39,7 +48,7 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_
         raise FileError(f"There is no file '{model}'.")
     table, dialect, marks = read_unknown(data, table_limit)
     guess = with_categories(guess_schema(table, marks, data.name.split(".")[0], roles), model, table)
-    people = Population.from_frame(table, guess.schema, unknown="exclude")
+    people = Population.from_frame(with_codes(table, guess.schema), guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
     notes = (
@@ -99,6 +108,10 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
                 f"that is no better than always saying the most frequent class ({shares.max():.3f}): check the order "
                 "of [label] classes and [model.inputs]"
             )
+    if reading.r2 is not None:
+        notes.append(f"read so, the model's R² on this table is {reading.r2:.3f}")
+        if reading.r2 <= 0:
+            notes.append("that is no better than always saying the mean outcome: check [label] and [model.inputs]")
     return notes
 
 

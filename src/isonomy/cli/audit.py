@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -110,8 +111,9 @@ def _run(plan: Plan) -> Answer:
     document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
     written = f"Written to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
-    check = f"Derive every claim again: isonomy verify {target / 'certificate.json'}{withheld}"
-    return Answer(document, chain(to_terminal(findings.facts), ("", written, check)), _STATUS[findings.facts.verdict])
+    check = f"Derive every claim again: isonomy verify {shlex.quote(str(target / 'certificate.json'))}{withheld}"
+    shown_facts = to_terminal(findings.facts, shlex.quote(str(target)))
+    return Answer(document, chain(shown_facts, ("", written, check)), _STATUS[findings.facts.verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

@@ -23,7 +23,7 @@ _IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$
 _COUNTER = re.compile(r"(?i:(^|[_\s.-])(index|row)$|^unnamed|^$)")  # says where a row stands rather than who it is
 _MOST_CODES = 12  # a protected integer column with at most so many values holds codes, not amounts
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # what an object column may hold
-_MOST_CLASSES = 20  # a float label with more values is a regression
+_MOST_CLASSES = 20  # a label of numbers with more values is a regression
 
 
 def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categories: int) -> tuple[Feature, ...]:
@@ -45,10 +45,10 @@ def find_identifiers(table: pd.DataFrame) -> list[str]:
 
 
 def infer_label(column: pd.Series) -> Label:
-    """Classes in sorted order, or a regression for a float column with many values."""
+    """Classes in sorted order, or a regression for a column of numbers, whole or not, with many values."""
     _require_values(column)
     name = str(column.name)
-    if column.dtype.kind == "f" and column.nunique() > _MOST_CLASSES:
+    if column.dtype.kind in "iuf" and column.nunique() > _MOST_CLASSES:
         return Label(name)
     return Label(name, classes=_sorted_texts(column))
 

@@ -82,7 +82,7 @@ def facts_of_row(
 
 def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | None] = (None, None)) -> Facts:
     """What changed between two audits, in question and answer; ``people`` are their tables of individuals, if known."""
-    asked, hashes = [], []
+    asked, hashes, verdicts = [], [], [old.verdict, new.verdict]
     for record in (old, new):
         said = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
         asked.append(said | {"individuals": len(record.weights)})
@@ -90,6 +90,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         hashes.append(evidence | {"network": record.network.hash()})
     changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
     question = {name: [one[name] for one in asked] for name in QUESTION if asked[0][name] != asked[1][name]}
+    moved = "epsilon" in question and verdicts[0] != verdicts[1] and all(verdicts)
     alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
     certainly, headline = (
         None,
@@ -99,12 +100,12 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
         headline = CHANGED[certainly]
     made = [Rounded.of(each.lower, each.upper, each.epsilon, each.network.head == "regression") for each in (old, new)]
-    rounded, verdicts = max(made, key=lambda each: each.decimals), [old.verdict, new.verdict]
+    rounded = max(made, key=lambda each: each.decimals)
     rows: list[Any] = [
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
         ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
         *([("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []),
-        *((name, *map(_plain, values)) for name, values in question.items()),
+        *((name, *map(_asked, values)) for name, values in question.items()),
     ]
     parts = [name for name, value in changed.items() if value]
     text = f"Changed: {', '.join(parts)}." if parts else f"{listed(list(PARTS)).capitalize()} are the same."
@@ -116,6 +117,8 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         exact("verdict", "Verdicts", verdicts, ""), exact("certainly", "Certainly", certainly),
     ]  # fmt: skip
     sentences = [text]
+    if moved:
+        sentences.append("The two verdicts are about different ε: that they differ says nothing by itself.")
     if alike and people[0] is not None and people[1] is not None:
         both = people[0].merge(people[1], on="row", suffixes=("_old", "_new"))
         both = both[both["row"].isin(_shared(old, new, both["row"]))]
@@ -130,6 +133,13 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         )
     shown = table("change", "What changed", "", "before", "after", rows=rows)
     return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
+
+
+def _asked(value: Any) -> str:
+    """A part of a question, as words: names with commas between them."""
+    if isinstance(value, list):
+        return ", ".join(f"“{each}”" for each in value) or "none"
+    return "none" if value is None else str(value)
 
 
 def _shared(old: Record, new: Record, rows: Any) -> Any:
@@ -162,11 +172,6 @@ def _turned(found: LocalCertificate, place: int, names: Sequence[str], rounded: 
 
 def _given(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
     return ", ".join(f"{name} {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
-
-
-def _plain(value: Any) -> str:
-    """A part of a question; several names as a list without brackets."""
-    return ("" if value is None else ", ".join(value) if isinstance(value, list) else str(value)) or "none"
 
 
 def _item(value: Any) -> Any:

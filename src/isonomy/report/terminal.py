@@ -17,8 +17,11 @@ _TERMS = ("Network", "Similar people")
 Shown = str | Text | Grid
 
 
-def to_terminal(facts: Facts) -> Iterator[Shown]:
-    """An audit: who was audited, what was proved and found, the curve, the spread, decisions, similarity, one pair."""
+def to_terminal(facts: Facts, folder: str = "") -> Iterator[Shown]:
+    """An audit: who was audited, what was proved and found, the curve, the spread, decisions, similarity, one pair.
+
+    ``folder``, where it is written, as a shell takes it, stands in the command that shows more of the pair.
+    """
     facts = rewritten(facts, visible)
     summary, known = facts["summary"], {fact.code: fact for fact in facts["summary"].facts}
     threshold, meaning, behind = summary.sentences
@@ -53,9 +56,10 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
         row, (differs, equal) = pair.fact("row"), pair["row"].tables
         yield Text(f"\nMost unequal pair found (row {row}{_named(pair)}, difference {pair.fact('lower')}):")
         yield _grid(differs)
-        more = f"isonomy explain OUT --row {row}, where OUT is the folder of this audit"
+        where = "" if folder else ", where OUT is the folder of this audit."
+        more = f"isonomy explain {visible(folder) or 'OUT'} --row {row}{where}"
         rest = "feature" if len(equal.rows) == 1 else f"{len(equal.rows)} features"
-        yield Text(f"In the other {rest} both agree: {more}.")
+        yield Text(f"In the other {rest} both agree: {more}")
 
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
