@@ -203,7 +203,7 @@ def test_a_file_that_is_no_onnx_is_refused_before_the_work(
 
 
 def test_a_repaired_regression_keeps_no_decisions(table: pd.DataFrame, run: Callable[..., Any]) -> None:
-    """It decides nothing, so none is said to be kept, and no bound is finer than the certificate's claim."""
+    """It decides nothing, so none is said to be kept."""
     from isonomy.training import FairRegressor
 
     frame = table.drop(columns="approved").assign(limit=table["income"] / 1000 + 5.5 * (table["sex"] == "male"))
