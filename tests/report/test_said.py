@@ -134,6 +134,7 @@ def test_every_rate_names_its_class(favourable: str) -> None:
     certificate = dataclasses.replace(found.certificate, question=question)
     named = dataclasses.replace(found, people=people, group=group, certificate=certificate)
     section, quoted = named.facts["groups"], f"“{favourable}”"
+    assert f"the largest change of the predicted probability of {quoted} when" in named.facts["summary"].sentences[1]
     for table in section.tables:
         assert quoted in table.title
         assert all(quoted in head for head, _ in table.heads if "rate" in head or "Accuracy" in head)

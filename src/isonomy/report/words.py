@@ -53,7 +53,7 @@ def meaning(findings: Findings) -> str:
     if findings.regression:
         changing = f"the predicted {names[0]}" if len(names) == 1 else "any predicted number"
     elif len(names) == 2 and not (network.head == "sigmoid" and network.classes == 2):
-        changing = f"the predicted probability of “{names[1]}”"
+        changing = f"the predicted probability of {findings.favourable or f'“{names[1]}”'}"
     else:
         changing = f"the predicted probability of any of the {len(names)} classes"
     return (
