@@ -174,7 +174,7 @@ def test_compare_says_what_changed(
     assert status == 0 and page.startswith("## Isonomy") and "| delta | 1.0 | 0.5 |" in page
     assert "different questions" in page and "| epsilon | none | 0.4 |" in page
     answered("audit", plan, *QUICK, "--favourable", "yes", "--out", "hoped")
-    assert "| favourable | none | yes |" in run("compare", "one", "hoped")[1]
+    assert "| favourable | none | “yes” |" in run("compare", "one", "hoped")[1]
     pd.read_csv(files / "people.csv")[::-1].to_csv("turned.csv", index=False)
     answered("audit", plan, *QUICK, "--data", "turned.csv", "--out", "three")
     assert answered("compare", "one", "one")[1]["individuals"]["both"] == 12

@@ -106,7 +106,7 @@ def _grades() -> Population:
 def survey_frame(n: int = 900) -> tuple[pd.DataFrame, Schema]:
     """Invented people in the columns of the bundled schema of ACS Income: sampling weights, sex not seen."""
     schema = Schema.from_toml(
-        files("isonomy.datasets").joinpath("tables").joinpath("acs-income-paper.toml").read_text(encoding="utf-8")
+        files("studies.surveys").joinpath("tables").joinpath("acs-income-paper.toml").read_text(encoding="utf-8")
     )
     assert schema.label is not None and isinstance(schema.split, Split) and schema.weight is not None
     rng = np.random.default_rng(3)

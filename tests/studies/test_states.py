@@ -138,7 +138,7 @@ def test_certificates_hold_for_shifts_within_gamma() -> None:
     for method in ("sgd", "u-dif"):
         model = FairClassifier(
             method, delta=0.05, gamma=0.1, metric=metric, domain="unbounded", hidden=(16, 16), epochs=60,
-            learning_rate=1e-2, random_state=0, progress=None,
+            learning_rate=1e-2, random_state=0, validation=0.0, progress=None,
         ).fit(people)  # fmt: skip
         assert not model.collapsed_
         f = model.network_
