@@ -16,7 +16,7 @@ from isonomy_verify.definitions import slices_of
 from isonomy_verify.evidence import written
 from isonomy_verify.forms import Form
 from isonomy_verify.similar import Similarity
-from isonomy_verify.text import listed
+from isonomy_verify.text import listed, quoted
 
 Lines = dict[str, str]
 """Sentences by name."""
@@ -106,8 +106,16 @@ def outcome(question: Mapping[str, Any]) -> str:
     )
 
 
-def weights(of: Array) -> str:
-    """Equal, or what share the heaviest hold."""
+def parted(schema: Mapping[str, Any], part: str) -> str:
+    """Which rows a part of a table is, where a column says it: any column may be called a split."""
+    split = schema.get("split")
+    if part == "all" or split is None:
+        return ""
+    return f"; the {part} part is where the column {quoted(split['column'])} says {quoted(split[part])}"
+
+
+def weights(of: Array, column: str | None = None) -> str:
+    """Equal, or what share the heaviest hold; and which column of the table is called the weight."""
     n, heaviest = len(of), max(1, round(len(of) / 100))
     if n < 2 or not np.ptp(of):
         return "equal"
@@ -115,7 +123,9 @@ def weights(of: Array) -> str:
     share = math.ceil(100 * float(scaled[:heaviest].sum() / scaled.sum()) - 1e-9)
     none = int((scaled == 0).sum())
     who = "the heaviest 1 %" if n >= 100 else "the heaviest one"
-    return f"unequal: {who} ({heaviest:,} of {n:,}) hold {share} % of the weight" + (f", {none:,} none" if none else "")
+    by = "" if column is None else f", by the column {quoted(column)}"
+    told = f"unequal: {who} ({heaviest:,} of {n:,}) hold {share} % of the weight"
+    return f"{told}{f', {none:,} none' if none else ''}{by}"
 
 
 def similar(question: Mapping[str, Any], metric: Form, ground: Form) -> Lines:

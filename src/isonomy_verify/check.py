@@ -41,7 +41,7 @@ from isonomy_verify.arithmetic import (
     rounded_down,
     up,
 )
-from isonomy_verify.asked import heading, similar
+from isonomy_verify.asked import heading, parted, similar
 from isonomy_verify.asked import weights as weights_told
 from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import certain
@@ -82,7 +82,10 @@ ROWS = 1024
 MULTIPLIERS = 32
 """Of the statement about the population: a fixed grid, in steps of the square root of 2."""
 
-TRUSTED = ("network", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head")
+TRUSTED = (
+    "network", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head", "classes",
+    "model reading", "data reading",
+)  # fmt: skip
 """What may be trusted in a certificate that is accepted."""
 
 STATUS = {"accepted": 0, "not accepted": 1, "looked at": 3}
@@ -169,7 +172,8 @@ class _Check:
         need(0 <= self.delta < math.inf and self.gamma >= 0 and self.order >= 1, "the question is no question")
         need(self.epsilon is None or 0 <= number(self.epsilon) < math.inf, "epsilon")
         need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
-        need(self.claims["population"] is None or 0 < number(asked["confidence"]) < 1, "confidence")
+        sure, others = asked["confidence"], self.claims["population"]
+        need(others is None if sure is None else 0 < number(sure) < 1, "confidence")
         self.weights = record.array("people.weights")
         n, usable = len(self.weights), np.isfinite(self.weights) & (self.weights >= 0) & (self.weights <= 2.0**500)
         need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
@@ -202,9 +206,11 @@ class _Check:
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
         self.range, self.evaluated, self.outside = self._range(), 0, 0
         self.why = consistent(record.predicate["selection"], n, record.array("people.rows"))
-        who = f"{n:,} individuals" if self.why else f"{selected(record.predicate['selection'])}: the issuer's word"
+        chosen = record.predicate["selection"]
+        word = f"{selected(chosen)}{parted(schema, chosen['part'])}: the issuer's word"
+        who = f"{n:,} individuals" if self.why else word
         self.found.question |= heading(asked, schema, outputs, self.similarity)
-        self.found.question |= {"weights": weights_told(np.array(self.weights)), "people": who}
+        self.found.question |= {"weights": weights_told(np.array(self.weights), schema.get("weight")), "people": who}
         self.found.question |= similar(asked, metric, self.ground)
 
     def _range(self) -> tuple[float, float] | None:
@@ -467,6 +473,8 @@ class _Check:
         found.say("verdict", claims["verdict"] == right, detail)
         if claims["population"] is not None:
             self._population(claims["population"])
+        elif record.predicate["question"]["confidence"] is not None:
+            found.say("population", True, "nothing is claimed")
         for group in ("network", "people"):
             names = sorted(f"{EVIDENCE}/{group}.{name}.bin" for name in record.names(group))
             digest = hashlib.sha256(" ".join(record.hashes[name] for name in names).encode()).hexdigest()

@@ -74,6 +74,11 @@ def text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def letter(value: Any) -> bool:
+    """A text of one character."""
+    return isinstance(value, str) and len(value) == 1
+
+
 def whole(value: Any) -> bool:
     """A whole number, not negative."""
     return type(value) is int and value >= 0
@@ -139,6 +144,7 @@ PARTS: dict[str, Part] = {
     "reading.table": Part(
         {"kind": one_of("csv", "parquet"), "unknown": one_of("error", "exclude"), "missing": optional(texts)}
         | dict.fromkeys(MARKS, optional(text))
+        | {"separator": optional(letter), "decimal": optional(one_of(".", ","))}
     ),
     "reading.model": Part(
         {

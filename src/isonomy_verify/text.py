@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 MOST = 60
 """Characters that are shown of one text."""
+
+UNSEEN = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800}.union(
+    *map(range, (0x180B, 0xFE00, 0xE0100), (0x1810, 0xFE10, 0xE01F0))
+)
+"""Characters that count as printable and show nothing; others of the kind are variants of these."""
+
+MARKS = {*"ʺ˝ˮ˵˶״ײ‟“”„″‶❝❞〃〝〞〟🙶🙷🙸", "\u030e", "\u1cd3"}
+"""Characters that look like the quotation mark."""
 
 
 class BadInput(Exception):  # noqa: N818
@@ -25,17 +34,28 @@ def quoted(text: object, most: int = MOST) -> str:
 
     Whatever is not a printable letter (line breaks, escapes of terminals, marks that turn the direction of writing) is
     written as an escape, and so are quotation marks and backslashes: what stands between the marks is the stranger's.
+    So is what looks like a quotation mark, like nothing or like another letter (fullwidth digits, accents apart from
+    their letter): texts that differ are shown differently, but for letters that scripts have alike.
     """
     shown, length = list[str](), 0
     whole = str(text)
+    apart = not unicodedata.is_normalized("NFC", whole[: most + 1])
     for i, c in enumerate(whole):
-        piece = f"\\{c}" if c in '"\\' else printable(c)
+        piece = f"\\{c}" if c in '"\\' else ascii(c)[1:-1] if disguised(c, apart) else printable(c)
         rest = len(whole) - i - 1
         if length + len(piece) > most - (1 if rest else 0):
             return f'"{"".join(shown)}…"'
         shown.append(piece)
         length += len(piece)
     return f'"{"".join(shown)}"'
+
+
+def disguised(c: str, apart: bool) -> bool:
+    """Whether a character can be taken for another, or for none; accents where they stand ``apart`` from letters."""
+    if c.isascii() or c == "…":
+        return False
+    variant = unicodedata.normalize("NFKC", c) != c
+    return variant or ord(c) in UNSEEN or c in MARKS or (apart and unicodedata.combining(c) > 0)
 
 
 def listed(names: Iterable[object], most: int = 4) -> str:

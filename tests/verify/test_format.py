@@ -54,8 +54,8 @@ def claims_of(path: Path, **options: Any) -> dict[str, tuple[str, str]]:
 
 
 def written(mark: str) -> dict[str, Any]:
-    """A CSV file in which everything is marked by the same text."""
-    marks = dict.fromkeys(("separator", "quote", "encoding", "decimal"), mark)
+    """A CSV file in which everything that may be any text is this one."""
+    marks = {"separator": ",", "quote": mark, "encoding": mark, "decimal": "."}
     return {"kind": "csv", "unknown": "error", "missing": [mark]} | marks
 
 

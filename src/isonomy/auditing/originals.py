@@ -11,7 +11,7 @@ has too. Of how they were selected everything is computed again that the table c
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,12 +23,13 @@ from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import IsonomyError
 from isonomy.networks.load import open_network
 from isonomy.networks.network import Network
-from isonomy.population import Dialect, PeopleSource, Selection, open_people
+from isonomy.population import Dialect, PeopleSource, Schema, Selection, open_people
 from isonomy.population.population import IntArray, drawn
 from isonomy.population.tables import USUAL, described
 from isonomy.records import Record
+from isonomy_verify.asked import parted
 from isonomy_verify.record import dtype_of
-from isonomy_verify.text import quoted
+from isonomy_verify.text import listed, quoted
 
 Claim = tuple[str, str, str]
 """What is claimed, its status (recomputed, trusted, rejected), and a word on it."""
@@ -38,6 +39,9 @@ CHUNK = 2**16
 
 SENTENCE = 200
 """Characters that are shown of an error, a sentence of this program about a stranger's file."""
+
+MOST = 4
+"""Columns whose words for missing values are shown."""
 
 _DIALECT, _PARTS = ("separator", "encoding", "decimal"), ("x", "weights", "y")
 
@@ -54,7 +58,29 @@ def check_model(record: Record, path: Path) -> list[Claim]:
     one, other = network_arrays(found), network_arrays(record.network)
     if one.keys() != other.keys() or not all(np.array_equal(one[part], other[part]) for part in one):
         return [("model file", "rejected", f"{name} gives another network than the certified one")]
-    return [("model file", "recomputed", f"{name} gives the certified network"), _head(record, path, said)]
+    claims = [("model file", "recomputed", f"{name} gives the certified network"), _head(record, path, said)]
+    return [*claims, *_classes(record, found, name), *_declared(record, said)]
+
+
+def _classes(record: Record, found: Network, name: str) -> list[Claim]:
+    """Whether the file calls the classes what the certificate calls them; one name for two outputs is rejected."""
+    said, own = record.document["question"]["classes"], list(found.named)
+    if not said:
+        return []
+    if own == said:
+        return [("classes", "recomputed", f"{name} names them itself")]
+    if any(each in own and own.index(each) != place for place, each in enumerate(said)):
+        return [("classes", "rejected", f"{name} has classes {listed(own)}, and the certificate {listed(said)}")]
+    calls = f"{name} calls them {listed(own)}" if own else f"{name} names none"
+    return [("classes", "trusted", f"that the outputs are those of {listed(said)} is the issuer's word: {calls}")]
+
+
+def _declared(record: Record, said: dict[str, Any]) -> list[Claim]:
+    """What of the reading of a model the issuer chose, and the file does not say."""
+    chosen = [f"{part} {quoted(said[part])}" for part in ("output", "activation") if said[part] is not None]
+    chosen += [f"inputs as {said['reads']}"] if said["reads"] != "auto" else []
+    chosen += ["inputs as [model.inputs] in schema.toml says"] if record.schema.inputs else []
+    return [("model reading", "trusted", f"{', '.join(chosen)}: the issuer's word")] if chosen else []
 
 
 def _head(record: Record, path: Path, said: dict[str, Any]) -> Claim:
@@ -71,7 +97,8 @@ def _head(record: Record, path: Path, said: dict[str, Any]) -> Claim:
         return "head", "rejected", f"{name} is a {told} by itself, and the certificate reads it as {head}"
     if record.document["question"]["head_from"] != "declared":
         return "head", "rejected", f"{head} is said to be in the model file, and {name} does not say it"
-    return "head", "trusted", f"{head}: declared by the issuer, the file does not say it"
+    says = f"{name} is a {told} by itself" if told else "the file does not say it"
+    return "head", "trusted", f"{head}: declared by the issuer, {says}"
 
 
 def _opened(record: Record, path: Path, **options: Any) -> Network:
@@ -93,17 +120,36 @@ def check_data(record: Record, path: Path) -> list[Claim]:
         with TemporaryDirectory() as work:
             options: Any = {"dialect": dialect, "unknown": said["unknown"], "split": selection.part, "work": work}
             read = _Read.of(open_people(path, record.schema, **options), np.array(record.rows))
-    except (IsonomyError, OSError, LookupError, ValueError, TypeError) as error:
+    except (
+        IsonomyError,
+        OSError,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:  # codecs raise them all
         return [("data file", "rejected", f"{name} cannot be read as the certificate says: {_shown(error)}")]
     wrong = _selected(read, selection, record.rows)
-    told = wrong or f"counted again in {name}: {selection.words()}{_unseen(selection)}"
+    part = _part(record.schema, selection)
+    told = wrong or f"counted again in {name}: {selection.words()}{part}{_unseen(selection)}"
     claims = [("data rows", "rejected" if wrong else "recomputed", told)]
     if read.people == len(record.rows):
         parts = {part: record.hashes.get(f"evidence/people.{part}.bin") for part in _PARTS}
         good = parts == {part: read.digests.get(part) for part in _PARTS}
         told = f"the {read.people:,} certified individuals" if good else "other people, weights or labels"
         claims = [("data file", "recomputed" if good else "rejected", f"{name} has {told} in its rows"), *claims[:good]]
+        claims += _marks(said, record.schema) if good else []
     return claims
+
+
+def _marks(said: dict[str, Any], schema: Schema) -> list[Claim]:
+    """What of the reading of a table the issuer chose, and cells do not say: 1,000 may be one or a thousand."""
+    chosen = ["a comma is the decimal mark: 1,000 is 1"] if said["decimal"] == "," else []
+    chosen += [f"letters in {quoted(said['encoding'])}"] if said["encoding"] not in (None, USUAL.encoding) else []
+    words = [f"{quoted(each.name)} {listed(each.missing_values)}" for each in schema.features if each.missing_values]
+    some = "; ".join(words[:MOST]) + (f" and of {len(words) - MOST:,} more columns" if len(words) > MOST else "")
+    chosen += [f"cells that are no value: of {some}"] if words else []
+    return [("data reading", "trusted", f"{'; '.join(chosen)}: the issuer's word")] if chosen else []
 
 
 @dataclass(frozen=True)
@@ -153,6 +199,11 @@ def _selected(read: _Read, said: Selection, rows: IntArray) -> str:
     if known and not np.array_equal(read.rows[drawn(pool, len(rows), said.seed or 0)], rows):
         return f"the seed {said.seed} draws other people"
     return ""
+
+
+def _part(schema: Schema, said: Selection) -> str:
+    """Which column says who is in the part."""
+    return parted({} if schema.split is None else {"split": asdict(schema.split)}, said.part)
 
 
 def _unseen(said: Selection) -> str:

@@ -34,7 +34,8 @@ from isonomy.report.text import to_junit, to_markdown
 KEPT = ("schedule.json", "parts")
 """What of a streamed audit is of use to the next one with the same name."""
 
-BESIDE = ("report.html", "individuals.parquet", "summary.md", "junit.xml")
+INDIVIDUALS = "individuals.parquet"
+BESIDE = ("report.html", INDIVIDUALS, "summary.md", "junit.xml")
 """What is written for people and CI: the certificate names these files by their hash, and no check reads them."""
 
 OWN = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *BESIDE, *KEPT})
@@ -69,7 +70,7 @@ def write(
     try:
         staging.mkdir(parents=True)
         _sweep(target)
-        _write_individuals(findings, staging / "individuals.parquet")
+        _write_individuals(findings, staging / INDIVIDUALS)
         for name, rendered in (("report.html", to_html), ("summary.md", to_markdown), ("junit.xml", to_junit)):
             (staging / name).write_text(rendered(findings.facts), encoding="utf-8")
         write_record(
@@ -234,11 +235,10 @@ def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
     return table
 
 
-def ids_beside(directory: Path, name: str) -> dict[int, str | None] | None:
+def ids_beside(path: Path, name: str) -> dict[int, str | None] | None:
     """The ids of an audit's people by their rows, from its table of individuals; None where it has none."""
-    path = directory / "individuals.parquet"
     try:
-        columns = pq.read_schema(path).names if path.is_file() else []
+        columns = pq.read_schema(path).names
         if len(columns) < 2 or columns[1] not in (name, name + ID):
             return None
         table = pq.read_table(path, columns=columns[:2])

@@ -38,7 +38,7 @@ def verify(
     """
     file = _certificate(certificate)
     checker, status = import_module("isonomy_verify"), import_module("isonomy_verify.check").STATUS
-    folder = data if data is not None and any(data.glob("*.bin")) else None
+    folder = data if data is not None and any(data.glob("*.bin")) and not _has_table(data) else None
     try:
         found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
@@ -71,6 +71,13 @@ def _show(found: Any) -> Iterator[Any]:
     yield f"{found.result.capitalize()}."
 
 
+def _has_table(folder: Path) -> bool:
+    """Whether a folder holds a table, which a stray array in it does not make a folder of arrays."""
+    from isonomy.population.tables import CSV, PARQUET
+
+    return any(each.name.lower().endswith((*PARQUET, *CSV)) for each in folder.iterdir())
+
+
 def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, str, str]]:
     """Are these the files that the audit started from?"""
     from isonomy.auditing.originals import check_data, check_model
@@ -95,27 +102,29 @@ def compare(
     """
     import pandas as pd
 
+    from isonomy.auditing.output import INDIVIDUALS
     from isonomy.records import read
     from isonomy.report.pairs import facts_of_change
     from isonomy.report.text import change_to_markdown, to_json
 
     files = [_certificate(path) for path in (old, new)]
     before, after = map(read, files)
-    for file in files:
-        check_beside(file)
-    beside = [file.with_name("individuals.parquet") for file in files]
-    people = [pd.read_parquet(file) if file.is_file() else None for file in beside]
+    people = [pd.read_parquet(beside) if (beside := named_beside(file, INDIVIDUALS)) else None for file in files]
     found = facts_of_change(before, after, people)
     return Answer(to_json(found), change_to_markdown(found).splitlines())
 
 
-def check_beside(certificate: Path) -> None:
-    """Refuse a report, or another file beside the evidence, that is not the one that the certificate names."""
+def named_beside(certificate: Path, name: str) -> Path | None:
+    """A file beside the certificate, such as the table of individuals, if the certificate names it and it is there;
+    one that it does not name may say anything. Refused is a file that is not the one that it names."""
     record = import_module("isonomy_verify.record")
     try:
-        record.Record.read(certificate).check_beside()
+        found = record.Record.read(certificate)
+        found.check_beside()
     except record.BadInput as error:
         raise FileError(f"The certificate {certificate} cannot be used: {error}") from error
+    file = found.folder / name
+    return file if name in found.hashes and file.is_file() else None
 
 
 def _certificate(path: Path) -> Path:

@@ -109,7 +109,10 @@ def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> 
     Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's
     order.
     """
-    if schema is None or schema.label is None or read.head == "regression" or not own:
+    if read.head == "regression" or not own:
+        return read
+    read = replace(read, named=tuple(own))
+    if schema is None or schema.label is None:
         return read
     wanted = schema.label.classes
     if not wanted:
@@ -122,7 +125,7 @@ def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> 
         return read
     order = Select(tuple(list(own).index(each) for each in wanted))
     op = Affine.of(-np.ones((1, 1)), roundings=0) if read.head == "sigmoid" else order
-    return replace(read, graph=read.graph.appended(op, "classes"))
+    return replace(read, graph=read.graph.appended(op, "classes"), named=tuple(wanted))
 
 
 # -- what the inputs of a model file read

@@ -46,6 +46,7 @@ class Network:
     name: str = "network"
     assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
     opened: Mapping[str, Any] | None = field(default=None, repr=False)  # with which options a file was read
+    named: tuple[str, ...] = field(default=(), repr=False)  # what a file calls the classes of the outputs, if it does
 
     def __post_init__(self) -> None:
         choice("head", self.head, Head)

@@ -40,7 +40,7 @@ from isonomy_verify.text import printable, quoted
 SENTENCE = 500
 """Characters of an error about a stranger's file that are shown."""
 
-_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,6 +131,9 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
             f"Of {len(both):,} individuals in both, {better:,} are certainly treated more equally than before and "
             f"{worse:,} less; decisions that a similar person can turn: {turned[0]:,} before, {turned[1]:,} after."
         )
+    sentences.append(
+        "Nothing was proved again here: these are the words of the two audits, and `isonomy verify` checks them."
+    )
     shown = table("change", "What changed", "", "before", "after", rows=rows)
     return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
 
