@@ -111,7 +111,7 @@ def parted(schema: Mapping[str, Any], part: str) -> str:
     split = schema.get("split")
     if part == "all" or split is None:
         return ""
-    return f"; the {part} part is where the column {quoted(split['column'])} says {quoted(split[part])}"
+    return f"; the {part} part is where the column {quoted(split['column'])} says {quoted(split.get(part, part))}"
 
 
 def weights(of: Array, column: str | None = None) -> str:

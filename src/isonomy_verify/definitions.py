@@ -117,15 +117,18 @@ def slices_of(features: Mapping[str, Any]) -> dict[str, slice]:
 def head_of(schema: Mapping[str, Any], asked: Mapping[str, Any], outputs: int) -> Head:
     """The head that a question names: with a cut-off of decisions or none, and the favourable one of two.
 
-    Classes are those of the schema's label where it has as many as the network gives, else "0", "1" and so on. A label
-    with those classes says the same of the favourable ones and the cut-off: of two answers one would be the issuer's.
+    Classes are those of the schema's label where it has as many as the network gives, else "0", "1" and so on; without
+    a label the model may name them, which is the issuer's word unless the model file is there. A label with the classes
+    says the same of the favourable ones and the cut-off: of two answers one would be the issuer's.
     """
     table = schema.get("label")
     classes, favourable, threshold = (asked[name] for name in ("classes", "favourable", "threshold"))
     count = 0 if asked["head"] == "regression" else 2 if asked["head"] == "sigmoid" and outputs == 1 else outputs
     own = table.get("classes", []) if isinstance(table, dict) else []
     fits = isinstance(own, list) and len(own) == count
-    if classes != (own if fits else [str(place) for place in range(count)]):
+    named = table is None and all(isinstance(name, str) and name for name in classes)
+    right = named and len(set(classes)) == len(classes) == count
+    if not right and classes != (own if fits else [str(place) for place in range(count)]):
         raise BadInput("The question's 'classes' must be those of the label in schema.toml, or their numbers.")
     known = classes or ["low", "high"]
     texts = isinstance(favourable, list) and all(isinstance(name, str) for name in favourable)

@@ -170,7 +170,7 @@ LABEL = Part(
     {"column": text},
     {"classes": texts, "labels": digests, "description": text, "favourable": texts, "threshold": number},
 )
-SPLIT, MODEL = Part({"column": text, "train": text, "test": text}), Part({"inputs": any_})
+SPLIT, MODEL = Part({"column": text}, {"train": text, "test": text}), Part({"inputs": any_})
 FEATURE = Part(
     {},
     dict.fromkeys(("kind", "missing", "missing_label", "description"), text)

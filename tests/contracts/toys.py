@@ -32,6 +32,7 @@ class Stump:
     head: ClassVar[str] = "sigmoid"
     name: ClassVar[str] = "a stump"
     classes: ClassVar[int] = 1
+    named: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, x: Any, /) -> np.ndarray:
         p = np.where(np.asarray(x)[:, self.column] > self.cut, self.high, self.low)
@@ -107,6 +108,7 @@ class BlackBox:
     head: ClassVar[str] = "sigmoid"
     name: ClassVar[str] = "a black box"
     classes: ClassVar[int] = 1
+    named: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, x: Any, /) -> np.ndarray:
         p = self.function(np.asarray(x))

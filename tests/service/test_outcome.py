@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import isonomy
 from isonomy.networks.network import Network
-from isonomy.population.outcome import decided, favourable_numbers, outcome_of
+from isonomy.population.outcome import decided, favourable_places, outcome_of
 from isonomy.records import write
 from isonomy.service import Served, Settings, create_app
 from isonomy.service.certifier import Certifier
@@ -51,9 +51,10 @@ def test_what_is_served_is_decided_by_the_rule(head: Any, outputs: int, place: i
     assert found.predictions == (given[:, 0].tolist() if head == "regression" else found.outcome)
     if cut == "own" and place is not None:
         assert found.favourable[7] and found.decision[7] in ("undecided", "flippable")
+    good = tuple(map(str, favourable_places(outcome)) if outcome.classes else outcome.favourable)
     library = isonomy.certify_local(
         model, x, served().metric, 1.0, domain=SCHEMA.domain(), tier="interval", attack=False, progress=None,
-        threshold=threshold, favourable=favourable_numbers(outcome),
+        threshold=threshold, favourable=good or None,
     )  # fmt: skip
     sure = library.decision == "certified"
     assert all(found.decision[row] == "certified" for row in np.flatnonzero(sure))

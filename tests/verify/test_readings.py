@@ -3,6 +3,7 @@ or held against the files."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,14 @@ def estimator(path: Path, classes: list[Any]) -> Path:
 @pytest.mark.parametrize(
     ("own", "label", "favourable", "status"),
     [
-        ([1, 2], None, "1", "rejected"),  # what is called "1" by its place is the file's "2"
-        ([1, 2, 3], None, "1", "rejected"),
+        ([1, 2], "numbers", "1", "rejected"),  # what is called "1" by its place is the file's "2"
+        ([1, 2, 3], "numbers", "1", "rejected"),
+        ([1, 2], None, "1", "recomputed"),
+        ([1, 2, 3], None, "3", "recomputed"),
         ([1, 2], ("2", "1"), "1", "recomputed"),
         (["bad", "good"], ("good", "bad"), "good", "recomputed"),
-        (["bad", "good"], None, "1", "trusted"),
+        (["bad", "good"], "numbers", "1", "trusted"),
+        (["bad", "good"], None, "good", "recomputed"),
         ([0, 1], ("good", "bad"), "good", "trusted"),
         ([False, True], ("good", "bad"), "good", "trusted"),
         ([0, 1], None, "1", "recomputed"),
@@ -85,9 +89,10 @@ def estimator(path: Path, classes: list[Any]) -> Path:
 def test_a_file_that_names_its_classes_is_believed(
     own: list[Any], label: Any, favourable: str, status: str, tmp_path: Path
 ) -> None:
-    """Without a label in the schema outputs were numbered, and the number be the name of another class of the file."""
-    path, of = estimator(tmp_path / "m.skops", own), schema(None if label is None else Label("y", label))
+    """Without a label classes have the file's own names; a forger who numbers them may use the name of another."""
+    path, of = estimator(tmp_path / "m.skops", own), schema(Label("y", label) if isinstance(label, tuple) else None)
     network = open_network(path, of, reads="coordinates")
+    network = replace(network, named=()) if label == "numbers" else network
     out = audited(tmp_path / "out", Population.from_frame(frame(), of), network, favourable=favourable)
     found = check_model(records.read(out), path)
     assert told(found)["classes"] == status and told(found)["model file"] == "recomputed"
@@ -107,6 +112,7 @@ def test_places_of_outputs_are_not_names_of_classes_in_onnx(tmp_path: Path) -> N
     path.write_bytes(build(nodes, constants, shape=("n", width), outputs=("p",)).SerializeToString())
     network = open_network(path, schema(), reads="coordinates")
     assert network.named == ("1", "0")
+    network = replace(network, named=())
     out = audited(tmp_path / "out", Population.from_frame(frame(), schema()), network, favourable="1")
     assert told(check_model(records.read(out), path))["classes"] == "rejected"
 
@@ -174,13 +180,14 @@ def test_encodings_that_do_not_fit_are_refused(encoding: str, tmp_path: Path) ->
 # -- columns that are called something
 
 
-def test_a_part_of_a_table_is_told_by_its_column(tmp_path: Path) -> None:
-    """Those of the rich region were "the test part of the table"."""
-    table, of = tmp_path / "people.csv", schema(split=Split("region", "poor", "rich"))
-    frame().to_csv(table, index=False)
+@pytest.mark.parametrize("names", [("poor", "rich"), ("train", "test")])
+def test_a_part_of_a_table_is_told_by_its_column(names: tuple[str, str], tmp_path: Path) -> None:
+    """Those of the rich region were "the test part of the table"; a schema's file leaves the usual names out."""
+    table, of = tmp_path / "people.csv", schema(split=Split("region", *names))
+    frame().replace({"region": dict(zip(("poor", "rich"), names, strict=True))}).to_csv(table, index=False)
     people = Population.from_file(table, of).test
     out = audited(tmp_path / "out", people, table=described(table) | {"unknown": "error"})
-    says = 'the test part is where the column "region" says "rich"'
+    says = f'the test part is where the column "region" says "{names[1]}"'
     assert says in verify(out).question["people"]
     assert says in str(check_data(records.read(out), table))
 

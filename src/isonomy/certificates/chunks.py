@@ -30,14 +30,14 @@ from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_loc
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, most_passes, profiles
 from isonomy.certificates.protocol import Model, Shift, tier_for
-from isonomy.certificates.question import Question
+from isonomy.certificates.question import Question, asked_outcome
 from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import TURNS, search, still
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
 from isonomy.population.feature import Label
-from isonomy.population.outcome import favourable_numbers, favourable_places
+from isonomy.population.outcome import favourable_places
 from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
@@ -222,8 +222,14 @@ class Job:
         return certify_local(
             self.model, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
             attack=attack or False, decide=decide, arithmetic=self.arithmetic, max_branches=self.max_branches,
-            progress=tick, predict=False, threshold=self.outcome.threshold, favourable=favourable_numbers(self.outcome),
+            progress=tick, predict=False, threshold=self.outcome.threshold, favourable=self._favourable(),
         )  # fmt: skip
+
+    def _favourable(self) -> tuple[str, ...] | None:
+        """The favourable classes as they are called where no schema names them."""
+        names = asked_outcome(self.model, None).classes
+        good = self.outcome.favourable
+        return (tuple(names[place] for place in favourable_places(self.outcome)) if names else good) or None
 
     def _moving(self, local: LocalCertificate, shift: Transport) -> Moving:
         return Moving(local.question, shift.metric, self.arithmetic == "float32")

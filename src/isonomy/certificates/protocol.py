@@ -63,6 +63,11 @@ class Model(Protocol):
         """How many raw outputs there are: k for softmax, 1 for a single sigmoid or number."""
         ...
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """What it calls the classes itself; nothing where it has no names."""
+        ...
+
     def __call__(self, x: Any, /) -> FloatArray:
         """Probabilities (n, k), or the numbers of a regression, of individuals (n, input_width)."""
         ...

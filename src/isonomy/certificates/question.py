@@ -123,9 +123,14 @@ def asked_outcome(
     favourable: str | Sequence[str] | None = None,
     threshold: float | None = None,
 ) -> Label:
-    """What is decided by a model: as the schema's label has it, but for what is given."""
+    """What is decided by a model: as the schema's label has it, but for what is given.
+
+    Without a label, classes have the names that the model gives them, or their numbers.
+    """
     count = 2 if model.head == "sigmoid" and model.classes == 1 else model.classes
     label = None if schema is None else schema.label
+    if label is None and len(set(model.named)) == count and model.head != "regression":
+        label = Label("", model.named)
     outcome = outcome_of(label, 0 if model.head == "regression" else count, favourable, threshold)
     if outcome.threshold is not None and model.classes > (2 if model.head == "softmax" else 1):
         raise ParameterError(

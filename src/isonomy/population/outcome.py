@@ -81,11 +81,6 @@ def _replaced(label: Label, name: str, value: Any, given: Any) -> Label:
         raise ParameterError(template(name, right, given)) from None
 
 
-def favourable_numbers(outcome: Label) -> tuple[str, ...] | None:
-    """Return the favourable classes by their places, as :func:`outcome_of` calls them without a label; None: none."""
-    return tuple(map(str, favourable_places(outcome)) if outcome.classes else outcome.favourable) or None
-
-
 def named(decisions: NDArray[np.int64], outcome: Label) -> list[tuple[str | None, bool | None]]:
     """Return for decisions (n,) of :func:`decided` their names, and whether they are favourable; None: not known."""
     names = outcome.classes or ("low", "high")
