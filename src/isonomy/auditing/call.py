@@ -34,6 +34,7 @@ from isonomy.options import options_of
 from isonomy.population import PeopleSource, Population
 from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
+from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.groups import unnamed
 from isonomy.report.html import to_html
@@ -63,14 +64,14 @@ class Audit:
 
     def report(self) -> str:
         """The report, one self-contained HTML page."""
-        return to_html(self.findings.facts)
+        return to_html(facts_of(self.findings))
 
     def save(self, directory: str | PathLike[str]) -> Path:
         """Write report, certificate with its evidence, individuals and summaries; signed where the plan has a key."""
         return write(self.findings, Path(directory), key=self.plan.key)
 
     def __str__(self) -> str:
-        return to_markdown(self.findings.facts)
+        return to_markdown(facts_of(self.findings))
 
 
 def audit(

@@ -27,6 +27,7 @@ from isonomy.certificates.local import verdicts
 from isonomy.errors import FileError, first_line
 from isonomy.files import PARTIAL
 from isonomy.population import Schema
+from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.html import to_html
 from isonomy.report.text import to_junit, to_markdown
@@ -71,7 +72,7 @@ def write(
         _sweep(target)
         _write_individuals(findings, staging / "individuals.parquet")
         for name, rendered in (("report.html", to_html), ("summary.md", to_markdown), ("junit.xml", to_junit)):
-            (staging / name).write_text(rendered(findings.facts), encoding="utf-8")
+            (staging / name).write_text(rendered(facts_of(findings)), encoding="utf-8")
         write_record(
             staging, findings.certificate, sources=findings.sources, created=findings.created,
             redact=findings.redacted, key=None if key is None else Path(key), beside=BESIDE,

@@ -1,6 +1,6 @@
 """What an audit has to say: every number, rounded to the side on which it stays true, and every sentence, once.
 
-:func:`facts` says it of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
+:func:`facts_of` says it of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
 (:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`, :mod:`~isonomy.report.text`) choose a form, never a number
 or a word, so that page, terminal, Markdown, JSON and JUnit cannot contradict each other. What redaction hides is not in
 the facts, so that no renderer can show it.
@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -34,8 +35,18 @@ OBSERVED = {
 """How well predictions agree with the outcomes of these people, beside the verdict; :func:`isonomy.fairness.scores`."""
 
 
-def facts(audit: Findings) -> Facts:
-    """What there is to say of an audit; of a redacted one nothing that holds for one person only."""
+_MADE: WeakKeyDictionary[Findings, Facts] = WeakKeyDictionary()
+"""The facts of the findings that are in memory, which every rendering asks for."""
+
+
+def facts_of(audit: Findings) -> Facts:
+    """Return the facts of an audit, made once; of a redacted one nothing that holds for one person only."""
+    if audit not in _MADE:
+        _MADE[audit] = _facts(audit)
+    return _MADE[audit]
+
+
+def _facts(audit: Findings) -> Facts:
     sheet = Sheet(audit)
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), shift(audit, sheet.round), sheet.people(),

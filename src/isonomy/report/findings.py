@@ -1,11 +1,11 @@
-"""Everything that an audit found, in one place, for whoever tells it: :func:`isonomy.report.facts.facts`."""
+"""The result of an audit: certificate, groups, shifts and scores; :func:`isonomy.report.facts.facts_of` renders it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate, Verdict, judge
@@ -17,9 +17,6 @@ from isonomy.population import Population
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 from isonomy.shift import Distance
-
-if TYPE_CHECKING:
-    from isonomy.report.model import Facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +51,6 @@ class Findings:
     command: str = ""  # gives this audit again
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written
-
-    @cached_property
-    def facts(self) -> Facts:
-        """What there is to say, in numbers and words, the same for every rendering."""
-        from isonomy.report.facts import facts
-
-        return facts(self)
 
     @cached_property
     def claimed(self) -> tuple[float, float]:
