@@ -22,7 +22,7 @@ from isonomy.report.html import to_html
 from isonomy.report.model import Fact
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.terminal import to_terminal
-from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
+from isonomy.report.text import MARKDOWN_CODES, to_json, to_junit, to_markdown
 
 from .audits import audit, render
 from .reading import read
@@ -94,7 +94,7 @@ def test_all_renderings_have_the_headline_and_its_numbers(kind: str) -> None:
 @every
 def test_each_rendering_shows_the_numbers_of_the_facts(kind: str) -> None:
     facts, shown = facts_of(findings(kind)), renderings(kind)
-    for code in (code for code in TOLD if any(fact.code == code for fact in facts["summary"].facts)):
+    for code in (code for code in MARKDOWN_CODES if any(fact.code == code for fact in facts["summary"].facts)):
         assert facts.fact(code).printed in shown["markdown"]
     for fact in facts:
         if fact.rounding in ("up", "down") and fact.printed and fact.code != "largest_gamma":

@@ -20,7 +20,7 @@ from isonomy.report import Findings
 from isonomy.report.facts import facts_of
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import to_json, to_markdown
-from isonomy.report.words import turned
+from isonomy.report.words import decision_outcome
 from isonomy.similarity import Counterparts
 
 from .audits import audit, render
@@ -85,7 +85,7 @@ def test_decisions_in_words_add_up(flips: int, kept: int, left: int, searched: b
     if not n or (flips and not searched):
         return
     kinds = ["flippable"] * flips + ["certified"] * kept + ["undecided"] * left
-    kind, mark, said = turned(with_decisions(audit(), kinds, searched))
+    kind, mark, said = decision_outcome(with_decisions(audit(), kinds, searched))
     assert kind == ("violated" if flips else "undecided" if left else "certified")
     assert (f"{flips:,} of {n:,} decisions flip" in said) == bool(flips) and (mark in said or not flips)
     assert ("open" in said) == bool(left) and ("no search was made" in said) == (bool(left) and not searched)

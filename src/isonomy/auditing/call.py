@@ -36,7 +36,7 @@ from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings, ObservedShift
-from isonomy.report.groups import unnamed
+from isonomy.report.groups import unnamed_outcome
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
@@ -218,7 +218,7 @@ def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness
     if not people.schema.protected:
         return None, "Groups were not compared: the schema names no protected attribute."
     if not favourable_places(outcome):
-        return None, unnamed(outcome)
+        return None, unnamed_outcome(outcome)
     try:
         compared = group_fairness(
             network, people, outcomes=people.y is not None, certificate=certificate.local,

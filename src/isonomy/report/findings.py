@@ -29,7 +29,7 @@ class ObservedShift:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """One audit: who was audited, what was proved, what was found, and from which files."""
+    """One audit: the people, the certificate, groups and shifts, and the files that were read."""
 
     title: str
     people: Population  # the audited individuals, in the order of the certificate
@@ -54,20 +54,20 @@ class Findings:
 
     @cached_property
     def claimed(self) -> tuple[float, float]:
-        """Lower and upper bound as the certificate claims them: what is told is what a stranger can check."""
+        """Return lower and upper bound as the certificate claims them: what is shown is what others can check."""
         from isonomy.records.writing import claimed_bounds
 
         return claimed_bounds(self.certificate)[:2]
 
     @property
     def verdict(self) -> Verdict | None:
-        """What follows from the claims for ε, if there is one."""
+        """Return the verdict of the claims on ε, if there is one."""
         epsilon = self.certificate.epsilon
         return None if epsilon is None else judge(*self.claimed, epsilon)
 
     @cached_property
     def largest_gamma(self) -> float | None:
-        """Up to which shift ε is proved to be kept: at least γ where the claims show that at γ, below it where not."""
+        """Return the largest shift for which ε is proved: at least γ where the claims prove it at γ, else below γ."""
         certificate, epsilon = self.certificate, self.certificate.epsilon
         if epsilon is None:
             return None
@@ -81,29 +81,29 @@ class Findings:
 
     @property
     def regression(self) -> bool:
-        """Whether the network gives numbers instead of probabilities."""
+        """Return whether the network gives numbers instead of probabilities."""
         return self.network.head == "regression"
 
     @cached_property
     def read(self) -> frozenset[str]:
-        """The features that may influence a prediction."""
+        """Return the features that may influence a prediction."""
         return frozenset(read_features(self.certificate.question.network, self.people.schema))
 
     @property
     def favourable(self) -> str:
-        """The favourable outcome in the words of the schema, quoted; "" where none is named."""
+        """Return the favourable outcome in the words of the schema, quoted; "" where none is named."""
         outcome = self.certificate.question.outcome
         names = [outcome.labels.get(name, name) for name in outcome.favourable]
         return " or ".join(f"“{name}”" for name in names)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """A name for each number that ``network(x)`` gives."""
+        """Return a name for each number that ``network(x)`` gives."""
         return output_names(self.network, self.people.schema)
 
 
 def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
-    """The classes in the words of the schema, the label of a regression, or numbers in their place."""
+    """Return the classes in the words of the schema, the label of a regression, or numbers in their place."""
     label = schema.label
     count = 2 if network.head == "sigmoid" and network.classes == 1 else network.classes
     if label is not None and len(label.classes) == count:
@@ -114,5 +114,5 @@ def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
 
 
 def role_of(feature: Feature) -> str:
-    """``"protected"``, ``"proxy"`` or nothing."""
+    """Return ``"protected"``, ``"proxy"`` or ``""``."""
     return "protected" if feature.protected else "proxy" if feature.proxy else ""
