@@ -111,7 +111,7 @@ def test_a_kept_chunk_knows_every_option_but_words(inputs: Inputs, tmp_path: Pat
 
 def test_the_directory_holds_everything(findings: Findings, tmp_path: Path) -> None:
     target = write(findings, tmp_path / "out")
-    assert {each.name for each in target.iterdir()} == output.OWN - {*output.KEPT, "certificate.dsse.json"}
+    assert {each.name for each in target.iterdir()} == output.AUDIT_FILES - {*output.RESUMABLE, "certificate.dsse.json"}
     assert [each.name for each in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
     table = pd.read_parquet(target / "individuals.parquet")
     assert table["upper"].to_numpy() == pytest.approx(findings.certificate.local.upper, abs=0)

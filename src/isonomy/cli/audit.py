@@ -84,7 +84,7 @@ def _run(plan: Plan) -> Answer:
 
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
-    from isonomy.auditing.output import alone, check_target, open_work
+    from isonomy.auditing.output import check_target, locked, open_work
     from isonomy.certificates.consistency import told
     from isonomy.report.facts import facts_of
     from isonomy.report.terminal import to_terminal
@@ -98,7 +98,7 @@ def _run(plan: Plan) -> Answer:
                 remark(f"- {inputs.network.remark}")
             target = check_target(out_of(plan, inputs.schema.name), plan.key)
             if not plan.redact:  # a redacted audit keeps nothing on the way: finished chunks hold people's rows
-                work = entered.enter_context(alone(open_work(target)))
+                work = entered.enter_context(locked(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
             with told(target.parent):

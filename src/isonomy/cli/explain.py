@@ -135,13 +135,13 @@ def _ids_of(record: Any) -> Any:
     """The ids of audited people, from the table of individuals beside their certificate."""
     import numpy as np
 
-    from isonomy.auditing.output import ids_beside
+    from isonomy.auditing.output import ids_by_row
     from isonomy.cli.records import check_beside
 
     if record.schema.id is None:
         return None
     check_beside(record.path)
-    known = ids_beside(record.path.parent, record.schema.id)
+    known = ids_by_row(record.path.parent, record.schema.id)
     return None if known is None else np.array([known.get(row) for row in record.people.rows.tolist()], dtype=object)
 
 

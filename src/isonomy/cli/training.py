@@ -167,7 +167,7 @@ def frontier(
     """
     import pandas as pd
 
-    from isonomy.auditing.inputs import chosen
+    from isonomy.auditing.inputs import select_people
     from isonomy.files import atomic
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as trained
@@ -185,7 +185,7 @@ def frontier(
 
     _check_writable(out / "frontier.csv")
     with _working("Training along alpha") as shown:
-        found = trained(people, weights, model=model, judged_on=chosen(plan, people), measure=measured)
+        found = trained(people, weights, model=model, judged_on=select_people(plan, people), measure=measured)
     table = found.table.assign(
         mean_upper=[each.certificate.local.mean_upper for each in audits],
         model=[f"alpha-{weight:g}.onnx" for weight in weights],
