@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import math
@@ -17,6 +18,7 @@ from isonomy.escapes import for_markdown
 from isonomy.records import write
 from isonomy.records.writing import claimed_bounds
 from isonomy.report import Findings
+from isonomy.report import findings as findings_module
 from isonomy.report.facts import facts_of
 from isonomy.report.html import to_html
 from isonomy.report.model import Fact
@@ -64,6 +66,17 @@ def number(fact: Fact) -> Decimal:
 
 
 every = pytest.mark.parametrize("kind", KINDS)
+
+
+def test_findings_import_no_module_that_imports_them() -> None:
+    source = Path(str(findings_module.__file__)).read_text(encoding="utf-8")
+    imported = {str(node.module) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
+    assert not any(module.startswith("isonomy.report") for module in imported)
+
+
+def test_facts_are_made_once() -> None:
+    one = findings("two classes")
+    assert facts_of(one) is facts_of(one) is not facts_of(dataclasses.replace(one))
 
 
 @every

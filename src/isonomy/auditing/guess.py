@@ -284,7 +284,7 @@ def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
     bare = texts.str.strip()
     present = ~bare.isin(MISSING_WORDS)
     shown = bare
-    if decimal == ",":  # a point is then none
+    if decimal == ",":  # a point is then no decimal mark
         shown = bare.mask(bare.str.contains(".", regex=False), "").str.replace(",", ".", regex=False)
     for marks in ((), MARKS):
         counted = present & ~bare.isin(marks)
@@ -397,7 +397,7 @@ def _reader_options(model: Path, schema: Schema) -> tuple[dict[str, str], int | 
         try:
             network = open_network(model, about, **given)
         except NetworkError as error:
-            problem = str(error)  # of the last attempt, which says most
+            problem = str(error)  # of the last attempt, which has most options
             continue
         given = given | ({"head": network.head} if network.assumed_head else {})
         return given, network.input_width if about is None else None, ""

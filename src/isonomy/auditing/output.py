@@ -1,6 +1,6 @@
 """Writing an audit: one directory, complete or not there at all.
 
-Everything is written into a directory of another name beside the final one, which then takes its place. An earlier
+Everything is written into a directory of another name next to the final one, which then takes its place. An earlier
 audit of the same name is replaced; a directory that holds anything else is left alone, with an error.
 """
 
@@ -90,7 +90,7 @@ def write(
 
 
 def _sweep(target: Path) -> None:
-    """Remove what killed audits left half written: it holds people's rows. A younger one may still be written."""
+    """Remove half-written folders of killed audits, which hold people's rows; younger ones may be in use."""
     for staging in target.parent.glob(f".{escape(target.name)}.*.part"):
         if time.time() - staging.stat().st_mtime > STALE:
             shutil.rmtree(staging, ignore_errors=True)

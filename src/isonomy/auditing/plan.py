@@ -192,7 +192,7 @@ class Roles:
 
 def read_plan(path: Path) -> dict[str, Any]:
     """Read the entries of an ``audit.toml``; every error names the file and the key."""
-    from isonomy.population.toml import read_toml  # with numpy, for which help does not wait
+    from isonomy.population.toml import read_toml  # imports numpy, which would delay --help
 
     try:
         entries = read_toml(path.read_text(encoding="utf-8"), f"Audit file {path}")

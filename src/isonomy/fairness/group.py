@@ -46,7 +46,7 @@ class GroupFairness:
     attribute set and metric: value, interval, the groups with the lowest and the highest rate, the four-fifths verdict
     (on the row ``demographic_parity_ratio``), and a note. IF parity has no single value: ``value`` is NaN, and it
     lies between ``bound_low`` and ``bound_high`` for the people at hand; for the other metrics both are the value.
-    Selected is who is given one of the classes ``favourable``, from ``threshold`` on where there is one.
+    An individual is selected that is given one of the classes ``favourable``, from ``threshold`` on where there is one.
     """
 
     groups: pd.DataFrame
@@ -109,9 +109,9 @@ def group_fairness(
     * Predictions are probabilities ``(n, k)``, those of the second of two classes ``(n,)`` with a ``threshold``,
       classes (names, or places among the schema's classes; numbers that could be both and differ are refused), true
       and false, or numbers of a regression.
-    * Selected is who is given a ``favourable`` class, or ``"high"`` or ``"low"`` numbers of a regression, by the rule
-      of :mod:`isonomy.population.outcome` with its ``threshold``; by default those of the schema's label. Without a
-      favourable class there is nothing to compare, which is refused. True and false say who is given a favourable one.
+    * An individual is selected that is given a ``favourable`` class, or ``"high"`` or ``"low"`` numbers of a
+      regression, by the rule of :mod:`isonomy.population.outcome` with its ``threshold``; by default those of the
+      schema's label. Without a favourable class there is nothing to compare, which is refused. True means selected.
       Accuracy is the share of people who are given a favourable class just where their outcome is one.
     * ``by``: features, and tuples of features for intersections; default: every protected one, and every pair.
     * ``bins``: edges for numbers, ``{"age": [25, 40, 60]}``; default: four equal parts of the schema's range.

@@ -56,11 +56,11 @@ class Record:
     ground: Metric
     schema: Schema
     domain: Domain
-    delta: float  # who counts as similar
-    gamma: float  # how far populations may be
+    delta: float  # the largest distance of similar people
+    gamma: float  # the largest distance of populations
     order: float  # of the Wasserstein distance
-    epsilon: float | None  # the largest violation that was to be accepted, if one was named
-    confidence: float | None  # of the statement about the population behind the sample, if one was asked for
+    epsilon: float | None  # the accepted mean violation, if one was named
+    confidence: float | None  # of the statement about the population behind the sample, if there is one
     arithmetic: str
     upper: float  # no population within γ has a mean violation above this
     lower: float  # an explicit population within γ has this mean violation

@@ -178,7 +178,7 @@ def _head_in_file(network: Network) -> bool:
 
 
 def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
-    """Return the claimed lower and upper bound of the mean, with a margin for other machines, and what it could hide."""
+    """Return the claimed lower and upper bound of the mean, with a margin for other machines, and what can hide."""
     asked = (certificate.order, certificate.gamma, certificate.multiplier)
     implied, hidden = claimed_upper(certificate.profiles, certificate.question.weights, *asked)
     return inward(certificate.lower), outward(implied), outward(hidden)

@@ -32,7 +32,7 @@ OBSERVED = {
     "accuracy": "Accuracy, observed", "balanced_accuracy": "Balanced accuracy, observed", "auc": "AUC, observed",
     "log_loss": "Log-loss, observed", "mean_absolute_error": "Mean absolute error, observed", "r2": "R², observed",
 }  # fmt: skip
-"""How well predictions agree with the outcomes of these people, beside the verdict; :func:`isonomy.fairness.scores`."""
+"""Scores of predictions against the outcomes of these people: :func:`isonomy.fairness.scores`."""
 
 
 _MADE: WeakKeyDictionary[Findings, Facts] = WeakKeyDictionary()

@@ -1,8 +1,8 @@
 """Small SVG figures, drawn without a plotting library.
 
-Upper bounds are solid and blue, lower bounds dashed and orange, so that neither colour nor print is needed to tell them
-apart. Colours come from the page's style sheet through classes. Two figures stand alone, with title and description;
-the others are drawn inside table cells, beside the very numbers that they show, and hidden from screen readers.
+Upper bounds are solid and blue, lower bounds dashed and orange, so that they differ without colour
+too. Colours come from the page's style sheet through classes. Two figures stand alone, with title and description; the
+others are drawn inside table cells, next to the numbers that they show, and hidden from screen readers.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ class Findings:
     log_loss: float | None = None
     mean_absolute_error: float | None = None  # of a regression, and its share of variance explained
     r2: float | None = None
-    other_reading: OtherReading | None = None  # agrees better with the labels, and was not asked for
+    other_reading: OtherReading | None = None  # an order of the classes that agrees better with the labels
     sources: Mapping[str, str] = field(default_factory=dict)  # file name → SHA-256
     table: Mapping[str, Any] | None = None  # how the file of people was read
-    command: str = ""  # gives this audit again
+    command: str = ""  # repeats this audit
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written
 

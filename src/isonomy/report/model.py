@@ -52,7 +52,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: a text or fact, a small ``note`` beneath, a ``role`` beside; or a figure and its data."""
+    """A cell of a table: a text or fact, a small ``note`` below it, a ``role`` next to it; or a figure and its data."""
 
     text: str | Fact = ""
     role: str = ""

@@ -1,6 +1,6 @@
 """The groups that are not shown when people's rows stay private.
 
-A group of fewer than five people is hidden. A hidden group that stands alone could be had by subtraction from a total,
+A group of fewer than five people is hidden. A single hidden group could be had by subtraction from a total,
 so groups are hidden until every total that the page shows lacks at least two of them, and at least five people: over
 the whole table, and for an intersection also over each group of its single attributes.
 """

@@ -23,7 +23,7 @@ class Move(NamedTuple):
 
     feature: str
     role: str  # "protected", "proxy" or ""
-    who: str  # for whom it can move
+    who: str  # the share of people for whom it can move
     reach: str  # how far
     correlation: float  # the strongest with a protected attribute, in size; NaN for protected ones
     read: bool  # by the network
