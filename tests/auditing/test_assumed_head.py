@@ -16,6 +16,7 @@ from isonomy.auditing import Plan, run, write
 from isonomy.auditing.inputs import read_inputs
 from isonomy.cli import main
 from isonomy.networks.graph import Affine
+from isonomy.report.facts import facts_of
 from isonomy.report.text import to_json, to_markdown
 
 from .streamed import audited, plan, write_files
@@ -41,14 +42,14 @@ def test_it_stands_in_report_summary_and_certificate(model: Path, tmp_path: Path
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said in the audit, not besides
         found = run(asked, None, inputs=read_inputs(asked))
-    assert to_json(found.facts)["remarks"] == [found.network.remark] and "raw numbers" in found.network.remark
-    assert f"Note: {found.network.remark}" in to_markdown(found.facts)
+    assert to_json(facts_of(found))["remarks"] == [found.network.remark] and "raw numbers" in found.network.remark
+    assert f"Note: {found.network.remark}" in to_markdown(facts_of(found))
     out = write(found, tmp_path / "out")
     assert predicate_of(out)["question"]["head_from"] == "declared"  # the file does not say it
     assert "which was assumed" in (out / "report.html").read_text()
     said = replace(asked, head="softmax")
     found = run(said, None, inputs=read_inputs(said))
-    assert to_json(found.facts)["remarks"] == [] and "Note:" not in to_markdown(found.facts)
+    assert to_json(facts_of(found))["remarks"] == [] and "Note:" not in to_markdown(facts_of(found))
     out = write(found, tmp_path / "other")
     assert predicate_of(out)["reading"]["model"]["head"] == "softmax"
     assert "which was assumed" not in (out / "report.html").read_text()

@@ -19,6 +19,7 @@ from isonomy.auditing.inputs import Inputs, read_inputs
 from isonomy.certificates import certify, certify_local
 from isonomy.errors import FileError, IsonomyError
 from isonomy.report import Findings
+from isonomy.report.facts import facts_of
 from isonomy.report.text import to_json, to_junit, to_markdown
 from isonomy.similarity import Counterparts
 
@@ -110,7 +111,7 @@ def test_a_kept_chunk_knows_every_option_but_words(inputs: Inputs, tmp_path: Pat
 
 def test_the_directory_holds_everything(findings: Findings, tmp_path: Path) -> None:
     target = write(findings, tmp_path / "out")
-    assert {each.name for each in target.iterdir()} == output.OWN - {*output.KEPT, "certificate.dsse.json"}
+    assert {each.name for each in target.iterdir()} == output.AUDIT_FILES - {*output.RESUMABLE, "certificate.dsse.json"}
     assert [each.name for each in tmp_path.iterdir()] == ["out"], "nothing is left beside it"
     table = pd.read_parquet(target / "individuals.parquet")
     assert table["upper"].to_numpy() == pytest.approx(findings.certificate.local.upper, abs=0)
@@ -174,14 +175,14 @@ def test_a_redacted_audit_holds_nobody(findings: Findings, tmp_path: Path) -> No
 
 
 def test_summary_and_junit_say_the_verdict(findings: Findings) -> None:
-    facts = to_json(findings.facts)
+    facts = to_json(facts_of(findings))
     json.dumps(facts, allow_nan=False)
     assert facts["verdict"] == findings.certificate.verdict and sum(facts["verdicts"].values()) == 24
-    page = to_markdown(findings.facts)
+    page = to_markdown(facts_of(findings))
     assert facts["sentence"] in page and at_most(facts["upper"]) in page
     for epsilon, failures, errors in ((10.0, "0", "0"), (0.0, "1", "0")):
         judged = replace(findings, certificate=replace(findings.certificate, epsilon=epsilon))
-        suite = ElementTree.fromstring(to_junit(judged.facts))
+        suite = ElementTree.fromstring(to_junit(facts_of(judged)))
         assert (suite.get("failures"), suite.get("errors")) == (failures, errors)
         assert len(suite.findall("testcase/failure")) == int(failures)
 
@@ -217,7 +218,7 @@ def test_everything_written_says_who_was_audited(findings: Findings, inputs: Inp
         assert words in (target / name).read_text(encoding="utf-8"), name
     assert isonomy_verify.verify(target).question["people"].startswith(words)  # made from its numbers
     assert "the table as given" not in (target / "report.html").read_text(encoding="utf-8")
-    selection = to_json(findings.facts)["selection"]
+    selection = to_json(facts_of(findings))["selection"]
     assert selection["words"].startswith(words)
     assert (selection["people"], selection["pool"], selection["how"], selection["seed"]) == (24, whole, "random", 0)
     assert np.diff(inputs.people.rows).max() > 1  # not the first rows

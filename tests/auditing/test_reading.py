@@ -12,6 +12,7 @@ import pytest
 
 import isonomy
 from isonomy.errors import NetworkError
+from isonomy.report.facts import facts_of
 
 onnx = pytest.importorskip("onnx")
 
@@ -64,7 +65,7 @@ def test_an_audit_stops_and_names_both_accuracies_and_both_ways_out(plan: dict[s
 def test_both_ways_out(plan: dict[str, Any]) -> None:
     found = isonomy.audit(plan | QUICK | {"as_read": True}, progress=None)
     note = "As it is read, the model agrees with"
-    assert any(note in each for each in found.findings.facts["summary"].notes) and note in found.report()
+    assert any(note in each for each in facts_of(found.findings)["summary"].notes) and note in found.report()
     assert "--as-read" in found.findings.command
     schema = Path(plan["schema"])
     schema.write_text(schema.read_text().replace('["approved", "rejected"]', '["rejected", "approved"]'))

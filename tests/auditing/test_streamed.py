@@ -22,7 +22,7 @@ from tests.written import digest, hashes_of, predicate_of
 from isonomy.auditing import Plan, output, run
 from isonomy.auditing.call import estimate
 from isonomy.auditing.inputs import read_inputs
-from isonomy.auditing.output import KEPT, OWN, open_work, work_of, write
+from isonomy.auditing.output import AUDIT_FILES, RESUMABLE, open_work, work_of, write
 from isonomy.certificates import certify
 from isonomy.certificates.local import certify_local
 from isonomy.errors import FileError, ParameterError
@@ -106,7 +106,7 @@ def test_with_and_without_the_engine_the_same_is_written(folder: Path, tmp_path:
         asked = plan(folder, data=data, split=split, chunk=None, engine=engine, out=str(tmp_path / name))
         found.append(audited(replace(asked, no_search=False)))
     (one, facts), (other, streamed) = found
-    assert {each.name for each in other.iterdir()} - {each.name for each in one.iterdir()} == set(KEPT)
+    assert {each.name for each in other.iterdir()} - {each.name for each in one.iterdir()} == set(RESUMABLE)
     names = sorted(each.name for each in (one / "evidence").iterdir())
     assert names == sorted(each.name for each in (other / "evidence").iterdir()) and "people.x.bin" in names
     for name in names:
@@ -138,7 +138,8 @@ def test_what_is_for_people_and_for_ci(written: Audited) -> None:
     assert "--engine local" in notes and "--engine local" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "✅ Mean certified." in notes
-    assert {each.name for each in out.iterdir()} == OWN - {"certificate.dsse.json"} and not work_of(out).exists()
+    assert {each.name for each in out.iterdir()} == AUDIT_FILES - {"certificate.dsse.json"}
+    assert not work_of(out).exists()
 
 
 def test_groups_decisions_and_the_population(folder: Path, tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_without_links_parts_are_copied(folder: Path, copied: Audited, monkeypat
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("stop", ["take_place", "_write_individuals", "to_markdown", "to_junit"])
+@pytest.mark.parametrize("stop", ["replace_directory", "_write_individuals", "to_markdown", "to_junit"])
 @pytest.mark.parametrize("trouble", [KeyboardInterrupt, OSError])
 def test_stopped_anywhere_while_writing_it_goes_on(
     folder: Path, quick: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str, trouble: type[Exception]
@@ -238,7 +239,8 @@ def test_stopped_anywhere_while_writing_it_goes_on(
 def test_redacted(folder: Path, tmp_path: Path) -> None:
     out, facts = audited(plan(folder, out=str(tmp_path / "out"), redact=True))
     assert [each.name for each in tmp_path.iterdir()] == ["out"], "nothing is kept on the way"
-    assert {each.name for each in out.iterdir()} == OWN - {*KEPT, "certificate.dsse.json"} and facts["redacted"]
+    assert {each.name for each in out.iterdir()} == AUDIT_FILES - {*RESUMABLE, "certificate.dsse.json"}
+    assert facts["redacted"]
     assert list(pd.read_parquet(out / "individuals.parquet").columns) == [
         "row",
         "upper",
@@ -262,7 +264,7 @@ def test_a_dataset_that_changes_before_it_is_read(folder: Path, tmp_path: Path) 
     data = shutil.copytree(folder / "data", tmp_path / "data")
     asked = plan(folder, data=str(data), out=str(tmp_path / "out"))
     inputs = read_inputs(asked)
-    people = inputs.opened(asked, None)
+    people = inputs.open_source(asked, None)
     table(ROWS, seed=5).to_parquet(data / "1.parquet")
     with pytest.raises(FileError, match="was changed during the run"):
         certify(inputs.network, people, inputs.metric, 0.1, 0.05, domain="unbounded", tier="interval", progress=None)

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing import Plan
-from isonomy.auditing.output import alone, open_work, take_place
+from isonomy.auditing.output import locked, open_work, replace_directory
 from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
@@ -233,7 +233,7 @@ def test_the_page_for_people(plan: str, run: Callable[..., Any]) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks of this kind")
 def test_a_second_audit_with_the_same_out_is_refused(plan: str, run: Callable[..., Any]) -> None:
-    with alone(open_work(Path("same"))) as work:
+    with locked(open_work(Path("same"))) as work:
         status, out, err = run("audit", plan, *QUICK, "--out", "same")
         assert status == 2 and out == "" and err.count("\n") == 1
         assert "Another audit works in same.work" in err and work.is_dir() and not Path("same").exists()
@@ -249,7 +249,7 @@ def test_what_a_killed_audit_left_is_no_obstacle_and_goes(plan: str, run: Callab
     assert run("audit", plan, *QUICK, "--no-search", "--out", "out")[0] == 0
     assert new.exists() and not old.exists()
     (Path(f".out.{os.getpid()}.old") / "evidence").mkdir(parents=True)
-    take_place(new, Path("out"))
+    replace_directory(new, Path("out"))
     assert [each.name for each in Path("out").iterdir()] == ["evidence"]
 
 

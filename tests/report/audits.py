@@ -15,6 +15,7 @@ from isonomy.fairness import group_fairness
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings, ObservedShift
+from isonomy.report.facts import facts_of
 from isonomy.report.html import to_html
 from isonomy.shift import wasserstein
 from isonomy.similarity import Counterparts
@@ -86,7 +87,7 @@ def crowded() -> Population:
 
 def render(findings: Findings) -> str:
     """The page of an audit."""
-    return to_html(findings.facts)
+    return to_html(facts_of(findings))
 
 
 def audit(head: str = "softmax", nasty: bool = False, **changes: Any) -> Findings:

@@ -15,6 +15,7 @@ from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings
 from isonomy.report.drivers import drivers
+from isonomy.report.facts import facts_of
 from isonomy.report.model import Rounded
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.shifted import comparable, curve, shift, worst_population
@@ -81,7 +82,7 @@ def test_what_delta_allows_in_raw_units() -> None:
         "income": "by up to 5% more, or as much less",
         "rank": "by up to 1 level more or less",
     }
-    assert set(similar(audit()).still) == {"town", "debt"}
+    assert set(similar(audit()).fixed) == {"town", "debt"}
 
 
 def small(frame: dict[str, object], income: Feature, network: Network, label: Label | None = None) -> Findings:
@@ -103,10 +104,10 @@ def test_what_a_few_people_can_differ_in_is_not_called_unable_to_differ() -> Non
         frame = {"sex": ["f", "m"] * 1500, "income": np.where(np.arange(3000) == rich, 0.8, 0.0)}
         findings = small(frame, pay, network)
         assert findings.certificate.upper > 0
-        assert "income" not in similar(findings).still and "nothing else" not in findings.facts.headline
-        assert "effect of income" in findings.facts.headline
+        assert "income" not in similar(findings).fixed and "nothing else" not in facts_of(findings).headline
+        assert "effect of income" in facts_of(findings).headline
     nothing = small({"sex": ["f", "m"] * 1500, "income": np.zeros(3000)}, Feature("income", low=0, high=1), network)
-    assert similar(nothing).still == ("income",) and "reads nothing else" in nothing.facts.headline
+    assert similar(nothing).fixed == ("income",) and "reads nothing else" in facts_of(nothing).headline
 
 
 def test_two_independent_sigmoids_have_no_cut_off_of_one_half() -> None:
@@ -120,7 +121,7 @@ def test_two_independent_sigmoids_have_no_cut_off_of_one_half() -> None:
     outputs = network(findings.people.x)
     assert (outputs < 0.5).all() and 0 < (outputs[:, 1] >= outputs[:, 0]).mean() < 1
     assert findings.group is not None and findings.group.groups["selection_rate"].min() > 0
-    (said,) = findings.facts["groups"].sentences
+    (said,) = facts_of(findings)["groups"].sentences
     assert "given “yes”, where it is at least as probable as “no”;" in said and "0.5" not in said
 
 

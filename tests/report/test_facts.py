@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import math
@@ -17,11 +18,13 @@ from isonomy.escapes import for_markdown
 from isonomy.records import write
 from isonomy.records.writing import claimed_bounds
 from isonomy.report import Findings
+from isonomy.report import findings as findings_module
+from isonomy.report.facts import facts_of
 from isonomy.report.html import to_html
 from isonomy.report.model import Fact
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.terminal import to_terminal
-from isonomy.report.text import TOLD, to_json, to_junit, to_markdown
+from isonomy.report.text import MARKDOWN_CODES, to_json, to_junit, to_markdown
 
 from .audits import audit, render
 from .reading import read
@@ -44,7 +47,7 @@ def findings(kind: str) -> Findings:
 
 @cache
 def renderings(kind: str) -> dict[str, str]:
-    facts = findings(kind).facts
+    facts = facts_of(findings(kind))
     console = Console(width=160, soft_wrap=True, highlight=False, markup=False)
     with console.capture() as seen:
         for each in to_terminal(facts):
@@ -65,10 +68,21 @@ def number(fact: Fact) -> Decimal:
 every = pytest.mark.parametrize("kind", KINDS)
 
 
+def test_findings_import_no_module_that_imports_them() -> None:
+    source = Path(str(findings_module.__file__)).read_text(encoding="utf-8")
+    imported = {str(node.module) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
+    assert not any(module.startswith("isonomy.report") for module in imported)
+
+
+def test_facts_are_made_once() -> None:
+    one = findings("two classes")
+    assert facts_of(one) is facts_of(one) is not facts_of(dataclasses.replace(one))
+
+
 @every
 def test_what_is_printed_stays_true(kind: str) -> None:
     """Rounded up is at least the value, rounded down at most; and neither is far from it."""
-    rounded = [fact for fact in findings(kind).facts if fact.rounding in ("up", "down") and fact.printed != "any"]
+    rounded = [fact for fact in facts_of(findings(kind)) if fact.rounding in ("up", "down") and fact.printed != "any"]
     assert len(rounded) > 40
     for fact in (fact for fact in rounded if fact.value is not None):
         value = Decimal(repr(float(fact.value)))
@@ -78,7 +92,7 @@ def test_what_is_printed_stays_true(kind: str) -> None:
 
 @every
 def test_all_renderings_have_the_headline_and_its_numbers(kind: str) -> None:
-    facts = findings(kind).facts
+    facts = facts_of(findings(kind))
     for code in EVERYWHERE:
         assert facts.fact(code).printed in facts.headline
     for name, text in renderings(kind).items():
@@ -92,8 +106,8 @@ def test_all_renderings_have_the_headline_and_its_numbers(kind: str) -> None:
 
 @every
 def test_each_rendering_shows_the_numbers_of_the_facts(kind: str) -> None:
-    facts, shown = findings(kind).facts, renderings(kind)
-    for code in (code for code in TOLD if any(fact.code == code for fact in facts["summary"].facts)):
+    facts, shown = facts_of(findings(kind)), renderings(kind)
+    for code in (code for code in MARKDOWN_CODES if any(fact.code == code for fact in facts["summary"].facts)):
         assert facts.fact(code).printed in shown["markdown"]
     for fact in facts:
         if fact.rounding in ("up", "down") and fact.printed and fact.code != "largest_gamma":
@@ -106,7 +120,7 @@ def test_each_rendering_shows_the_numbers_of_the_facts(kind: str) -> None:
 
 @every
 def test_machines_get_what_is_claimed(kind: str) -> None:
-    found, document = findings(kind).certificate, to_json(findings(kind).facts)
+    found, document = findings(kind).certificate, to_json(facts_of(findings(kind)))
     assert (document["lower"], document["upper"]) == claimed_bounds(found)[:2]
     assert found.upper <= document["upper"] <= found.upper * (1 + 1e-5) + 1e-5
     assert document["local"] == {"mean_upper": found.local.mean_upper, "mean_lower": found.local.mean_lower}
@@ -116,7 +130,7 @@ def test_machines_get_what_is_claimed(kind: str) -> None:
 @every
 def test_numbers_of_groups_are_facts(kind: str) -> None:
     """Cells of numbers hold facts, bounds among them rounded outward; texts stand for what is not shown."""
-    facts = findings(kind).facts
+    facts = facts_of(findings(kind))
     for table in (*facts["groups"].tables, *facts["decisions"].tables, *facts["people"].tables[1:]):
         numbers = [place for place, (_, column) in enumerate(table.heads) if column == "n"]
         for cell in (row[place] for row in table.rows for place in numbers):
@@ -130,7 +144,7 @@ def test_numbers_are_on_their_side_of_epsilon() -> None:
     """A bound that is hardly above ε is not printed as ε."""
     base = findings("two classes").certificate
     for epsilon in (base.upper * (1 - 1e-7), base.lower * (1 - 1e-7), base.upper * (1 + 1e-7)):
-        facts = dataclasses.replace(audit(), certificate=dataclasses.replace(base, epsilon=epsilon)).facts
+        facts = facts_of(dataclasses.replace(audit(), certificate=dataclasses.replace(base, epsilon=epsilon)))
         accepted = Decimal(repr(epsilon))
         assert (number(facts.fact("upper")) <= accepted) == (facts.verdict == "certified")
         assert (number(facts.fact("lower")) > accepted) == (facts.verdict == "violated")
@@ -139,13 +153,13 @@ def test_numbers_are_on_their_side_of_epsilon() -> None:
 def test_a_find_below_what_is_claimed_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
     base = audit()
     monkeypatch.setattr(type(base.certificate), "lower", 7e-9)
-    assert base.claimed[0] == 0 and "an explicit population reaches less than 0.00001." in base.facts.headline
+    assert base.claimed[0] == 0 and "an explicit population reaches less than 0.00001." in facts_of(base).headline
 
 
 def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
     base = findings("no shift")
     certificate = dataclasses.replace(base.certificate, epsilon=base.claimed[1] * 1.01)
-    facts = dataclasses.replace(base, certificate=certificate).facts
+    facts = facts_of(dataclasses.replace(base, certificate=certificate))
     assert facts.fact("largest_gamma").value == 0 and str(facts.fact("largest_gamma")) == "0"
     assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
 
@@ -153,12 +167,12 @@ def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
 def test_where_anybody_may_come_there_is_a_bound_and_no_curve() -> None:
     told = audit(gamma=math.inf)
     assert told.claimed[1] < math.inf and "no finite bound" not in render(told)
-    assert told.facts["shift"].sentences == ("γ is ∞, and the bound is that for every population.",)
+    assert facts_of(told)["shift"].sentences == ("γ is ∞, and the bound is that for every population.",)
 
 
 def test_a_redacted_audit_has_no_facts_of_persons() -> None:
     """The terminal too: no pair, no extremes."""
-    facts = findings("redacted").facts
+    facts = facts_of(findings("redacted"))
     assert not facts["pairs"].drawn and {fact.words for fact in facts["people"].facts} == {"median"}
     assert "pair found" in renderings("two classes")["terminal"] and "95%" in renderings("two classes")["terminal"]
     assert "without --redact" in renderings("redacted")["html"] and "--redact" not in renderings("two classes")["html"]
@@ -186,10 +200,10 @@ def test_the_verdict_is_that_of_the_certificate(kind: str, tmp_path: Path) -> No
         certificate = dataclasses.replace(base.certificate, epsilon=epsilon)
         told = dataclasses.replace(base, certificate=certificate)
         claims = json.loads(write(tmp_path / "record", certificate).read_text())["predicate"]["claims"]
-        document = to_json(told.facts)
+        document = to_json(facts_of(told))
         assert (document["lower"], document["upper"], document["verdict"]) == tuple(
             claims[name] for name in ("lower", "upper", "verdict")
         )
-        assert told.facts.verdict == claims["verdict"]
+        assert facts_of(told).verdict == claims["verdict"]
         largest = -1.0 if told.largest_gamma is None else told.largest_gamma
         assert (largest >= certificate.gamma) == (told.verdict == "certified")

@@ -17,9 +17,10 @@ from isonomy.certificates.alone import ChangeAlone, changes_alone
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings
+from isonomy.report.facts import facts_of
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import to_json, to_markdown
-from isonomy.report.words import turned
+from isonomy.report.words import decision_outcome
 from isonomy.similarity import Counterparts
 
 from .audits import audit, render
@@ -59,7 +60,7 @@ def with_decisions(findings: Findings, decision: list[str], searched: bool = Tru
 
 def everything(findings: Findings) -> list[str]:
     """Page, Markdown and terminal of an audit."""
-    facts = findings.facts
+    facts = facts_of(findings)
     return [render(findings), to_markdown(facts), "\n".join(map(str, to_terminal(facts)))]
 
 
@@ -67,13 +68,13 @@ def test_a_certified_mean_stands_beside_the_decisions_that_flip() -> None:
     found = audit(epsilon=0.9)
     flips = int((found.certificate.local.decision == "flippable").sum())
     assert found.verdict == "certified" and flips
-    assert f"{flips} of 70 decisions flip when the person is replaced" in found.facts.headline
-    assert found.facts.marks == (("certified", "Mean certified"), ("violated", f"{flips} of 70 decisions flip"))
+    assert f"{flips} of 70 decisions flip when the person is replaced" in facts_of(found).headline
+    assert facts_of(found).marks == (("certified", "Mean certified"), ("violated", f"{flips} of 70 decisions flip"))
     for text in everything(found):
         assert f"{flips} of 70 decisions flip" in text or f"{flips} OF 70 DECISIONS FLIP" in text
     page = render(found)
     assert 'class="verdict violated"' in page and 'class="mark certified"' in page and 'class="mark violated"' in page
-    assert "✅ Mean certified. ❌" in to_markdown(found.facts)
+    assert "✅ Mean certified. ❌" in to_markdown(facts_of(found))
 
 
 @given(flips=st.integers(0, 30), kept=st.integers(0, 30), left=st.integers(0, 30), searched=st.booleans())
@@ -84,7 +85,7 @@ def test_decisions_in_words_add_up(flips: int, kept: int, left: int, searched: b
     if not n or (flips and not searched):
         return
     kinds = ["flippable"] * flips + ["certified"] * kept + ["undecided"] * left
-    kind, mark, said = turned(with_decisions(audit(), kinds, searched))
+    kind, mark, said = decision_outcome(with_decisions(audit(), kinds, searched))
     assert kind == ("violated" if flips else "undecided" if left else "certified")
     assert (f"{flips:,} of {n:,} decisions flip" in said) == bool(flips) and (mark in said or not flips)
     assert ("open" in said) == bool(left) and ("no search was made" in said) == (bool(left) and not searched)
@@ -96,30 +97,32 @@ def test_numbers_without_a_cut_off_are_no_decisions() -> None:
     found = audit("regression")
     for text in everything(found):
         assert "without a decision" not in text.lower()
-    assert "No decisions were judged" in found.facts.headline and "--threshold" in found.facts.headline
-    assert "decisions" not in to_json(found.facts)
+    assert "No decisions were judged" in facts_of(found).headline and "--threshold" in facts_of(found).headline
+    assert "decisions" not in to_json(facts_of(found))
 
 
 def test_what_was_not_searched_for_is_not_called_found() -> None:
     without, searched = audit(attack=False, decide=False), audit()
     for text in everything(without):
         assert "or none was" not in text and "at least 0.0000" not in text and "≥ 0" not in text
-    assert "no search was made" in without.facts["pairs"].sentences[0]
-    assert str(without.facts.fact("lower")) == "not searched for" and "≥" in searched.facts.fact("lower").bounded
+    assert "no search was made" in facts_of(without)["pairs"].sentences[0]
+    assert (
+        str(facts_of(without).fact("lower")) == "not searched for" and "≥" in facts_of(searched).fact("lower").bounded
+    )
 
 
 def test_without_epsilon_no_threshold_is_said_to_be_missing() -> None:
     """A threshold is the cut-off of a decision, which may well have been given."""
     found = audit()
     certificate = dataclasses.replace(found.certificate, epsilon=None)
-    said = dataclasses.replace(found, certificate=certificate).facts["summary"].sentences[0]
+    said = facts_of(dataclasses.replace(found, certificate=certificate))["summary"].sentences[0]
     assert said.startswith("No ε was given") and "threshold" not in said
 
 
 def test_a_row_can_be_pasted() -> None:
     found = audit()
     people = dataclasses.replace(found.people, rows=found.people.rows + 1_234_000)
-    text = "\n".join(map(str, to_terminal(dataclasses.replace(found, people=people).facts)))
+    text = "\n".join(map(str, to_terminal(facts_of(dataclasses.replace(found, people=people)))))
     row = text.partition("explain OUT --row ")[2].partition(",")[0].split()[0]
     assert int(row) in people.rows and str(int(row)) == row
 
@@ -133,8 +136,10 @@ def test_every_rate_names_its_class(favourable: str) -> None:
     question = dataclasses.replace(found.certificate.question, outcome=schema.label)
     certificate = dataclasses.replace(found.certificate, question=question)
     named = dataclasses.replace(found, people=people, group=group, certificate=certificate)
-    section, quoted = named.facts["groups"], f"“{favourable}”"
-    assert f"the largest change of the predicted probability of {quoted} when" in named.facts["summary"].sentences[1]
+    section, quoted = facts_of(named)["groups"], f"“{favourable}”"
+    assert (
+        f"the largest change of the predicted probability of {quoted} when" in facts_of(named)["summary"].sentences[1]
+    )
     for table in section.tables:
         assert quoted in table.title
         assert all(quoted in head for head, _ in table.heads if "rate" in head or "Accuracy" in head)
@@ -142,7 +147,7 @@ def test_every_rate_names_its_class(favourable: str) -> None:
         f"every rate is about {quoted}" in section.sentences[0]
         and "where it is at least as probable as “" in section.sentences[0]
     )
-    page, notes = render(named), to_markdown(named.facts)
+    page, notes = render(named), to_markdown(facts_of(named))
     assert page.count(f"four-fifths rule for {quoted}: ") == len(group.four_fifths)
     assert f"Four-fifths rule for {quoted}" in notes
 
@@ -182,17 +187,17 @@ def pipeline(plan: dict[str, Any], *protected: str) -> dict[str, Any]:
 def test_a_model_that_reads_no_protected_attribute_is_called_so_first(files: dict[str, Any]) -> None:
     found = isonomy.audit(pipeline(files), progress=None).findings
     first = "The model reads neither sex nor race: changing them alone changes nothing."
-    assert found.facts.headline.startswith(f"{first} What is bounded is the effect of income (tolerance)")
+    assert facts_of(found).headline.startswith(f"{first} What is bounded is the effect of income (tolerance)")
     assert all(first in text for text in everything(found)) and not found.alone
     assert found.certificate.lower > 0  # by the tolerance, which is what the second sentence says
 
 
 def test_a_model_that_reads_one_of_two(files: dict[str, Any]) -> None:
     found = isonomy.audit(pipeline(files, "sex"), progress=None).findings
-    assert found.facts.headline.startswith("The model reads sex, but not race: changing it alone changes nothing.")
+    assert facts_of(found).headline.startswith("The model reads sex, but not race: changing it alone changes nothing.")
     assert [each.feature for each in found.alone] == ["sex"]
     both = isonomy.audit(pipeline(files, "sex", "race"), progress=None).findings
-    assert "changes nothing" not in both.facts.headline and len(both.alone) == 2
+    assert "changes nothing" not in facts_of(both).headline and len(both.alone) == 2
 
 
 def test_scores_stand_beside_the_verdict(files: dict[str, Any]) -> None:
@@ -218,7 +223,7 @@ def test_without_a_favourable_class_groups_are_left_out_and_the_way_is_named(fil
     assert 'write favourable = "no" or "yes" in [label] of the schema, or say --favourable' in found.group_refusal
     for text in everything(found)[:2]:
         assert "Groups were not compared, since no favourable outcome is named" in text
-    assert to_json(found.facts)["four_fifths"] is None
+    assert to_json(facts_of(found))["four_fifths"] is None
 
 
 def test_a_regression_has_errors_beside_the_verdict_and_groups_with_a_cut_off(files: dict[str, Any]) -> None:
@@ -249,11 +254,11 @@ def test_a_regression_has_errors_beside_the_verdict_and_groups_with_a_cut_off(fi
     for text in everything(found):
         assert "Mean absolute error" in text and "R²" in text and "Log-loss" not in text
     assert found.group is not None and "Rates of “high” by sex" in render(found)
-    assert "from a cut-off of 30 on, a score equal to it included" in found.facts["groups"].sentences[0]
+    assert "from a cut-off of 30 on, a score equal to it included" in facts_of(found)["groups"].sentences[0]
     schema.write_text(cut.replace('favourable = "high"\nthreshold = 30\n', ""))
     without = isonomy.audit(files | {"model": str(path)}, progress=None).findings
     assert without.group is None and "threshold = NUMBER" in without.group_refusal
-    assert "No decisions were judged" in without.facts.headline
+    assert "No decisions were judged" in facts_of(without).headline
 
 
 def attained_alone(network: Network, people: Population, feature: str) -> Any:
@@ -306,11 +311,11 @@ def test_the_table_of_single_features_says_whom_it_covers(monkeypatch: pytest.Mo
     changes: tuple[ChangeAlone, ...] = changes_alone(found.certificate, ["sex", "age"])
     shown = dataclasses.replace(found, alone=changes)
     assert all(len(change.people) == 20 for change in changes)
-    for text in (render(shown), "\n".join(map(str, to_terminal(shown.facts)))):
+    for text in (render(shown), "\n".join(map(str, to_terminal(facts_of(shown))))):
         assert "About 20 of 70 people, drawn at random (seed 0)" in text
-    table = next(each for each in shown.facts["drivers"].tables if each.code == "alone")
+    table = next(each for each in facts_of(shown)["drivers"].tables if each.code == "alone")
     assert [row[0].text for row in table.rows] == ["sex", "age"]
-    hidden = dataclasses.replace(shown, redacted=True).facts["drivers"].tables
+    hidden = facts_of(dataclasses.replace(shown, redacted=True))["drivers"].tables
     assert all("one person" not in head for each in hidden for head, _ in each.heads)
 
 
@@ -335,8 +340,8 @@ def test_what_was_not_seen_to_differ_is_not_said_to_be_equal() -> None:
     tiny = steep(4, np.full(4, 0.5), 1e-11, 1e10, tolerance=0.1)
     late = steep(1100, hidden, 1.0, 20.0, relative_tolerance=0.2)
     seen = "as far as was seen on all 4 people, for differences above a billionth of a unit"
-    assert f"It reads nothing else in which similar people may differ, {seen}." in tiny.facts.headline
-    assert "is the effect of pay (tolerance)" in late.facts.headline
-    assert "Seen on 550 of 1,100 people, evenly spaced." in late.facts["proved"].tables[0].notes[0]
+    assert f"It reads nothing else in which similar people may differ, {seen}." in facts_of(tiny).headline
+    assert "is the effect of pay (tolerance)" in facts_of(late).headline
+    assert "Seen on 550 of 1,100 people, evenly spaced." in facts_of(late)["proved"].tables[0].notes[0]
     for found in (tiny, late):
-        assert found.certificate.local.lower.max() > 0.001 and "Cannot differ" not in to_markdown(found.facts)
+        assert found.certificate.local.lower.max() > 0.001 and "Cannot differ" not in to_markdown(facts_of(found))

@@ -1,6 +1,6 @@
-"""The main job: people and a network in, what was proved and what was found out.
+"""An audit: from people and a network to findings, a report and a certificate.
 
-:class:`Plan` says what to audit (from options or an ``audit.toml``), :func:`run` does it, :func:`write` puts the
+:class:`Plan` says what to audit (from options or an ``audit.toml``), :func:`run` audits it, :func:`write` puts the
 report, the certificate and the files for machines into one directory. Names are imported when they are first used: the
 command line reads the options of a plan for its help, and help has to be immediate.
 """
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from isonomy.auditing.plan import Plan
 
 __all__ = ["Audit", "Plan", "audit", "run", "write"]
-_WHERE = {"Audit": "call", "audit": "call", "Plan": "plan", "run": "call", "write": "output"}
+_MODULES = {"Audit": "call", "audit": "call", "Plan": "plan", "run": "call", "write": "output"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(import_module(f"isonomy.auditing.{_WHERE[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"isonomy.auditing.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'isonomy.auditing' has no attribute {name!r}")

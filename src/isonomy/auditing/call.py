@@ -1,6 +1,6 @@
-"""The main job: read, certify, look at groups and shifts beside; as one call of Python and as a step of the command.
+"""The audit of a plan: inputs, certificate, groups and shifts; as one call of Python and as a step of the command.
 
-What an audit will cost is told beforehand: a small sample is audited and timed, the rest is a straight line.
+The cost of an audit is estimated from small samples, which are audited and timed; the rest is a straight line.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from isonomy.options import options_of
 from isonomy.population import PeopleSource, Population
 from isonomy.population.outcome import favourable_places
 from isonomy.progress import Progress
+from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings, ObservedShift
-from isonomy.report.groups import unnamed
+from isonomy.report.groups import unnamed_outcome
 from isonomy.report.html import to_html
 from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
@@ -44,12 +45,12 @@ JUDGED, PLACES = 20_000, 40
 """Rows from whose labels the order of the classes is judged, and in how many places of a table: it may be sorted."""
 
 SAMPLES = (24, 64)
-"""Individuals timed; two sizes tell what is spent once from what is spent on each."""
+"""Individuals timed; two sizes separate the time that is spent once from that spent on each."""
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What an audit found, and what can be made of it."""
+    """The findings of an audit, as a report, as files and as text."""
 
     plan: Plan
     findings: Findings = field(repr=False)
@@ -58,19 +59,19 @@ class Audit:
 
     @property
     def certificate(self) -> Certificate:
-        """What was proved of, and found in, the people and the populations close to them."""
+        """Return the bounds of the people and of the populations close to them."""
         return self.findings.certificate
 
     def report(self) -> str:
-        """The report, one self-contained HTML page."""
-        return to_html(self.findings.facts)
+        """Return the report, one self-contained HTML page."""
+        return to_html(facts_of(self.findings))
 
     def save(self, directory: str | PathLike[str]) -> Path:
         """Write report, certificate with its evidence, individuals and summaries; signed where the plan has a key."""
         return write(self.findings, Path(directory), key=self.plan.key)
 
     def __str__(self) -> str:
-        return to_markdown(self.findings.facts)
+        return to_markdown(facts_of(self.findings))
 
 
 def audit(
@@ -110,23 +111,23 @@ def run(
     inputs: Inputs | None = None,
     announce: Callable[[str], None] = lambda stage: None,
 ) -> Findings:
-    """Audit: every number of the findings is proved, found or estimated here, nothing is written but to ``work``.
+    """Audit a plan: compute every number of the findings; nothing is written but to ``work``.
 
     That folder keeps finished chunks for a later run of the same plan. ``inputs`` are the plan's own, already read;
-    ``announce`` is told what begins.
+    ``announce`` is called with the name of each stage.
     """
     inputs = inputs or read_inputs(plan)
     announce("Reading people")
-    source = inputs.opened(plan, work)
+    source = inputs.open_source(plan, work)
     other = other_reading(inputs, source)
     if other is not None and not plan.as_read:
         raise NetworkError(
-            f"'{inputs.network.name}' is probably read the wrong way round: {other}. {_way_out(plan, inputs, other)}, "
+            f"'{inputs.network.name}' is probably read the wrong way round: {other}. {_remedy(plan, inputs, other)}, "
             "or say --as-read (as_read = true) to audit it as it is read."
         )
     announce("Bounding people and populations")
     certificate = certify(
-        inputs.network, source, **_asked(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
+        inputs.network, source, **_question(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
         confidence=plan.confidence, seed=plan.seed, engine=plan.engine or "local", scheduler=plan.scheduler, work=work,
         chunk=plan.chunk or CHUNK, progress=progress,
     )  # fmt: skip
@@ -151,7 +152,7 @@ def run(
         sources={**dict(certificate.sources), **inputs.sources},
         table=table_of(plan),
         command=plan.command(),
-        created=_begun(work).isoformat(timespec="seconds"),
+        created=_started(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
         other_reading=other,
         **{name: value for name, value in scored.items() if name in Findings.__dataclass_fields__},
@@ -159,14 +160,14 @@ def run(
 
 
 def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[ChangeAlone, ...]:
-    """Return what each protected attribute and proxy changes by itself that is read, not immutable, and has limits."""
+    """Bound the change by each protected attribute and proxy alone that is read, not immutable, and has limits."""
     read = read_features(certificate.question.network, people.schema)
-    named = [
+    names = [
         each.name for each in people.schema.features
         if (each.protected or each.proxy) and not each.immutable and each.name in read
         and (each.categories or (math.isfinite(each.low) and math.isfinite(each.high)))
     ]  # fmt: skip
-    return changes_alone(certificate, named, seed)
+    return changes_alone(certificate, names, seed)
 
 
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
@@ -183,8 +184,8 @@ def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
     return better_reading(given, np.concatenate(labels).astype(np.int64), label, np.concatenate(weights))
 
 
-def _way_out(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
-    """Return what would turn the reading round; outputs of a file that names its classes follow them in any order."""
+def _remedy(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
+    """Return how to correct the order of the classes; outputs of a file that names its classes follow them anyway."""
     label = inputs.schema.label
     if plan.model is not None and label is not None:
         turned = replace(inputs.schema, label=replace(label, classes=other.classes))
@@ -196,8 +197,8 @@ def _way_out(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
     return "Correct the order of 'classes' in [label] of the schema"
 
 
-def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:
-    """The question, as :func:`isonomy.certify` takes it."""
+def _question(plan: Plan, inputs: Inputs) -> dict[str, Any]:
+    """Return the arguments of :func:`isonomy.certify` that are the question."""
     return {
         "metric": inputs.metric, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order, "ground": inputs.ground,
         "tier": plan.tier, "attack": not plan.no_search, "decide": not plan.no_search,
@@ -205,10 +206,11 @@ def _asked(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _begun(work: Path | None) -> datetime:
-    """When the first run of this question began: that of the plan that the folder keeps."""
-    kept = None if work is None else work / "schedule.json"
-    return datetime.fromtimestamp(kept.stat().st_mtime, UTC) if kept and kept.is_file() else datetime.now(UTC)
+def _started(work: Path | None) -> datetime:
+    """Return when the first run of this question began: the date of the schedule in ``work``, else now."""
+    if work is not None and (schedule := work / "schedule.json").is_file():
+        return datetime.fromtimestamp(schedule.stat().st_mtime, UTC)
+    return datetime.now(UTC)
 
 
 def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness | None, str]:
@@ -217,20 +219,20 @@ def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness
     if not people.schema.protected:
         return None, "Groups were not compared: the schema names no protected attribute."
     if not favourable_places(outcome):
-        return None, unnamed(outcome)
+        return None, unnamed_outcome(outcome)
     try:
         compared = group_fairness(
             network, people, outcomes=people.y is not None, certificate=certificate.local,
             favourable=outcome.favourable, threshold=outcome.threshold,
         )  # fmt: skip
-    except IsonomyError as error:  # such as a table in which everybody is of one group: there is nothing to compare
+    except IsonomyError as error:  # such as a table with one group only: there is nothing to compare
         return None, f"Groups were not compared: {error}"
     return compared, ""
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """An estimate, and what it rests on."""
+    """An estimate of time and memory, and the sample that it rests on."""
 
     individuals: int
     coordinates: int
@@ -240,15 +242,15 @@ class CostEstimate:
     sampled_seconds: float
 
     def __str__(self) -> str:
-        cost = f"about {spoken(self.seconds)} and {self.megabytes:,.0f} MB of memory"
-        judged = f"judged by {self.sampled} individuals that took {spoken(self.sampled_seconds)}"
+        cost = f"about {duration(self.seconds)} and {self.megabytes:,.0f} MB of memory"
+        judged = f"judged by {self.sampled} individuals that took {duration(self.sampled_seconds)}"
         return f"{self.individuals:,} individuals of {self.coordinates} coordinates: {cost}, {judged}."
 
 
 def estimate(plan: Plan, inputs: Inputs) -> CostEstimate:
-    """Audit two small samples and extend their times to everybody."""
+    """Audit two small samples and extrapolate their times to all individuals."""
     if inputs.people is None:
-        source = inputs.opened(plan, None)
+        source = inputs.open_source(plan, None)
         keys = source.keys(SAMPLES[-1])
         n, x = sum(map(len, keys)), next((chunk.x for key in keys if len(chunk := source.read(key))), np.zeros((0, 0)))
     else:
@@ -259,19 +261,20 @@ def estimate(plan: Plan, inputs: Inputs) -> CostEstimate:
     sizes, times = sorted({min(len(x), size) for size in SAMPLES}), []
     for size in sizes:
         began = time.perf_counter()
-        found = certify(network, x[:size], **_asked(plan, inputs), domain=domain, progress=None)
+        certified = certify(network, x[:size], **_question(plan, inputs), domain=domain, progress=None)
         times.append(time.perf_counter() - began)
     slope = times[-1] / sizes[-1]
     if len(sizes) == 2:
         slope = max((times[1] - times[0]) / (sizes[1] - sizes[0]), 0.2 * slope)
     seconds = max(times[-1] + slope * (n - sizes[-1]), 0.0)
     width, held = x.shape[1], n if inputs.people is not None else min(n, plan.chunk or CHUNK)
-    per_person = 8 * (2 * found.points.person.size / sizes[-1] + 2 * len(found.profiles.value) / sizes[-1] + 6 * width)
+    points, values = certified.points.person.size / sizes[-1], len(certified.profiles.value) / sizes[-1]
+    per_person = 8 * (2 * points + 2 * values + 6 * width)
     return CostEstimate(n, width, seconds, _peak() + held * per_person / 2**20, sizes[-1], times[-1])
 
 
-def spoken(seconds: float) -> str:
-    """A duration for people."""
+def duration(seconds: float) -> str:
+    """Return a duration as text."""
     for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -279,7 +282,7 @@ def spoken(seconds: float) -> str:
 
 
 def _peak() -> float:
-    """The memory used so far, in megabytes; kilobytes are counted on Linux, bytes on macOS, nothing on Windows."""
+    """Return the peak memory so far, in megabytes; kilobytes are counted on Linux, bytes on macOS, none on Windows."""
     if sys.platform == "win32":
         return 0.0
     import resource

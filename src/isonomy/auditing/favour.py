@@ -1,4 +1,4 @@
-"""Which class of an outcome people hope for, guessed from the words of the classes.
+"""The favourable class of an outcome, guessed from the words of the classes.
 
 Bare codes and answers (0 and 1, yes and no, true and false) say nothing: a default is coded 1 as often as a loan.
 """
@@ -10,17 +10,17 @@ import re
 from isonomy.population import Label
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FAVOURABLE = _words(
+FAVOURABLE = _word_set(
     "accept accepted acceptable admit admitted admission approve approved approval award awarded cleared eligible "
     "employed enrolled excellent favorable favourable funded good graduate graduated grant granted healthy hire hired "
     "insured invite invited issued offer offered paid pass passed promote promoted qualified recommend recommended "
     "released repaid repay selected solvent succeed succeeded success successful survived trusted win won"
 )
-UNFAVOURABLE = _words(
+UNFAVOURABLE = _word_set(
     "arrested bad bankrupt charged convicted decline declined default defaulted defaulter delinquent denied deny died "
     "dismissed dropout excluded expelled fail failed failure fired fraud fraudulent guilty ineligible insolvent late "
     "overdue poor recidivist refuse refused reject rejected rejection terminated unapproved unemployed "
@@ -32,7 +32,7 @@ _INCOME = re.compile(r"^([<>]=?|≤|≥)\s*(?:[$€£]\s*\d[\d.,]*\s*k?|\d[\d.,]
 
 
 def favour_of(text: str) -> int | None:
-    """Return 1 where a class is favourable by its words, −1 where not, 0 where they do not tell; None: who knows."""
+    """Return 1 where a class is favourable by its words, −1 where not, 0 without such words; None: ambiguous."""
     income = _INCOME.match(text.strip())
     if income:
         return 1 if income[1][0] in ">≥" else -1
@@ -43,24 +43,24 @@ def favour_of(text: str) -> int | None:
         signs = {1 if word in FAVOURABLE else -1 for word in words if word in FAVOURABLE or word in UNFAVOURABLE}
     if len(signs) != 1:
         return 0
-    denied = [place for place, word in enumerate(words) if word in _NOT]
-    if not denied:
+    negations = [place for place, word in enumerate(words) if word in _NOT]
+    if not negations:
         return signs.pop()
     # "Not approved" and "default: no" deny their word; in "denied, no income" another one is denied.
-    after = words[denied[0] + 1 : denied[0] + 2]
-    turned = len(denied) == 1 and set(after) <= FAVOURABLE | UNFAVOURABLE | set(_RISK)
-    return -signs.pop() if turned else None
+    after = words[negations[0] + 1 : negations[0] + 2]
+    negated = len(negations) == 1 and set(after) <= FAVOURABLE | UNFAVOURABLE | set(_RISK)
+    return -signs.pop() if negated else None
 
 
 def guess_favourable(label: Label) -> tuple[str, ...]:
-    """Return the classes that people hope for, by their words; none where the words do not tell.
+    """Return the favourable classes by their words; none where the words do not decide it.
 
     Of two classes it is enough that one of them is known to be favourable, or not to be.
     """
     signs = {name: favour_of(label.labels.get(name, name)) for name in label.classes}
     if None in signs.values():
         return ()
-    liked = tuple(name for name, sign in signs.items() if sign == 1)
-    if not liked and len(signs) == 2 and -1 in signs.values():
-        liked = tuple(name for name, sign in signs.items() if sign == 0)
-    return liked if 0 < len(liked) < len(signs) else ()
+    favourable = tuple(name for name, sign in signs.items() if sign == 1)
+    if not favourable and len(signs) == 2 and -1 in signs.values():
+        favourable = tuple(name for name, sign in signs.items() if sign == 0)
+    return favourable if 0 < len(favourable) < len(signs) else ()

@@ -1,4 +1,4 @@
-"""What nobody has described yet: how a table's file is written, what its columns hold, and how a model reads them.
+"""Guesses about an undescribed table and model: dialect of the file, schema of the columns, reading of the model.
 
 Everything here is a guess that a person reads and corrects: :class:`Guess` says of each column what it rests on. A
 network file knows how many numbers it reads, not which. Every usual reading that gives this many numbers (order of
@@ -83,8 +83,10 @@ class Guess:
 
 
 def read_unknown(path: Path, limit: int = CELLS) -> tuple[pd.DataFrame, Dialect, dict[str, tuple[str, ...]]]:
-    """The cells of a table with types, how its file is written, and which cells of numeric columns mean missing; of a
-    file that has more cells than the ``limit`` none."""
+    """Return a table with types, the dialect of its file, and the cells of numeric columns that mean missing.
+
+    A file that has more cells than the ``limit`` is refused.
+    """
     name = path.name.lower()
     if str(path) in ENTRIES:
         raise FileError(
@@ -105,9 +107,9 @@ def read_unknown(path: Path, limit: int = CELLS) -> tuple[pd.DataFrame, Dialect,
     try:
         with open_text(path, dialect.encoding) as file:
             header = next(csv.reader(file, delimiter=dialect.separator), [])
-        twice = next((name for name in header if name and header.count(name) > 1), None)
-        if twice is not None:  # an audit refuses it too, and pandas would give the second another name
-            raise DataError(f"Table {path} has two columns called {twice!r}; names must differ.")
+        repeated = next((name for name in header if name and header.count(name) > 1), None)
+        if repeated is not None:  # an audit refuses it too, and pandas would give the second another name
+            raise DataError(f"Table {path} has two columns called {repeated!r}; names must differ.")
         with open_text(path, dialect.encoding) as file:
             texts = pd.read_csv(file, sep=dialect.separator, dtype=str, keep_default_na=False, index_col=False)
     except (OSError, ValueError, csv.Error) as error:
@@ -117,22 +119,22 @@ def read_unknown(path: Path, limit: int = CELLS) -> tuple[pd.DataFrame, Dialect,
     if dialect.separator == ";" and _decimal_commas(texts):
         dialect = replace(dialect, decimal=",")
     typed = {column: _typed(texts[column], dialect.decimal) for column in texts.columns}
-    marks = {str(column): found for column, (_, found) in typed.items() if found}
+    marks = {str(column): missing for column, (_, missing) in typed.items() if missing}
     return pd.DataFrame({column: values for column, (values, _) in typed.items()}), dialect, marks
 
 
 def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, roles: Roles) -> Guess:
-    """A schema of a table; what cannot be guessed is left out, unless a role was given to it."""
+    """Guess the schema of a table; columns that cannot be guessed are left out, unless they have a role."""
     single = {"label": roles.label, "weight": roles.weight, "id": roles.id, "split-column": roles.split_column}
     several = {"protected": roles.protected, "proxy": roles.proxy, "ignore": roles.ignore}
-    taken: dict[str, str] = {}
+    role_of: dict[str, str] = {}
     for role, columns in ({role: (name,) for role, name in single.items() if name is not None} | several).items():
         for column in columns:
-            if taken.setdefault(column, role) != role:
-                both = f"--{taken[column]} and --{role}"
+            if role_of.setdefault(column, role) != role:
+                both = f"--{role_of[column]} and --{role}"
                 raise ParameterError(f"Column {column!r} has one role. Got {both}: copy the column to give it both.")
     ignored = set(roles.ignore)
-    named = set(taken) - ignored
+    named = set(role_of) - ignored
     for column in (*named, *ignored):
         if column not in table.columns:
             raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.")
@@ -142,11 +144,11 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
     for column in table.columns:
         if column not in named and column not in (*ignored, *identifiers) and (reason := _unusable(table[column])):
             left_out[str(column)] = reason
-    where = None if roles.split_column is None else _split(table[roles.split_column])
+    split = None if roles.split_column is None else _split(table[roles.split_column])
     unnamed = table if roles.id is None else table.drop(columns=roles.id)
     schema = Schema.infer(
         unnamed, name=name, label=roles.label, protected=roles.protected, proxies=roles.proxy, weight=roles.weight,
-        split=where, ignore=tuple(left_out), max_categories=max(_DISTINCT, 200),
+        split=split, ignore=tuple(left_out), max_categories=max(_DISTINCT, 200),
     )  # fmt: skip
     features = tuple(
         replace(each, missing_values=marks[each.name]) if each.name in marks and each.flagged else each
@@ -176,20 +178,20 @@ def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
     for _ in table.columns:  # a model is read up to the first column that does not fit
         features = {each.name: each for each in guess.schema.features}
         with noting_categories() as noted:
-            _told(model, guess.schema)
-        made: dict[str, Feature] = {}
+            _reader_options(model, guess.schema)
+        changed: dict[str, Feature] = {}
         for name, known in noted.items():
             feature, left = features.get(name), guess.left_out.get(name, ASKED) != ASKED
             if name in table.columns and (feature is not None or left) and _texts(table[name], known) & set(known):
-                better = _encoded(table[name], known, feature)
-                made |= {} if better == feature else {name: better}
-        if not made:
+                encoded = _with_known(table[name], known, feature)
+                changed |= {} if encoded == feature else {name: encoded}
+        if not changed:
             break
-        features |= made
+        features |= changed
         remarks, left_out = dict(guess.remarks), dict(guess.left_out)
-        for name, feature in made.items():
-            strange = len(_texts(table[name], feature.levels).difference(feature.levels))
-            rest = f" {strange} values of this table are not among them." if strange else ""
+        for name, feature in changed.items():
+            unknown = len(_texts(table[name], feature.levels).difference(feature.levels))
+            rest = f" {unknown} values of this table are not among them." if unknown else ""
             remarks[name] = f"guess: the {len(feature.categories)} categories that the model knows.{rest}"
             left_out.pop(name, None)
         ordered = tuple(features[name] for name in map(str, table.columns) if name in features)
@@ -197,8 +199,8 @@ def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
     return guess
 
 
-def _encoded(column: pd.Series, known: tuple[str, ...], feature: Feature | None) -> Feature:
-    """A feature of the categories that a model knows; of one that has categories, those that it lacks besides."""
+def _with_known(column: pd.Series, known: tuple[str, ...], feature: Feature | None) -> Feature:
+    """Return a feature with the categories that a model knows, in addition to its own if it has any."""
     if feature is None or feature.kind in ("numeric", "integer"):
         flags = {role: getattr(feature, role, False) for role in ("protected", "proxy", "immutable")}
         return with_levels(column, tuple(dict.fromkeys(known)), flags)
@@ -211,24 +213,24 @@ def _encoded(column: pd.Series, known: tuple[str, ...], feature: Feature | None)
 
 
 def _texts(column: pd.Series, known: tuple[str, ...]) -> set[str]:
-    """The categories that the cells of a column name, among known ones."""
+    """Return the categories that the cells of a column name."""
     return set(_coded(column.dropna().drop_duplicates(), known))
 
 
 def _coded(column: pd.Series, known: tuple[str, ...]) -> pd.Series:
-    """Cells as the categories that they name, among known ones."""
+    """Return cells as the categories that they name."""
     padded = _padded(column, known)
     return column.map(lambda cell: padded.get(text_of(cell), text_of(cell)), na_action="ignore")
 
 
 def _padded(column: pd.Series, known: tuple[str, ...]) -> dict[str, str]:
-    """The known category of each text of a column, whose whole numbers have lost the zero that 01067 begins with."""
+    """Return known categories by the texts of integers that lost a leading zero, such as 1067 of 01067."""
     numbers = column.dtype.kind in "iu"
     return {str(int(name)): name for name in known if numbers and name.isascii() and name.isdigit()}
 
 
 def with_codes(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """A table whose numbers are texts where a schema has categories of digits that begin with a zero."""
+    """Return a table whose integers are texts where a schema has categories of digits with a leading zero."""
     codes = {
         each.name: _coded(table[each.name], each.levels)
         for each in schema.features
@@ -240,10 +242,10 @@ def with_codes(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 def _dialect(path: Path, limit: int) -> Dialect:
     encoding = "utf-8"
     try:
-        header = _looked_through(path, encoding, limit)
+        header = _scan_text(path, encoding, limit)
     except UnicodeDecodeError:
         encoding = "latin-1"
-        header = _looked_through(path, encoding, limit)
+        header = _scan_text(path, encoding, limit)
     except OSError as error:
         raise FileError(f"Table {path} cannot be read: {error.strerror or error}.") from error
     if header.startswith("\ufeff"):
@@ -255,8 +257,8 @@ def _separator(header: str) -> str:
     return max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def _looked_through(path: Path, encoding: str, limit: int) -> str:
-    """The first line of a file that is text in this encoding and, unpacked, has no more cells than the limit."""
+def _scan_text(path: Path, encoding: str, limit: int) -> str:
+    """Return the first line of a file; check that it is text in this encoding and has no more cells than the limit."""
     header = header_of(path, encoding)
     separator, cells, size = _separator(header), 0, 0
     check_columns(path, 1 + header.count(separator), limit)
@@ -268,38 +270,38 @@ def _looked_through(path: Path, encoding: str, limit: int) -> str:
 
 
 def _decimal_commas(texts: pd.DataFrame) -> bool:
-    """Whether some column holds numbers only when commas are read as decimal marks."""
+    """Return whether some column holds numbers only when commas are read as decimal marks."""
     columns = (texts[column].str.strip() for column in texts.columns)
     known = (cells[~cells.isin((*MISSING_WORDS, *MARKS))] for cells in columns)
     return any(cells.str.fullmatch(r"[+-]?\d*,?\d+").all() and cells.str.contains(",").any() for cells in known)
 
 
 def _typed(texts: pd.Series, decimal: str) -> tuple[pd.Series, tuple[str, ...]]:
-    """Numbers where all cells that are there are numbers, else texts; and the cells that stood for missing.
+    """Return numbers where all present cells are numbers, else texts; and the cells that mean missing.
 
-    Whole numbers of more digits than a float holds are names, and texts.
+    Integers of more digits than a float holds are names, and texts.
     """
     bare = texts.str.strip()
     present = ~bare.isin(MISSING_WORDS)
     shown = bare
-    if decimal == ",":  # a point is then none
+    if decimal == ",":  # a point is then no decimal mark
         shown = bare.mask(bare.str.contains(".", regex=False), "").str.replace(",", ".", regex=False)
     for marks in ((), MARKS):
         counted = present & ~bare.isin(marks)
         numbers = pd.to_numeric(shown[counted], errors="coerce")
         if counted.any() and numbers.notna().all() and not shown[counted].str.fullmatch(r"[+-]?\d{16,}").any():
-            whole = shown[counted].str.fullmatch(r"[+-]?\d{1,15}").all()
-            column = pd.Series(pd.NA, index=texts.index, dtype="Int64" if whole else "Float64", name=texts.name)
-            column[counted] = numbers.astype("Int64" if whole else "Float64")
-            found = tuple(sorted(set(bare[present & bare.isin(marks)])))
+            integral = shown[counted].str.fullmatch(r"[+-]?\d{1,15}").all()
+            column = pd.Series(pd.NA, index=texts.index, dtype="Int64" if integral else "Float64", name=texts.name)
+            column[counted] = numbers.astype("Int64" if integral else "Float64")
+            missing = tuple(sorted(set(bare[present & bare.isin(marks)])))
             if column.notna().all():
-                return column.astype("int64" if whole else "float64"), found
-            return (column if whole else column.astype("float64")), found
+                return column.astype("int64" if integral else "float64"), missing
+            return (column if integral else column.astype("float64")), missing
     return bare.where(present, None), ()
 
 
 def _unusable(column: pd.Series) -> str:
-    """Why a column cannot be a feature; "" if it can."""
+    """Return why a column cannot be a feature; "" if it can."""
     if column.isna().all():
         return "it holds no value"
     if column.dtype.kind in "mMc":
@@ -329,7 +331,7 @@ def _split(column: pd.Series) -> Split:
 
 
 def _remark(feature: Feature, column: pd.Series) -> str:
-    """What a guess rests on."""
+    """Return the remark on what a guess rests on."""
     gaps = int(column.isna().sum())
     missing = f"; {gaps} missing" if gaps else ""
     if feature.kind in ("numeric", "integer"):
@@ -345,7 +347,7 @@ class Reading:
     """How a model is proposed to be read. ``known`` when the file itself says so."""
 
     inputs: Mapping[str, Any]
-    options: Mapping[str, str]  # head, activation, reads: what load_network has to be told
+    options: Mapping[str, str]  # head, activation, reads: options of load_network
     what: str
     known: bool = False
     score: float = -math.inf
@@ -357,9 +359,9 @@ class Reading:
 
 
 def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Reading]]:
-    """The reading under which the outcomes are most likely, and all that fit, best first."""
+    """Return the reading under which the outcomes are most likely, and all that fit, best first."""
     schema = people.schema
-    options, width, problem = _told(model, schema)
+    options, width, problem = _reader_options(model, schema)
     if width is None:  # the file names its columns, or cannot be read at all
         try:
             network = open_network(model, schema, **options)
@@ -385,8 +387,8 @@ def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Readin
     return Reading({}, options, "", problem=problem), []
 
 
-def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]:
-    """What has to be said to read the file, the numbers it reads if it does not name them, and what went wrong."""
+def _reader_options(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]:
+    """Return the reader options of a file, its input width (None if it names its columns), and the error, or ""."""
     two = schema.label is not None and len(schema.label.classes) == 2
     head = "sigmoid" if two else "softmax" if schema.label is not None and schema.label.classes else "regression"
     attempts: list[dict[str, str]] = [{}, {"head": head}, {"activation": "relu"}, {"activation": "relu", "head": head}]
@@ -395,7 +397,7 @@ def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]
         try:
             network = open_network(model, about, **given)
         except NetworkError as error:
-            problem = str(error)  # of the last attempt, which says most
+            problem = str(error)  # of the last attempt, which has most options
             continue
         given = given | ({"head": network.head} if network.assumed_head else {})
         return given, network.input_width if about is None else None, ""
@@ -403,7 +405,7 @@ def _told(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]
 
 
 def _readings(schema: Schema, people: Population, width: int, options: dict[str, str]) -> Iterator[Reading]:
-    """Every usual reading; whether its count is right is found out by trying."""
+    """Yield every usual reading; those with a wrong number of inputs fail when they are tried."""
     yield Reading({}, options, "as its names or their number say")
     yield Reading({}, {**options, "reads": "coordinates"}, "the coordinates of the schema as they are")
     yield Reading({}, {**options, "reads": "raw"}, "raw columns in the order of the schema")
@@ -452,7 +454,7 @@ def _scale(scale: str, values: FloatArray) -> dict[str, Any]:
 
 
 def _scored(reading: Reading, network: Network, people: Population) -> Reading:
-    """How likely the outcomes are, in the better order of the classes, and how often the decision is right."""
+    """Return a reading with the likelihood of the outcomes, in the better order of the classes, and its accuracy."""
     label = people.schema.label
     some = people if len(people) <= ROWS else people.sample(ROWS)
     if some.y is None or label is None or network.input_width != some.x.shape[1]:
@@ -477,6 +479,6 @@ def _scored(reading: Reading, network: Network, people: Population) -> Reading:
 
 
 def _shares(places: NDArray[np.int64], people: Population, count: int) -> tuple[float, ...]:
-    """The weighted share of people at each of ``count`` places."""
+    """Return the weighted share of people at each of ``count`` places."""
     weights = people.weights / people.weights.max()
     return tuple((np.bincount(places, weights, count) / weights.sum()).tolist())

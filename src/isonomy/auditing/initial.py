@@ -34,7 +34,7 @@ from isonomy.population.toml import write_key, write_value
 
 @dataclass(frozen=True)
 class Proposal:
-    """The two texts, and what to look at before believing them."""
+    """The two texts, and notes on what to check before an audit."""
 
     schema: str
     audit: str
@@ -51,9 +51,8 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_
     people = Population.from_frame(with_codes(table, guess.schema), guess.schema, unknown="exclude")
     reading, fitting = guess_reading(model, people)
     schema = replace(guess.schema, inputs=reading.inputs)
-    notes = (
-        [] if schema.id is None else [f"people are named by column {schema.id!r}, which is no feature{_judged(roles)}"]
-    )
+    by_id = f"people are named by column {schema.id!r}, which is no feature{_id_remark(roles)}"
+    notes = [] if schema.id is None else [by_id]
     notes += [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
     if people.excluded:
         rows = "1 row does" if people.excluded == 1 else f"{people.excluded:,} rows do"
@@ -62,15 +61,15 @@ def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_
         notes.append("no feature is protected: say which with --protected, or write protected = true in the schema")
     if roles.label is None:
         notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
-    notes += _about(reading, fitting, people)
-    notes += _outcome(guess, reading, people)
-    text = _schema_text(schema, guess, reading, _judged(roles))
+    notes += _reading_notes(reading, fitting, people)
+    notes += _outcome_notes(guess, reading, people)
+    text = _schema_text(schema, guess, reading, _id_remark(roles))
     audit = _audit_text(data, model, folder, dialect, reading, people, table_limit)
-    return Proposal(text, audit, tuple(notes), not (reading.problem or _blind(reading, fitting)))
+    return Proposal(text, audit, tuple(notes), not (reading.problem or _undetermined(reading, fitting)))
 
 
 def save(proposal: Proposal, folder: Path, *, force: bool = False) -> tuple[Path, Path]:
-    """Write both files; what is there is kept unless ``force``."""
+    """Write both files; refuse to replace existing ones unless ``force``."""
     targets = folder / "schema.toml", folder / "audit.toml"
     for target in targets:
         if target.exists() and not force:
@@ -81,23 +80,23 @@ def save(proposal: Proposal, folder: Path, *, force: bool = False) -> tuple[Path
     return targets
 
 
-def _blind(reading: Reading, fitting: list[Reading]) -> bool:
-    """Several readings fit, and no outcome was there to judge them by."""
+def _undetermined(reading: Reading, fitting: list[Reading]) -> bool:
+    """Return whether several readings fit and no outcome decides between them."""
     return not reading.known and len(fitting) > 1 and math.isinf(reading.score)
 
 
-def _about(reading: Reading, fitting: list[Reading], people: Population) -> list[str]:
+def _reading_notes(reading: Reading, fitting: list[Reading], people: Population) -> list[str]:
     if reading.problem:
         return [f"the model cannot be read yet: {reading.problem}"]
     notes = [] if reading.known else [f"guess, of {len(fitting)} that fit: the model reads {reading.what}"]
-    if _blind(reading, fitting):
+    if _undetermined(reading, fitting):
         notes.append("nothing tells which of these readings is right: write [model.inputs] yourself before the audit")
     if reading.accuracy is not None:
         weights = people.weights / people.weights.max()
         shares = np.bincount(np.asarray(people.y, dtype=np.int64), weights) / weights.sum()
         other = next((each.accuracy for each in fitting[1:] if each.accuracy != reading.accuracy), None)
         next_best = f"; the next reading {other:.3f}" if other is not None else ""
-        notes.append(f"read so, the model's accuracy on {_looked(people)} is {reading.accuracy:.3f}{next_best}")
+        notes.append(f"read so, the model's accuracy on {_compared_on(people)} is {reading.accuracy:.3f}{next_best}")
         if reading.other is not None:
             notes.append(
                 f"the model is probably read the wrong way round: {reading.other}; correct the order of 'classes' in "
@@ -115,8 +114,8 @@ def _about(reading: Reading, fitting: list[Reading], people: Population) -> list
     return notes
 
 
-def _looked(people: Population) -> str:
-    """On whom readings were compared."""
+def _compared_on(people: Population) -> str:
+    """Return the phrase for the people on whom readings were compared."""
     return "this table" if len(people) <= ROWS else f"{ROWS:,} people of this table, drawn at random,"
 
 
@@ -126,8 +125,8 @@ NAME_IT = (
 )
 
 
-def _outcome(guess: Guess, reading: Reading, people: Population) -> list[str]:
-    """Return how often each class is the outcome, and the decision; which one is favourable, or how to name it."""
+def _outcome_notes(guess: Guess, reading: Reading, people: Population) -> list[str]:
+    """Return notes on the shares of each class in outcomes and decisions, and on the favourable class."""
     label = guess.schema.label
     if label is None or people.y is None:
         return []
@@ -141,7 +140,7 @@ def _outcome(guess: Guess, reading: Reading, people: Population) -> list[str]:
     weights = people.weights / people.weights.sum()
     rates = []
     for place, name in enumerate(classes):
-        about = "" if len(people) <= ROWS else f" about {_looked(people)}"
+        about = "" if len(people) <= ROWS else f" about {_compared_on(people)}"
         given = f", {percent(reading.shares[place])} of the model's decisions{about}" if reading.shares else ""
         rates.append(f"{name!r} {percent(float(weights[actual == place].sum()))} of the outcomes in this table{given}")
     notes = [f"{label.column}: {'; '.join(rates)}"]
@@ -162,15 +161,15 @@ _SCHEMA_HEAD = """\
 """
 
 
-def _judged(roles: Roles) -> str:
-    """What the choice of the id rests on; nothing where it was asked for."""
+def _id_remark(roles: Roles) -> str:
+    """Return the remark that the id is a guess; "" where it was given."""
     return "" if roles.id else " (a guess: it looks like an identifier, and every row has another value)"
 
 
-def _schema_text(schema: Schema, guess: Guess, reading: Reading, judged: str) -> str:
-    """The schema with a remark at each table, and at the id how it was ``judged``."""
+def _schema_text(schema: Schema, guess: Guess, reading: Reading, id_remark: str) -> str:
+    """Return the schema as text, with a remark at each table and at the id."""
     remarks = {f"[features.{write_key(name)}]": text for name, text in guess.remarks.items()}
-    remarks[f"id = {write_value(schema.id or '')}"] = f"names people; no feature{judged}."
+    remarks[f"id = {write_value(schema.id or '')}"] = f"names people; no feature{id_remark}."
     if schema.label is not None and schema.label.classes:
         remarks["[label]"] = "guess: classes in sorted order; they must be in the order of the model's outputs."
     lines = [_SCHEMA_HEAD, *(f"# left out: {name!r}, {why}" for name, why in guess.left_out.items())]
@@ -197,7 +196,7 @@ def _schema_text(schema: Schema, guess: Guess, reading: Reading, judged: str) ->
 def _audit_text(
     data: Path, model: Path, folder: Path, dialect: Dialect, reading: Reading, people: Population, table_limit: int
 ) -> str:
-    """Every option of a plan by its panel, with its words; those of reading and of large tables only where needed."""
+    """Return every option of a plan by its panel; those of reading and of large tables only where needed."""
 
     def beside(path: Path) -> str:
         return Path(os.path.relpath(str(path), str(folder))).as_posix()

@@ -1,4 +1,4 @@
-"""From a plan to what is certified: people, network, metric, ground cost, and the hashes of their files."""
+"""The inputs of an audit, read from the files of a plan: people, network, metric, ground cost, and hashes."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ PIECE = 2**16
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Everything that an audit needs, read and checked; a table that is streamed is only named by the plan."""
+    """The inputs of an audit, read and checked; a streamed table is read later."""
 
-    people: Population | None  # those who are audited, where they are in memory
+    people: Population | None  # the audited ones, where they are in memory
     schema: Schema
     network: Network
     metric: Metric
@@ -45,8 +45,8 @@ class Inputs:
     others: tuple[tuple[str, Population], ...]  # tables to measure the distance to, by name
     sources: Mapping[str, str]  # file name -> SHA-256
 
-    def opened(self, plan: Plan, work: Path | None) -> PeopleSource:
-        """Where the people come from; ``work`` keeps a copy of a file that has no way into its middle."""
+    def open_source(self, plan: Plan, work: Path | None) -> PeopleSource:
+        """Open the source of the people; ``work`` keeps a copy of a file without random access."""
         if self.people is not None:
             return open_people(self.people)
         split, dialect = part_of(plan, self.schema.split is not None), dialect_of(plan)
@@ -57,31 +57,31 @@ class Inputs:
 
 
 def read_inputs(plan: Plan) -> Inputs:
-    """Read the files of a plan; every fault is an error of one sentence."""
+    """Read and check the files of a plan."""
     sources: dict[str, str] = {}
     known = plan.data in ENTRIES
     if plan.schema is not None and known:
         raise ParameterError(f"'schema' must be left out for {plan.data!r}, a table of the catalogue that has its own.")
     schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
-    whole = None if plan.engine is not None and not known else read_table(plan, plan.data, schema)
-    if whole is not None:
-        schema = whole.schema
+    table = None if plan.engine is not None and not known else read_table(plan, plan.data, schema)
+    if table is not None:
+        schema = table.schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside the table {plan.data}; 'isonomy init' writes a first one.")
     if plan.model is not None:
         network = read_network(plan, schema)
-    elif known and whole is not None:
-        network = train_small(whole.train, seed=plan.seed)
+    elif known and table is not None:
+        network = train_small(table.train, seed=plan.seed)
     else:
         raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
-    schema = _deciding(plan, schema, network)
-    if whole is not None and schema.id is not None and schema.id not in whole.frame.columns:
+    schema = _with_outcome(plan, schema, network)
+    if table is not None and schema.id is not None and schema.id not in table.frame.columns:
         raise DataError(
             f"Table {plan.data} has no column {schema.id!r}, by which the schema says people are named (id)."
         )
-    people = None if whole is None else chosen(plan, replace(whole, schema=schema))
-    if known and whole is not None:
-        sources[plan.data] = open_people(whole).fingerprint()
+    people = None if table is None else select_people(plan, replace(table, schema=schema))
+    if known and table is not None:
+        sources[plan.data] = open_people(table).fingerprint()
     metric, ground = read_similarity(plan, schema)
     others = tuple((Path(source).name.split(".")[0], read_table(plan, source, schema)) for source in plan.against)
     files = [plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
@@ -92,11 +92,11 @@ def read_inputs(plan: Plan) -> Inputs:
     return Inputs(people, schema, network, metric, ground, others, sources)
 
 
-def _deciding(plan: Plan, schema: Schema, network: Network) -> Schema:
-    """The schema whose label says what is decided: as the plan has it, where it says something.
+def _with_outcome(plan: Plan, schema: Schema, network: Network) -> Schema:
+    """Return the schema with the plan's favourable class and threshold in its label.
 
-    So whatever comes of the plan (groups, reports, records, services) has one place to look. Outputs that the label
-    is not about are decided by their numbers, which the question alone says.
+    So groups, reports, records and services have one place to look. Outputs that the label is not about are decided by
+    their numbers, which only the question holds.
     """
     outcome = asked_outcome(network, schema, plan.favourable or None, plan.threshold)
     fits = schema.label is not None and len(outcome.classes) == len(schema.label.classes)
@@ -104,17 +104,17 @@ def _deciding(plan: Plan, schema: Schema, network: Network) -> Schema:
 
 
 def dialect_of(plan: Plan) -> Dialect:
-    """How the plan's CSV files are written."""
+    """Return the dialect of the plan's CSV files."""
     return Dialect(plan.separator, plan.encoding, plan.decimal)
 
 
 def table_of(plan: Plan) -> dict[str, Any] | None:
-    """How the plan's table is read, as a certificate says it; None for one of the catalogue, which is no file."""
+    """Return how the plan's table is read, as a certificate records it; None for a table of the catalogue."""
     return None if plan.data in ENTRIES else described(plan.data, dialect_of(plan)) | {"unknown": plan.unknown}
 
 
 def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:
-    """All people of a table, as the plan reads tables; by its schema, unless another is given."""
+    """Read all people of a table, as the plan reads tables; by its schema, unless another is given."""
     schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
     try:
         how: dict[str, Any] = {name: getattr(plan, name) for name in ("domain", "unknown", "table_limit")}
@@ -126,7 +126,7 @@ def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Populat
 
 
 def with_ids(people: Population, plan: Plan) -> Population:
-    """People of a stream, which keeps coordinates only, beside the id column of their table, read once more for it."""
+    """Return streamed people, who have coordinates only, with the id column of their table, which is read again."""
     name = people.schema.id
     if name is None or name in people.frame.columns:
         return people
@@ -146,7 +146,7 @@ def read_people(
     source: str, schema: Schema | None, dialect: Dialect | None = None, *, domain: DomainKind = "realizable",
     unknown: Unknown = "error", table_limit: int = CELLS,
 ) -> Population:  # fmt: skip
-    """The people of a file, by a schema, or of the catalogue."""
+    """Read the people of a file, by a schema, or of the catalogue."""
     if source in ENTRIES:
         return load_population(source, domain=domain)
     path = Path(source)
@@ -162,7 +162,7 @@ def read_people(
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:
-    """The network of a plan, on the coordinates of a schema."""
+    """Read the network of a plan, on the coordinates of a schema."""
     options: dict[str, Any] = {name: getattr(plan, name) for name in ("head", "output", "activation", "reads")}
     ending = Path(str(plan.model)).suffix.lower()
     for name in ("output", "activation"):
@@ -172,26 +172,26 @@ def read_network(plan: Plan, schema: Schema) -> Network:
 
 
 def train_small(people: Population, hidden: tuple[int, ...] = (32, 16), seed: int = 0) -> Network:
-    """The network of an audit that names none: cross-entropy, Adam, weight decay; deterministic by seed."""
+    """Train the network of an audit that names none: cross-entropy, Adam, weight decay; deterministic by seed."""
     if people.y is None:
         raise DataError(f"The table of {people.schema.name!r} has no label column to learn from.")
     model = MLPClassifier(
         hidden, alpha=0.64, batch_size=min(64, len(people.x)), learning_rate_init=3e-3, max_iter=20, random_state=seed
     )
     with warnings.catch_warnings(), one_thread():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # so many epochs and no more
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is fixed
         model.fit(people.x, np.asarray(people.y))
     return Network.from_sklearn(model, name="small classifier")
 
 
 def read_similarity(plan: Plan, schema: Schema) -> tuple[Metric, Ground]:
-    """Who counts as similar, by default counterparts of the schema, and what it costs to move somebody."""
+    """Read the fair metric, by default counterparts of the schema, and the ground cost."""
     metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
     return metric, read_ground(plan.ground, metric)
 
 
 def read_ground(name: str, metric: Metric | None) -> Ground:
-    """A ground cost by its name, by a file, or the fair metric itself."""
+    """Return a ground cost by its name, from a file, or the fair metric itself."""
     for known in get_args(GroundName):
         if name == known:
             return known  # type: ignore[no-any-return]
@@ -203,12 +203,12 @@ def read_ground(name: str, metric: Metric | None) -> Ground:
 
 
 def part_of(plan: Plan, known: bool) -> SplitName:
-    """Which part of the table is audited: ``known`` says whether the table has a test part of its own."""
+    """Return which part of the table is audited; ``known``: the table has a test part of its own."""
     return ("test" if known and not plan.held_out else "all") if plan.split == "auto" else plan.split
 
 
-def chosen(plan: Plan, people: Population) -> Population:
-    """The individuals that are audited: a part of the table, or a sample of it."""
+def select_people(plan: Plan, people: Population) -> Population:
+    """Return the individuals that are audited: a part of the table, or a sample of it."""
     part = part_of(plan, people.schema.split is not None or plan.data in ENTRIES)
     if part != "all":
         people = people.train if part == "train" else people.test

@@ -1,6 +1,6 @@
-"""Writing an audit: one directory that is there whole or not at all.
+"""Writing an audit: one directory, complete or not there at all.
 
-Everything is written into a directory of another name beside the final one, which then takes its place. An earlier
+Everything is written into a directory of another name next to the final one, which then takes its place. An earlier
 audit of the same name is replaced; a directory that holds anything else is left alone, with an error.
 """
 
@@ -27,33 +27,34 @@ from isonomy.certificates.local import verdicts
 from isonomy.errors import FileError, first_line
 from isonomy.files import PARTIAL
 from isonomy.population import Schema
+from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.html import to_html
 from isonomy.report.text import to_junit, to_markdown
 
-KEPT = ("schedule.json", "parts")
-"""What of a streamed audit is of use to the next one with the same name."""
+RESUMABLE = ("schedule.json", "parts")
+"""Files of a streamed audit that the next one with the same name starts from."""
 
 INDIVIDUALS = "individuals.parquet"
-BESIDE = ("report.html", INDIVIDUALS, "summary.md", "junit.xml")
-"""What is written for people and CI: the certificate names these files by their hash, and no check reads them."""
+RENDERED = ("report.html", INDIVIDUALS, "summary.md", "junit.xml")
+"""Files for readers and CI: the certificate names them by their hash, and no check reads them."""
 
-OWN = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *BESIDE, *KEPT})
-"""What an audit writes."""
+AUDIT_FILES = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *RENDERED, *RESUMABLE})
+"""Files that an audit writes."""
 
-ID = " (id)"
+ID_SUFFIX = " (id)"
 """Behind the name of the id column in the table of individuals, where another column has that name."""
 
-OTHER = "counterpart: "
+COUNTERPART = "counterpart: "
 """In front of a feature's name in the table of individuals: the value of the worst counterpart."""
 
-LEFT = 86_400
-"""Seconds after which a half-written folder is nobody's any more."""
+STALE = 86_400
+"""Seconds after which a half-written folder is removed."""
 
 ROWS = 65_536
 """Individuals whose table is in memory at a time."""
 
-_COPY = r"people-.*\.parquet"  # of a file that has no way into its middle
+_COPY = r"people-.*\.parquet"  # of a file without random access
 
 
 def write(
@@ -72,16 +73,16 @@ def write(
         _sweep(target)
         _write_individuals(findings, staging / INDIVIDUALS)
         for name, rendered in (("report.html", to_html), ("summary.md", to_markdown), ("junit.xml", to_junit)):
-            (staging / name).write_text(rendered(findings.facts), encoding="utf-8")
+            (staging / name).write_text(rendered(facts_of(findings)), encoding="utf-8")
         write_record(
             staging, findings.certificate, sources=findings.sources, created=findings.created,
-            redact=findings.redacted, key=None if key is None else Path(key), beside=BESIDE,
+            redact=findings.redacted, key=None if key is None else Path(key), beside=RENDERED,
             table=findings.table,
         )  # fmt: skip
         if work is not None:
-            for name in KEPT:
+            for name in RESUMABLE:
                 _link(work / name, staging / name)
-        take_place(staging, target)
+        replace_directory(staging, target)
     except OSError as error:
         raise FileError(f"'out' cannot be written: {target}: {error.strerror or error}.") from error
     finally:
@@ -90,29 +91,29 @@ def write(
 
 
 def _sweep(target: Path) -> None:
-    """Remove what killed audits left half written: it holds people's rows. A younger one may still be written."""
+    """Remove half-written folders of killed audits, which hold people's rows; younger ones may be in use."""
     for staging in target.parent.glob(f".{escape(target.name)}.*.part"):
-        if time.time() - staging.stat().st_mtime > LEFT:
+        if time.time() - staging.stat().st_mtime > STALE:
             shutil.rmtree(staging, ignore_errors=True)
 
 
 def work_of(target: Path) -> Path:
-    """The folder that keeps finished chunks of an audit on its way."""
+    """Return the folder for finished chunks of an audit that is running."""
     return target.with_name(f"{target.name}.work")
 
 
 def open_work(target: Path) -> Path:
-    """Take the work folder into use; a new one begins with what an earlier audit of the same name kept."""
+    """Open the work folder; a new one begins with the finished chunks of an earlier audit of the same name."""
     work = work_of(target)
     try:
         if work.exists():
             for name in sorted(each.name for each in work.iterdir()):
-                if not (name in (*KEPT, "columns") or name.endswith(PARTIAL) or re.fullmatch(_COPY, name)):
+                if not (name in (*RESUMABLE, "columns") or name.endswith(PARTIAL) or re.fullmatch(_COPY, name)):
                     advice = "which no audit writes: remove it, or name another 'out'"
                     raise FileError(f"The work folder {work} holds {name!r}, {advice}.")
             return work
         work.mkdir(mode=0o700, parents=True)  # finished chunks hold people's rows
-        for name in KEPT:
+        for name in RESUMABLE:
             _link(target / name, work / name)
     except OSError as error:
         raise FileError(f"The work folder {work} cannot be written: {error.strerror}.") from error
@@ -120,8 +121,8 @@ def open_work(target: Path) -> Path:
 
 
 @contextmanager
-def alone(work: Path) -> Iterator[Path]:
-    """The work folder, for one audit at a time; its lock goes with the process. If nothing is kept, it goes too."""
+def locked(work: Path) -> Iterator[Path]:
+    """Lock the work folder for one audit, as long as the process lives; remove it at the end if it is empty."""
     with ExitStack() as held:
         if sys.platform != "win32":
             import fcntl
@@ -142,7 +143,7 @@ def alone(work: Path) -> Iterator[Path]:
 
 
 def _link(old: Path, new: Path) -> None:
-    """The same files under another name: parts are replaced, never changed, so that nothing is copied."""
+    """Link files under another name: parts are replaced, never changed, so that no copy is needed."""
     if old.is_dir():
         new.mkdir()
         for each in old.iterdir():
@@ -155,7 +156,7 @@ def _link(old: Path, new: Path) -> None:
 
 
 def _write_individuals(findings: Findings, path: Path) -> None:
-    """Everybody's row, some of them at a time; all pieces have the columns of the first."""
+    """Write the table of individuals in pieces; all have the columns of the first."""
     writer = None
     for start in range(0, len(findings.people), ROWS):
         table = pa.Table.from_pandas(individuals(findings, slice(start, start + ROWS)), preserve_index=False)
@@ -168,7 +169,7 @@ def _write_individuals(findings: Findings, path: Path) -> None:
 
 
 def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
-    """The directory, if an audit may be written there with this key: asked before a long run, and again after it."""
+    """Return the directory if an audit may be written there with this key: before a long run, and again after it."""
     from isonomy.records.writing import read_key
 
     if key is not None:
@@ -177,10 +178,10 @@ def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
     if target.exists() and not target.is_dir():
         raise FileError(f"'out' must be a directory. Got {target}, which is a file.")
     if target.is_dir():
-        strange = sorted(each.name for each in target.iterdir() if each.name not in OWN)
-        if strange:
+        foreign = sorted(each.name for each in target.iterdir() if each.name not in AUDIT_FILES)
+        if foreign:
             raise FileError(
-                f"'out' must be a new directory or one of an earlier audit. {target} holds {strange[0]!r}, which no "
+                f"'out' must be a new directory or one of an earlier audit. {target} holds {foreign[0]!r}, which no "
                 "audit writes."
             )
     parent = next(each for each in (target.absolute().parent, *target.absolute().parents) if each.exists())
@@ -189,8 +190,8 @@ def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
     return target
 
 
-def take_place(staging: Path, target: Path) -> None:
-    """Give a finished directory its final name; an earlier audit of that name goes away."""
+def replace_directory(staging: Path, target: Path) -> None:
+    """Give a finished directory its final name; an earlier audit of that name is removed."""
     if not target.exists():
         staging.rename(target)
         return
@@ -205,7 +206,7 @@ def take_place(staging: Path, target: Path) -> None:
 
 
 def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
-    """One row for each of some individuals, in the order of the certificate.
+    """Return one row for each of some individuals, in the order of the certificate.
 
     ``row`` is the place in the table (0 is the first row after the header), followed by the schema's id column, where
     there is one; ``upper`` and ``lower`` bound the violation, ``decision`` says whether a similar person can get
@@ -222,24 +223,24 @@ def individuals(findings: Findings, rows: slice = slice(None)) -> pd.DataFrame:
         return table
     table.insert(1, "weight", people.weights[rows])
     x, other = np.asarray(people.x[rows]), np.asarray(local.witnesses.counterpart[rows])
-    for mark, some in (("", x), (OTHER, other)):
+    for mark, some in (("", x), (COUNTERPART, other)):
         table = table.assign(**{f"{mark}{name}": values for name, values in predictions(findings, some).items()})
     own, theirs = _raw(people.schema, x), _raw(people.schema, other)
     differs = own.astype(str).to_numpy() != theirs.astype(str).to_numpy()
     table["differs"] = [", ".join(own.columns[row]) for row in differs]
     names = {name: name if name not in table.columns else f"{name} (feature)" for name in own.columns}
-    theirs = theirs.rename(columns=lambda name: f"{OTHER}{name}")
+    theirs = theirs.rename(columns=lambda name: f"{COUNTERPART}{name}")
     table = pd.concat([table, own.rename(columns=names), theirs], axis=1)
     if people.ids is not None:
-        table.insert(1, f"{people.schema.id}{ID * (people.schema.id in table.columns)}", people.ids[rows])
+        table.insert(1, f"{people.schema.id}{ID_SUFFIX * (people.schema.id in table.columns)}", people.ids[rows])
     return table
 
 
-def ids_beside(path: Path, name: str) -> dict[int, str | None] | None:
-    """The ids of an audit's people by their rows, from its table of individuals; None where it has none."""
+def ids_by_row(path: Path, name: str) -> dict[int, str | None] | None:
+    """Return the ids of an audit's people by their rows, from its table of individuals; None where it has none."""
     try:
         columns = pq.read_schema(path).names
-        if len(columns) < 2 or columns[1] not in (name, name + ID):
+        if len(columns) < 2 or columns[1] not in (name, name + ID_SUFFIX):
             return None
         table = pq.read_table(path, columns=columns[:2])
     except (pa.ArrowException, OSError) as error:
@@ -248,7 +249,7 @@ def ids_beside(path: Path, name: str) -> dict[int, str | None] | None:
 
 
 def predictions(findings: Findings, x: FloatArray) -> dict[str, FloatArray]:
-    """What the network gives: the probability of each class, or numbers, by name."""
+    """Return the outputs of the network (n,) by name: the probability of each class, or numbers."""
     given = findings.network(x)
     label = findings.people.schema.label
     classes = label.classes if label is not None and len(label.classes) == given.shape[1] else ()

@@ -1,4 +1,4 @@
-"""What to audit: files and numbers, from options or from an ``audit.toml``.
+"""The plan of an audit: files and numbers, from options or from an ``audit.toml``.
 
 .. code-block:: toml
 
@@ -136,7 +136,7 @@ class Plan:
     no_search: bool = LARGE(False, "Prove only, and search for no counterparts; several times faster.")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "favourable", _names(self.favourable))
+        object.__setattr__(self, "favourable", _as_tuple(self.favourable))
         check_options(self)
         if self.held_out and self.split == "train":
             raise ParameterError("'held_out' says that nothing was fitted on these rows: 'split' cannot be 'train'.")
@@ -149,7 +149,7 @@ class Plan:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], file: str | Path | None = None) -> Plan:
-        """The plan of a file, with the options that were given besides; options that are None were not."""
+        """Return the plan of a file, overridden by the options that are not None."""
         entries = {} if file is None else read_plan(Path(file))
         entries |= {key: value for key, value in options.items() if value is not None}
         if entries and "data" not in entries and ("model" in entries or "schema" in entries):
@@ -158,7 +158,7 @@ class Plan:
         return cls(**entries)
 
     def command(self, program: str = "isonomy audit") -> str:
-        """The command that does this again, from any directory in which these paths hold."""
+        """Return the command that repeats this audit, from any directory in which these paths hold."""
         words = [program]
         for item in fields(self):
             value = getattr(self, item.name)
@@ -173,7 +173,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Roles:
-    """What columns of a table are: what nobody can guess, and ``isonomy init`` is told."""
+    """The roles of the columns of a table, which cannot be guessed: options of ``isonomy init``."""
 
     label: str | None = ROLES(None, "The outcome that the model predicts.")
     favourable: tuple[str, ...] = ROLES(
@@ -191,8 +191,8 @@ class Roles:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """The entries of an ``audit.toml``; every mistake names the file and the key."""
-    from isonomy.population.toml import read_toml  # with numpy, for which help does not wait
+    """Read the entries of an ``audit.toml``; every error names the file and the key."""
+    from isonomy.population.toml import read_toml  # imports numpy, which would delay --help
 
     try:
         entries = read_toml(path.read_text(encoding="utf-8"), f"Audit file {path}")
@@ -208,22 +208,22 @@ def read_plan(path: Path) -> dict[str, Any]:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}."
             raise ParameterError(f"Audit file {path} has an unknown key {key!r}; {advice}")
-        value = _names(value) if key == "favourable" else value
+        value = _as_tuple(value) if key == "favourable" else value
         entries[key] = value = tuple(value) if isinstance(value, list) else value
         if not known[key].rule.fits(value):
             raise ParameterError(f"Audit file {path}: {template(key, known[key].rule.right, value)}")
         if known[key].path:
-            entries[key] = _beside(path.parent, value)
+            entries[key] = _resolve(path.parent, value)
     return entries
 
 
-def _names(value: Any) -> Any:
-    """One class needs no brackets."""
+def _as_tuple(value: Any) -> Any:
+    """Return a single name as a tuple: one class needs no brackets."""
     return (value,) if isinstance(value, str) else value
 
 
-def _beside(folder: Path, value: Any) -> Any:
-    """A path relative to the file that names it; names of the catalogue and of ground costs are no paths."""
+def _resolve(folder: Path, value: Any) -> Any:
+    """Resolve a path in the folder of the file that names it; names of the catalogue and ground costs are no paths."""
     if isinstance(value, tuple):
-        return tuple(_beside(folder, each) for each in value)
+        return tuple(_resolve(folder, each) for each in value)
     return value if Path(value).suffix == "" and not (folder / value).exists() else os.path.normpath(folder / value)

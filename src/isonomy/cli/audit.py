@@ -84,8 +84,9 @@ def _run(plan: Plan) -> Answer:
 
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
-    from isonomy.auditing.output import alone, check_target, open_work
+    from isonomy.auditing.output import check_target, locked, open_work
     from isonomy.certificates.consistency import told
+    from isonomy.report.facts import facts_of
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
 
@@ -97,7 +98,7 @@ def _run(plan: Plan) -> Answer:
                 remark(f"- {inputs.network.remark}")
             target = check_target(out_of(plan, inputs.schema.name), plan.key)
             if not plan.redact:  # a redacted audit keeps nothing on the way: finished chunks hold people's rows
-                work = entered.enter_context(alone(open_work(target)))
+                work = entered.enter_context(locked(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
             with told(target.parent):
@@ -108,12 +109,12 @@ def _run(plan: Plan) -> Answer:
                 shutil.rmtree(work, ignore_errors=True)
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
-    document = to_json(findings.facts) | {"out": str(target), "computed": findings.certificate.computed}
+    document = to_json(facts_of(findings)) | {"out": str(target), "computed": findings.certificate.computed}
     written = f"Written to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {shlex.quote(str(target / 'certificate.json'))}{withheld}"
-    shown_facts = to_terminal(findings.facts, shlex.quote(str(target)))
-    return Answer(document, chain(shown_facts, ("", written, check)), _STATUS[findings.facts.verdict])
+    shown_facts = to_terminal(facts_of(findings), shlex.quote(str(target)))
+    return Answer(document, chain(shown_facts, ("", written, check)), _STATUS[facts_of(findings).verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

@@ -135,13 +135,13 @@ def _ids_of(record: Any) -> Any:
     """The ids of audited people, from the table of individuals beside their certificate."""
     import numpy as np
 
-    from isonomy.auditing.output import INDIVIDUALS, ids_beside
+    from isonomy.auditing.output import INDIVIDUALS, ids_by_row
     from isonomy.cli.records import named_beside
 
     if record.schema.id is None:
         return None
     table = named_beside(record.path, INDIVIDUALS)
-    known = None if table is None else ids_beside(table, record.schema.id)
+    known = None if table is None else ids_by_row(table, record.schema.id)
     return None if known is None else np.array([known.get(row) for row in record.people.rows.tolist()], dtype=object)
 
 

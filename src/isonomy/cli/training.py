@@ -167,7 +167,7 @@ def frontier(
     """
     import pandas as pd
 
-    from isonomy.auditing.inputs import chosen
+    from isonomy.auditing.inputs import select_people
     from isonomy.files import atomic
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as trained
@@ -185,7 +185,7 @@ def frontier(
 
     _check_writable(out / "frontier.csv")
     with _working("Training along alpha") as shown:
-        found = trained(people, weights, model=model, judged_on=chosen(plan, people), measure=measured)
+        found = trained(people, weights, model=model, judged_on=select_people(plan, people), measure=measured)
     table = found.table.assign(
         mean_upper=[each.certificate.local.mean_upper for each in audits],
         model=[f"alpha-{weight:g}.onnx" for weight in weights],
@@ -325,9 +325,10 @@ def _proved(plan: Plan, shown: Bar | None, inputs: Inputs | None = None) -> Find
 
 def _told(findings: Findings) -> dict[str, Any]:
     """What was proved and found, under the names that the document of an audit has for it, and the scores."""
+    from isonomy.report.facts import facts_of
     from isonomy.report.text import to_json
 
-    document = to_json(findings.facts)
+    document = to_json(facts_of(findings))
     known = {name: getattr(findings, name) for name in _SCORES}
     scores = {name: value for name, value in known.items() if value is not None}
     return {name: document[name] for name in _TOLD if name in document} | {"scores": scores}
@@ -347,6 +348,8 @@ def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> 
     """Networks with what is proved of them (nothing of one that was not audited) and their scores."""
     from rich.table import Table
 
+    from isonomy.report.facts import facts_of
+
     names = [name for name in _SCORES if any(name in scores for _, _, scores in rows)]
     bounds = {
         "upper": "proved within γ",
@@ -355,7 +358,7 @@ def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> 
     }
     table = Table("", *bounds.values(), *(_SCORES[name] for name in names))
     for title, findings, scores in rows:
-        known = {} if findings is None else {fact.code: fact.bounded for fact in findings.facts["summary"].facts}
+        known = {} if findings is None else {fact.code: fact.bounded for fact in facts_of(findings)["summary"].facts}
         shown = (f"{scores[name]:.3f}" if name in scores else "–" for name in names)
         table.add_row(title, *(known.get(code, "–") for code in bounds), *shown)
     return table

@@ -1,4 +1,4 @@
-"""Group fairness beside the individual certificates: do groups of people fare alike?"""
+"""Group fairness, next to the individual certificates: rates of groups and the gaps between them."""
 
 from isonomy.fairness.blind import blind_scores
 from isonomy.fairness.decisions import scores

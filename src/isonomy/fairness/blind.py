@@ -1,4 +1,4 @@
-"""A yardstick: what a plain regression reaches that reads nothing protected."""
+"""A baseline: the scores of a plain regression that reads no protected coordinate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isonomy.networks.network import Network
 from isonomy.population import Population
 
 _NEVER = -50.0
-"""The raw output of a class that nobody who was learned from belongs to."""
+"""The raw output of a class that does not occur in the training data."""
 
 
 def blind_scores(learned: Population, judged: Population) -> dict[str, float]:

@@ -1,6 +1,6 @@
-"""Who is selected, and who should have been: one yes or no each, from whatever a model gives.
+"""Selection (n,) and favourable outcome (n,), true or false for each individual, from any form of predictions.
 
-Selected is whose decision, by the one rule of :mod:`isonomy.population.outcome`, is a favourable one.
+An individual is selected whose decision, by the rule of :mod:`isonomy.population.outcome`, is a favourable one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BoolArray = NDArray[np.bool_]
 def decide(
     given: Network | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None
 ) -> tuple[BoolArray, BoolArray | None, Label]:
-    """Return who is selected (n,), whose outcome is favourable (n,), None without labels, and what is decided."""
+    """Return selection (n,), favourable outcome (n,) or None without labels, and the label that is decided."""
     label, right = people.schema.label, f"a Network, or predictions of {len(people)} individuals"
     if isinstance(given, Network):
-        predictions, regression = _run(given, people), given.head == "regression"
+        predictions, regression = _predict(given, people), given.head == "regression"
         if label is not None and label.regression != regression:
             kind, other = ("numbers", "classes") if regression else ("classes", "numbers")
             raise NetworkError(f"'{given.name}' predicts {kind}, but the label {label.column!r} holds {other}.")
@@ -47,7 +47,7 @@ def decide(
     if isinstance(given, Network):
         outcome = asked_outcome(given, people.schema, favourable, threshold)
     else:
-        outcome = outcome_of(label, _count(predictions, label, regression), favourable, threshold)
+        outcome = outcome_of(label, _class_count(predictions, label, regression), favourable, threshold)
     if not outcome.favourable:
         known = ", ".join(map(repr, outcome.classes or ("high", "low")))
         raise ParameterError(
@@ -56,22 +56,22 @@ def decide(
         )
     good = favourable_places(outcome)
     if predictions.dtype.kind == "b" and not regression:
-        selected = _selected(predictions, outcome, threshold)
+        selected = _selected_by_flag(predictions, outcome, threshold)
     else:
         selected = np.isin(_decisions(predictions, outcome, threshold), good)
     if people.y is None:
         return selected, None, outcome
-    actual = decided(_numbers(people.y), outcome, regression=True) if regression else people.y
+    actual = decided(_as_column(people.y), outcome, regression=True) if regression else people.y
     return selected, np.isin(actual, good), outcome
 
 
 def scores(network: Network, people: Population, outcome: Label | None = None) -> dict[str, float]:
-    """Return how well predictions agree with outcomes, weighted: of ``outcome``, by default the schema's label.
+    """Return weighted scores of predictions against outcomes: of ``outcome``, by default the schema's label.
 
     - ``accuracy``: the share of people whose decision (:func:`isonomy.population.outcome.decided`) is their outcome; of
       several classes, whose most probable class it is. In a regression with a threshold, whose number and outcome are
       on the same side of it.
-    - ``balanced_accuracy``: the mean of the accuracies of the classes that occur. ``classes``: how many are given.
+    - ``balanced_accuracy``: the mean of the accuracies of the classes that occur. ``classes``: how many are decided.
     - ``auc``, of two classes that both occur: the chance that of two people with different outcomes the more
       probable one is right; ties count half. ``log_loss``: the mean of −log of the probability of the outcome, clipped
       at 1e-15; independent sigmoids have none.
@@ -83,28 +83,28 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
     regression = network.head == "regression"
     if y is None or label is None or label.regression != regression or not weights.sum() > 0:
         return {}
-    given = _run(network, people)
+    given = _predict(network, people)
     if given.shape[1] != (len(label.classes) or 1):
         return {}
     weights = weights / weights.max()  # sums of the largest ones must be finite
     decision = decided(given, label, regression=regression)
-    actual = decided(_numbers(y), label, regression=True) if regression else y
+    actual = decided(_as_column(y), label, regression=True) if regression else y
     right = decision == actual
-    found = {} if regression and label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
+    scored = {} if regression and label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
     if regression:
         error, spread = given[:, 0] - y, y - np.average(y, weights=weights)
-        found["mean_absolute_error"] = float(np.average(np.abs(error), weights=weights))
+        scored["mean_absolute_error"] = float(np.average(np.abs(error), weights=weights))
         total = float(np.average(spread**2, weights=weights))
-        return found | ({"r2": 1 - float(np.average(error**2, weights=weights)) / total} if total > 0 else {})
+        return scored | ({"r2": 1 - float(np.average(error**2, weights=weights)) / total} if total > 0 else {})
     classes = [y == c for c in np.unique(y[weights > 0])]
-    found["balanced_accuracy"] = float(np.mean([np.average(right[own], weights=weights[own]) for own in classes]))
-    found["classes"] = len(np.unique(decision))
+    scored["balanced_accuracy"] = float(np.mean([np.average(right[own], weights=weights[own]) for own in classes]))
+    scored["classes"] = len(np.unique(decision))
     if given.shape[1] == 2 and len(classes) == 2:
-        found["auc"] = auc(given[:, 1], y == 1, weights)
+        scored["auc"] = auc(given[:, 1], y == 1, weights)
     if network.head == "softmax" or network.classes == 1:
         own = np.clip(given[np.arange(len(y)), y.astype(np.int64)], 1e-15, 1 - 1e-15)
-        found["log_loss"] = float(np.average(-np.log(own), weights=weights))
-    return found
+        scored["log_loss"] = float(np.average(-np.log(own), weights=weights))
+    return scored
 
 
 def auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:
@@ -114,8 +114,8 @@ def auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArra
     return float(above @ (np.cumsum(below) - below / 2) / (above.sum() * below.sum()))
 
 
-def _run(network: Network, people: Population) -> npt.NDArray[np.float64]:
-    """The network's outputs; features that the model does not see are dropped in front of it."""
+def _predict(network: Network, people: Population) -> npt.NDArray[np.float64]:
+    """Return the network's outputs (n, k); features that the model does not see are dropped in front of it."""
     seen = people.schema.seen_coordinates
     if network.input_width == people.schema.width:
         return network(people.x)
@@ -127,13 +127,13 @@ def _run(network: Network, people: Population) -> npt.NDArray[np.float64]:
     )
 
 
-def _numbers(given: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Numbers of a regression (n,) as a column (n, 1)."""
+def _as_column(given: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return numbers of a regression (n,) as a column (n, 1)."""
     return np.asarray(given, dtype=np.float64).reshape(-1, 1)
 
 
-def _count(predictions: npt.NDArray[Any], label: Label | None, regression: bool) -> int:
-    """How many classes predictions are about: 0 for a regression."""
+def _class_count(predictions: npt.NDArray[Any], label: Label | None, regression: bool) -> int:
+    """Return the number of classes that predictions are about: 0 for a regression."""
     names = () if label is None else label.classes
     if regression or predictions.ndim == 1:
         return 0 if regression else len(names) or 2
@@ -144,8 +144,8 @@ def _count(predictions: npt.NDArray[Any], label: Label | None, regression: bool)
     return count
 
 
-def _selected(predictions: npt.NDArray[Any], outcome: Label, threshold: float | None) -> BoolArray:
-    """True and false, which say by themselves who is given a favourable class, unless a class is called so."""
+def _selected_by_flag(predictions: npt.NDArray[Any], outcome: Label, threshold: float | None) -> BoolArray:
+    """Return selection (n,) from predictions that are true and false; refuse them where a class is named so."""
     if threshold is not None:
         raise ParameterError("'threshold' is of no use here: 'predictions' are decided already.")
     if "false" in map(str.casefold, outcome.favourable):
@@ -154,7 +154,7 @@ def _selected(predictions: npt.NDArray[Any], outcome: Label, threshold: float | 
 
 
 def _decisions(predictions: npt.NDArray[Any], outcome: Label, threshold: float | None) -> npt.NDArray[np.int64]:
-    """The decision (n,) about everybody, as its place among the outcome's classes, or low (0) and high (1)."""
+    """Return decisions (n,) as places among the outcome's classes, or low (0) and high (1)."""
     kind, names = predictions.dtype.kind, outcome.classes
     if outcome.regression:
         if outcome.threshold is None:
@@ -162,7 +162,7 @@ def _decisions(predictions: npt.NDArray[Any], outcome: Label, threshold: float |
         if kind not in "iuf" or (predictions.ndim == 2 and predictions.shape[1] != 1):
             right = "one number for each individual of a regression"
             raise ParameterError(template("predictions", right, f"{predictions.dtype} of shape {predictions.shape}"))
-        return decided(_numbers(predictions), outcome, regression=True)
+        return decided(_as_column(predictions), outcome, regression=True)
     if predictions.ndim == 2:
         return decided(predictions, outcome)
     if kind == "f":
@@ -175,15 +175,15 @@ def _decisions(predictions: npt.NDArray[Any], outcome: Label, threshold: float |
     if threshold is not None:
         raise ParameterError("'threshold' is of no use here: 'predictions' are decided already.")
     known = {name: place for place, name in enumerate(names)}
-    values, back = np.unique(predictions.astype(str), return_inverse=True)
-    places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)[back]
+    values, inverse = np.unique(predictions.astype(str), return_inverse=True)
+    places = np.array([known.get(value, -1) for value in values.tolist()], dtype=np.int64)[inverse]
     right = f"classes: {', '.join(map(repr, names))}"
     if kind in "iu":
-        numbers, called = predictions.astype(np.int64), bool((places >= 0).all())
-        counted = bool(((numbers >= 0) & (numbers < len(names))).all())
-        if called and counted and (places != numbers).any():
+        numbers, named = predictions.astype(np.int64), bool((places >= 0).all())
+        in_range = bool(((numbers >= 0) & (numbers < len(names))).all())
+        if named and in_range and (places != numbers).any():
             raise _ambiguous("numbers", "names of classes, or their places", outcome)
-        places = places if called else numbers
+        places = places if named else numbers
         right = f"places of classes, 0 to {len(names) - 1}, or classes: {', '.join(map(repr, names))}"
     outside = (places < 0) | (places >= len(names))
     if outside.any():

@@ -1,4 +1,4 @@
-"""Group fairness: do the groups of a protected attribute, or of several crossed, fare alike?
+"""Group fairness: rates of the groups of a protected attribute, or of several crossed, and the gaps between them.
 
 For groups ``g`` with favourable decision ``S`` and favourable outcome ``Y`` (shares of sampling weight):
 
@@ -39,14 +39,14 @@ from isonomy.population import Population
 
 @dataclass(frozen=True, eq=False)
 class GroupFairness:
-    """How the groups fare.
+    """Rates of groups, and the gaps between them.
 
     ``groups``: a row for each group of each attribute set: people, share of weight, rates with the ends ``_low`` and
     ``_high`` of their own intervals, ``small``, and a note that says why a rate is NaN. ``summary``: a row for each
     attribute set and metric: value, interval, the groups with the lowest and the highest rate, the four-fifths verdict
     (on the row ``demographic_parity_ratio``), and a note. IF parity has no single value: ``value`` is NaN, and it
     lies between ``bound_low`` and ``bound_high`` for the people at hand; for the other metrics both are the value.
-    Selected is who is given one of the classes ``favourable``, from ``threshold`` on where there is one.
+    An individual is selected that is given one of the classes ``favourable``, from ``threshold`` on where there is one.
     """
 
     groups: pd.DataFrame
@@ -60,14 +60,14 @@ class GroupFairness:
 
     @property
     def rates(self) -> dict[str, str]:
-        """The rates of ``groups`` by their columns, in words that name the class."""
+        """Return the rates of ``groups`` by their columns, in words that name the class."""
         named = " or ".join(map(repr, self.favourable))
         names = ("selection_rate", "true_positive_rate", "false_positive_rate")
         return {name: f"{name.replace('_', ' ')} of {named}" for name in names} | {"accuracy": f"accuracy on {named}"}
 
     @property
     def four_fifths(self) -> dict[str, str]:
-        """``pass``, ``fail`` or ``undecided`` for each attribute set.
+        """Return ``pass``, ``fail`` or ``undecided`` for each attribute set.
 
         Pass or fail when the interval of the selection-rate ratio lies on one side of 0.8. Groups that are too small
         never make a fail, and turn a pass into undecided.
@@ -109,9 +109,9 @@ def group_fairness(
     * Predictions are probabilities ``(n, k)``, those of the second of two classes ``(n,)`` with a ``threshold``,
       classes (names, or places among the schema's classes; numbers that could be both and differ are refused), true
       and false, or numbers of a regression.
-    * Selected is who is given a ``favourable`` class, or ``"high"`` or ``"low"`` numbers of a regression, by the rule
-      of :mod:`isonomy.population.outcome` with its ``threshold``; by default those of the schema's label. Without a
-      favourable class there is nothing to compare, which is refused. True and false say who is given a favourable one.
+    * An individual is selected that is given a ``favourable`` class, or ``"high"`` or ``"low"`` numbers of a
+      regression, by the rule of :mod:`isonomy.population.outcome` with its ``threshold``; by default those of the
+      schema's label. Without a favourable class there is nothing to compare, which is refused. True means selected.
       Accuracy is the share of people who are given a favourable class just where their outcome is one.
     * ``by``: features, and tuples of features for intersections; default: every protected one, and every pair.
     * ``bins``: edges for numbers, ``{"age": [25, 40, 60]}``; default: four equal parts of the schema's range.
@@ -120,7 +120,7 @@ def group_fairness(
     * ``smallest``: groups of fewer people (by Kish's effective number, ``(Σw)² / Σw²``) are marked small.
     * ``confidence``, ``resamples``, ``seed``: of the bootstrap intervals.
 
-    Groups without a rate (nobody with a favourable outcome, say) are left out of the comparison, which the note says.
+    Groups without a rate (no favourable outcome, say) are left out of the comparison, which the note says.
     """
     _check(confidence, resamples, seed, smallest)
     instance("people", people, Population, "a Population")
@@ -158,8 +158,7 @@ def group_fairness(
 def _violations(
     certificate: LocalCertificate | None, people: Population
 ) -> tuple[tuple[FloatArray, FloatArray] | None, float]:
-    """Everybody's violation from below and above, and the largest there can be: of numbers, which know no limit, the
-    largest there is."""
+    """Return lower and upper violations (n,) each, and the largest possible one: of a regression the largest bound."""
     if certificate is None:
         return None, 0.0
     if not np.array_equal(certificate.question.x, people.x):
@@ -205,5 +204,5 @@ def _shown_summary(rows: pd.DataFrame) -> str:
 
 
 def _interval(low: float, high: float) -> str:
-    """Rounded outward."""
+    """Return an interval as text, rounded outward."""
     return f"[{at_least(low, 3)}, {at_most(high, 3)}]"

@@ -1,4 +1,4 @@
-"""Who is in which group: one protected attribute, or several crossed.
+"""Partitions of the individuals into groups: by one protected attribute, or by several crossed.
 
 A category or level is a group. A number is cut into bins that the caller states, or, without any, into four equal parts
 of the range that the schema writes down: never by the table at hand, so that a group means the same in every table. An
@@ -38,21 +38,21 @@ class Grouping:
 
     @property
     def title(self) -> str:
-        """``sex``, or ``sex × race``."""
+        """Return ``sex``, or ``sex × race``."""
         return " × ".join(self.attributes)
 
 
 def make_groupings(
     people: Population, by: Sequence[str | Sequence[str]] | None, bins: Bins | None
 ) -> tuple[list[Grouping], list[str]]:
-    """The partitions asked for, and notes on how they came about.
+    """Return the requested partitions, and notes on how they came about.
 
     ``by`` holds names of features, and tuples of names for their intersections. Without it: every protected feature
     and every pair of them; one that has a single group here is then left out, with a note.
     """
     bins = {} if bins is None else bins
     instance("bins", bins, Mapping, "edges of numeric features by their names, such as {'age': [25, 40, 60]}")
-    wanted = _wanted(people, by)
+    wanted = _requested(people, by)
     used = {name for attributes in wanted for name in attributes}
     for name in bins:
         if name not in used or people.schema[name].kind in ("categorical", "ordinal"):
@@ -61,21 +61,21 @@ def make_groupings(
     notes = [note for _, note in singles.values() if note]
     groupings = []
     for attributes in wanted:
-        grouping = _crossed([singles[name][0] for name in attributes])
-        lone = next((name for name in attributes if len(singles[name][0].names) == 1), None)
-        if lone is None:
+        grouping = _cross([singles[name][0] for name in attributes])
+        constant = next((name for name in attributes if len(singles[name][0].names) == 1), None)
+        if constant is None:
             groupings.append(grouping)
             continue
-        only = f"everybody is in one group of {lone!r}, {singles[lone][0].names[0]!r}"
+        only = f"everybody is in one group of {constant!r}, {singles[constant][0].names[0]!r}"
         if by is not None:
             raise DataError(f"Nothing can be compared by {grouping.title!r}: {only}; at least two groups are needed.")
-        notes += [] if len(attributes) > 1 else [f"{lone} was left out: {only}."]
+        notes += [] if len(attributes) > 1 else [f"{constant} was left out: {only}."]
     if not groupings:
         raise DataError("Nothing can be compared: every protected feature has one group only.")
     return groupings, notes
 
 
-def _wanted(people: Population, by: Sequence[str | Sequence[str]] | None) -> list[tuple[str, ...]]:
+def _requested(people: Population, by: Sequence[str | Sequence[str]] | None) -> list[tuple[str, ...]]:
     schema = people.schema
     if by is None:
         if not schema.protected:
@@ -93,8 +93,8 @@ def _wanted(people: Population, by: Sequence[str | Sequence[str]] | None) -> lis
     return wanted
 
 
-def _crossed(parts: list[Grouping]) -> Grouping:
-    """The groups of an intersection that somebody is in."""
+def _cross(parts: list[Grouping]) -> Grouping:
+    """Return the groups of an intersection that are not empty."""
     joint = np.ravel_multi_index(
         tuple(part.code for part in parts), tuple(len(part.names) for part in parts)
     )  # the last attribute varies fastest
@@ -110,7 +110,7 @@ def _crossed(parts: list[Grouping]) -> Grouping:
 def feature_groups(
     schema: Schema, name: str, x: FloatArray, edges: Sequence[float] | None = None
 ) -> tuple[Grouping, str]:
-    """The groups of one feature that somebody of ``x`` is in, and a note where a number was cut by default."""
+    """Return the groups of one feature that are not empty in ``x``, and a note where a number was cut by default."""
     feature, block, note = schema[name], x[:, schema.slices[name]], ""
     if feature.kind == "categorical":
         names, code = [feature.labels.get(level, level) for level in feature.levels], block.argmax(axis=1)
@@ -129,7 +129,7 @@ def feature_groups(
         code = np.searchsorted([feature.coordinate(cut) for cut in cuts], block[:, 0], side="right")
     if feature.flagged:
         names, code = [*names, f"{feature.name} {feature.missing_label}"], np.where(block[:, 1] == 1, len(names), code)
-    return _crossed([Grouping((feature.name,), tuple(names), code.astype(np.int64))]), note
+    return _cross([Grouping((feature.name,), tuple(names), code.astype(np.int64))]), note
 
 
 def _edges(feature: Feature, given: Sequence[float] | None) -> tuple[list[float], str]:

@@ -1,15 +1,15 @@
-"""Rates of groups and how far they are apart: resampled, and as the two tables of :class:`GroupFairness`.
+"""Rates of groups and the gaps between them: resampled, and as the two tables of :class:`GroupFairness`.
 
 **Bootstrap.** As many individuals as there are, drawn with replacement, each with its sampling weight. Individuals of
 the same cell (groups, outcome, selection) and weight are interchangeable, so what is drawn is how often each such
-*kind* occurs: multinomial counts, whose cost depends on the number of kinds and not on how many people there are. This
+*kind* occurs: multinomial counts, whose cost depends on the number of kinds and not on that of people. This
 is right for independent individuals; strata and clusters of a survey are not known here.
 
 **Intervals for the largest gap.** The plain percentile interval of ``max - min`` never holds 0 and so fails at parity.
 Instead every pair of groups gets an interval for its *signed* gap, at a depth at which all pairs hold together
 (simultaneous percentile intervals, Mandel & Betensky 2008); if they do, the largest gap lies between the largest lower
 end and the largest upper end. Ratios likewise. Depths are ranks, so the scale on which gaps are measured is no matter.
-The depth is found on the resamples it is used on, and therefore taken one step further out.
+The depth is computed on the resamples it is used on, and therefore taken one step further out.
 
 **Caution.** Where a bootstrap cannot see what it does not know, the replicates err towards wide intervals: a rate that
 a resample leaves undefined could be anything, and a rate of exactly 0 or 1 (which resampling never moves) is drawn from
@@ -80,18 +80,18 @@ class Rates:
 
     @property
     def defined(self) -> BoolArray:
-        """Which groups have this rate."""
+        """Return which groups (groups,) have this rate."""
         return ~np.isnan(self.value)
 
     def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
-        """The percentile interval of each group on its own, widened to hold the value."""
+        """Return the percentile interval of each group on its own, widened to hold the value: (groups,) each."""
         tail = (1 - confidence) / 2
         low = np.quantile(self.low, tail, axis=0, method="lower")
         high = np.quantile(self.high, 1 - tail, axis=0, method="higher")
         return np.minimum(low, self.value), np.maximum(high, self.value_high)
 
     def of(self, groups: BoolArray) -> Rates:
-        """The rates of some groups."""
+        """Return the rates of some groups."""
         return Rates(*(getattr(self, item.name)[..., groups] for item in fields(self)))
 
 
@@ -106,9 +106,12 @@ class Kinds:
         violation: tuple[FloatArray, FloatArray] | None,
         largest: float,
     ) -> None:
-        """``outcome`` is 0 to 3: twice whether the outcome was favourable, plus whether selected; ``largest`` is the
-        largest violation that somebody could have."""
-        used = np.flatnonzero(weights > 0)  # a weight of 0 stands for nobody
+        """Count the kinds of individuals.
+
+        ``outcome`` is 0 to 3: twice whether the outcome was favourable, plus whether selected; ``largest`` is the
+        largest possible violation.
+        """
+        used = np.flatnonzero(weights > 0)  # a weight of 0 counts for nothing
         columns = [grouping.code[used] for grouping in groupings] + [outcome[used]]
         cell = np.zeros(len(used), dtype=np.int64)
         for column in columns:  # renumbered at every step, so that no product overflows
@@ -126,19 +129,19 @@ class Kinds:
             raise DataError(f"Sampling weights must be {right}. Got {least!r}.")
         self.measures = [weight] + [weight * bound[member] for bound in violation or ()]
         self.squares, self.largest = weight * weight, largest
-        self.cells = member[self.starts]  # somebody of every cell, who knows its groups and outcome
+        self.cells = member[self.starts]  # one individual of every cell, which has its groups and outcome
         self.outcome = outcome[self.cells]
 
     def totals(self) -> list[FloatArray]:
-        """Each measure (weight, then weighted lower and upper violations) summed in every cell: (1, cells)."""
+        """Return each measure (weight, then weighted lower and upper violations) summed in every cell: (1, cells)."""
         return self._summed(self.count[None], self.measures)
 
     def counted(self) -> list[FloatArray]:
-        """People in every cell, and the sum of their squared weights: (1, cells) each."""
+        """Return the people in every cell, and the sum of their squared weights: (1, cells) each."""
         return self._summed(self.count[None], [np.ones(len(self.count)), self.squares])
 
     def resampled(self, resamples: int, rng: np.random.Generator) -> list[FloatArray]:
-        """The totals of every resample: (resamples, cells) for each measure."""
+        """Return the totals of every resample: (resamples, cells) for each measure."""
         n, rows = int(self.count.sum()), max(1, NUMBERS // len(self.count))
         parts = [
             self._summed(rng.multinomial(n, self.count / n, size=min(rows, resamples - start)), self.measures)
@@ -146,8 +149,8 @@ class Kinds:
         ]
         return [np.concatenate(measure) for measure in zip(*parts, strict=True)]
 
-    def gathered(self, sums: FloatArray, grouping: Grouping) -> FloatArray:
-        """Sums over cells as (resamples, groups, outcome favourable, selected)."""
+    def by_group(self, sums: FloatArray, grouping: Grouping) -> FloatArray:
+        """Return sums over cells as (resamples, groups, outcome favourable, selected)."""
         place = grouping.code[self.cells] * 4 + self.outcome
         spread = np.zeros((len(place), 4 * len(grouping.names)))
         spread[np.arange(len(place)), place] = 1.0
@@ -164,15 +167,15 @@ def make_rates(
     squares: FloatArray,
     rng: np.random.Generator,
 ) -> Rates:
-    """Rates ``part / base`` of groups, with replicates of both; ``squares`` are summed over the base."""
-    value = divided(part, base, math.nan)
-    size = divided(base * base, squares, 0.0)
-    drawn = divided(*replicates, math.nan)
+    """Return rates ``part / base`` of groups, with replicates of both; ``squares`` are summed over the base."""
+    value = divide(part, base, math.nan)
+    size = divide(base * base, squares, 0.0)
+    drawn = divide(*replicates, math.nan)
     low, high = np.where(np.isnan(drawn), 0.0, drawn), np.where(np.isnan(drawn), 1.0, drawn)
     fixed = (value == 0) | (value == 1)
     if fixed.any():
-        away = rng.beta(1.0, size[fixed], size=(len(drawn), int(fixed.sum())))
-        low[:, fixed] = high[:, fixed] = np.where(value[fixed] == 1, 1.0 - away, away)
+        distance = rng.beta(1.0, size[fixed], size=(len(drawn), int(fixed.sum())))
+        low[:, fixed] = high[:, fixed] = np.where(value[fixed] == 1, 1.0 - distance, distance)
     few = ~fixed & (squares != base) & (np.minimum(value, 1 - value) * size < FEW)
     if few.any():
         place, hits, n = rng.random((len(drawn), int(few.sum()))), (value * size)[few], size[few]
@@ -181,28 +184,28 @@ def make_rates(
 
 
 def largest_difference(families: list[Rates], confidence: float) -> tuple[float, float, bool]:
-    """An interval for the largest difference between two groups in any of several rates, and whether it is resolved."""
-    low_a, high_a, low_b, high_b = _pairs(families)
-    low, high, resolved = _together(low_a - high_b, high_a - low_b, confidence)
+    """Return an interval for the largest difference of two groups in any of several rates, and if it is resolved."""
+    low_a, high_a, low_b, high_b = _pair_replicates(families)
+    low, high, resolved = _simultaneous(low_a - high_b, high_a - low_b, confidence)
     return max(0.0, float(low.max()), float((-high).max())), max(float(high.max()), float((-low).max())), resolved
 
 
 def smallest_ratio(families: list[Rates], confidence: float) -> tuple[float, float, bool]:
-    """An interval for the smallest ratio of two groups in any of several rates, and whether it is resolved."""
-    low_a, high_a, low_b, high_b = _pairs(families)
-    low, high, resolved = _together(_ratio(low_a, high_b, 0.0), _ratio(high_a, low_b, math.inf), confidence)
+    """Return an interval for the smallest ratio of two groups in any of several rates, and if it is resolved."""
+    low_a, high_a, low_b, high_b = _pair_replicates(families)
+    low, high, resolved = _simultaneous(_ratio(low_a, high_b, 0.0), _ratio(high_a, low_b, math.inf), confidence)
     back_low, back_high = _ratio(np.ones_like(high), high, 0.0), _ratio(np.ones_like(low), low, math.inf)
     return min(float(low.min()), float(back_low.min())), min(1.0, float(high.min()), float(back_high.min())), resolved
 
 
-def divided(part: FloatArray, base: FloatArray, otherwise: float) -> FloatArray:
-    """``part / base``, and ``otherwise`` where the base is 0."""
+def divide(part: FloatArray, base: FloatArray, otherwise: float) -> FloatArray:
+    """Return ``part / base``, and ``otherwise`` where the base is 0."""
     quotient: FloatArray = np.divide(part, base, out=np.full(part.shape, otherwise), where=base != 0)
     return quotient
 
 
-def _pairs(families: list[Rates]) -> list[FloatArray]:
-    """Lower and upper replicates of the first group of every pair, then of the second: (resamples, pairs) each."""
+def _pair_replicates(families: list[Rates]) -> list[FloatArray]:
+    """Return low and high replicates of the first group of every pair, then of the second: (resamples, pairs) each."""
     pairs = [(rates, np.triu_indices(len(rates.value), 1)) for rates in families]
     return [
         np.concatenate([getattr(rates, end)[:, pair[which]] for rates, pair in pairs], axis=1)
@@ -212,12 +215,12 @@ def _pairs(families: list[Rates]) -> list[FloatArray]:
 
 
 def _ratio(part: FloatArray, base: FloatArray, of_nothing: float) -> FloatArray:
-    """``part / base``; ``of_nothing`` stands for 0 / 0, which could be any ratio."""
-    return np.where((part == 0) & (base == 0), of_nothing, divided(part, base, math.inf))
+    """Return ``part / base``; ``of_nothing`` stands for 0 / 0, which could be any ratio."""
+    return np.where((part == 0) & (base == 0), of_nothing, divide(part, base, math.inf))
 
 
-def _together(low: FloatArray, high: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray, bool]:
-    """Intervals (pairs,) that hold for all pairs in a share ``confidence`` of the resamples, equally deep for each."""
+def _simultaneous(low: FloatArray, high: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray, bool]:
+    """Return intervals (pairs,) that hold for all pairs at once in a share ``confidence`` of the resamples."""
     resamples = len(low)
     depth = np.full(resamples, resamples)
     lows, highs = np.sort(low, axis=0), np.sort(-high, axis=0)
@@ -239,7 +242,7 @@ class Measured:
     rates: dict[str, Rates]
 
     def small(self, smallest: int, rate: str = "selection_rate") -> BoolArray:
-        """Which groups have a rate that is taken over too few people, but over somebody."""
+        """Return which groups (groups,) have a rate that is taken over too few people, but over at least one."""
         rates = self.rates[rate]
         return rates.defined & (rates.size < smallest * (1 - 1e-9))  # 30 equal weights are 30 people, rounded or not
 
@@ -247,28 +250,28 @@ class Measured:
 def measure(
     kinds: Kinds, drawn: list[FloatArray], grouping: Grouping, outcomes: bool, rng: np.random.Generator
 ) -> Measured:
-    """All rates of the groups of one attribute set, with their replicates."""
-    seen, (people, squares), again = (
-        [kinds.gathered(total, grouping) for total in totals] for totals in (kinds.totals(), kinds.counted(), drawn)
+    """Return all rates of the groups of one attribute set, with their replicates."""
+    observed, (people, squares), resampled = (
+        [kinds.by_group(total, grouping) for total in totals] for totals in (kinds.totals(), kinds.counted(), drawn)
     )
 
     def rate(part: Callable[[FloatArray], FloatArray], base: Callable[[FloatArray], FloatArray]) -> Rates:
-        replicates = part(again[0]), base(again[0])
-        return make_rates(part(seen[0])[0], base(seen[0])[0], replicates, base(squares)[0], rng)
+        replicates = part(resampled[0]), base(resampled[0])
+        return make_rates(part(observed[0])[0], base(observed[0])[0], replicates, base(squares)[0], rng)
 
-    rates = {"selection_rate": rate(lambda sums: sums[:, :, 0, 1] + sums[:, :, 1, 1], _all)}
+    rates = {"selection_rate": rate(lambda sums: sums[:, :, 0, 1] + sums[:, :, 1, 1], _group_totals)}
     if outcomes:
         rates["true_positive_rate"] = rate(lambda sums: sums[:, :, 1, 1], lambda sums: sums[:, :, 1].sum(axis=2))
         rates["false_positive_rate"] = rate(lambda sums: sums[:, :, 0, 1], lambda sums: sums[:, :, 0].sum(axis=2))
-        rates["accuracy"] = rate(lambda sums: sums[:, :, 0, 0] + sums[:, :, 1, 1], _all)
-    if len(seen) > 1:
-        rates["violation"] = _mean_violation(kinds, seen, again, rates["selection_rate"].size, rng)
-    weight = _all(seen[0])[0]
-    return Measured(grouping, _all(people)[0], weight / weight.sum(), rates)
+        rates["accuracy"] = rate(lambda sums: sums[:, :, 0, 0] + sums[:, :, 1, 1], _group_totals)
+    if len(observed) > 1:
+        rates["violation"] = _mean_violation(kinds, observed, resampled, rates["selection_rate"].size, rng)
+    weight = _group_totals(observed[0])[0]
+    return Measured(grouping, _group_totals(people)[0], weight / weight.sum(), rates)
 
 
 def group_rows(measured: Measured, confidence: float, smallest: int) -> list[dict[str, Any]]:
-    """The rows of ``groups`` for one attribute set."""
+    """Return the rows of ``groups`` for one attribute set."""
     ends = {name: rates.interval(confidence) for name, rates in measured.rates.items()}
     small = measured.small(smallest) | ~measured.rates["selection_rate"].defined
     rows = []
@@ -283,32 +286,32 @@ def group_rows(measured: Measured, confidence: float, smallest: int) -> list[dic
             for end, values in zip(("low", "high"), ends[name], strict=True):
                 row[f"{name}_{end}"] = float(values[place]) if defined else math.nan
             if not defined:
-                notes.append(f"{_spoken(name)}: {_EMPTY[name]}")
+                notes.append(f"{_in_words(name)}: {_EMPTY[name]}")
             elif name in _COMPARED["equalised_odds"] and measured.small(smallest, name)[place]:
-                notes.append(f"{_spoken(name)}: of {rates.size[place]:.4g} people only")
+                notes.append(f"{_in_words(name)}: of {rates.size[place]:.4g} people only")
         rows.append(row | {"small": bool(small[place]), "note": "; ".join(notes)})
     return rows
 
 
 def summary_rows(measured: Measured, confidence: float, smallest: int) -> list[dict[str, Any]]:
-    """The rows of ``summary`` for one attribute set."""
-    asked = [(f"{metric}_{form}", rates) for metric, rates in _COMPARED.items() for form in ("difference", "ratio")]
+    """Return the rows of ``summary`` for one attribute set."""
+    gaps = [(f"{metric}_{form}", rates) for metric, rates in _COMPARED.items() for form in ("difference", "ratio")]
     rows = []
-    for metric, names in (*asked, ("if_parity", ("violation",))):
+    for metric, names in (*gaps, ("if_parity", ("violation",))):
         if all(name in measured.rates for name in names):
-            row = _compared(measured, metric, names, confidence, smallest)
-            verdict, why = "", ""
+            row = _metric_row(measured, metric, names, confidence, smallest)
+            verdict, reason = "", ""
             if metric == "demographic_parity_ratio":
-                verdict, why = _four_fifths(measured, confidence, smallest)
-            notes = "; ".join(filter(None, (*row.pop("notes"), why)))
+                verdict, reason = _four_fifths(measured, confidence, smallest)
+            notes = "; ".join(filter(None, (*row.pop("notes"), reason)))
             rows.append(row | {"four_fifths": verdict, "note": notes})
     return rows
 
 
-def _compared(
+def _metric_row(
     measured: Measured, metric: str, names: tuple[str, ...], confidence: float, smallest: int
 ) -> dict[str, Any]:
-    """One metric: its value, its interval, and between which groups."""
+    """Return one metric: its value, its interval, and the groups with the lowest and the highest rate."""
     row: dict[str, Any] = {"attributes": measured.grouping.title, "metric": metric, "groups": 0}
     row |= dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"), math.nan) | {"lowest": "", "highest": ""}
     ratio, groups = metric.endswith("ratio"), measured.grouping.names
@@ -320,19 +323,19 @@ def _compared(
             notes.append(f"left out, as there is {_EMPTY[name]}: {_listed(undefined)}")
         defined = rates.of(rates.defined)
         if len(defined.value) < 2:
-            return row | {"notes": [*notes, f"fewer than two groups have a {_spoken(name)}"]}
+            return row | {"notes": [*notes, f"fewer than two groups have a {_in_words(name)}"]}
         if ratio and defined.value.max() == 0:
-            return row | {"notes": [*notes, f"the {_spoken(name)} is 0 in every group"]}
+            return row | {"notes": [*notes, f"the {_in_words(name)} is 0 in every group"]}
         families.append(defined)
         gaps.append(defined.value.min() / defined.value.max() if ratio else defined.value.max() - defined.value.min())
     worst = int(np.argmin(gaps) if ratio else np.argmax(gaps))
     name, value = names[worst], float(gaps[worst])
     bounds = _parity_bounds(families[0]) if metric == "if_parity" else (value, value)
     low, high, resolved = (smallest_ratio if ratio else largest_difference)(families, confidence)
-    heights = measured.rates[name].value_high
-    ends = int(np.nanargmin(heights)), int(np.nanargmax(heights))
+    upper = measured.rates[name].value_high
+    ends = int(np.nanargmin(upper)), int(np.nanargmax(upper))
     if len(names) > 1:
-        notes.insert(0, f"by the {_spoken(name)}")
+        notes.insert(0, f"by the {_in_words(name)}")
     if metric == "if_parity":
         notes.insert(0, "between bound_low and bound_high; lowest and highest by the upper bounds")
         value = math.nan
@@ -347,7 +350,7 @@ def _compared(
 
 
 def _four_fifths(measured: Measured, confidence: float, smallest: int) -> tuple[str, str]:
-    """The verdict on the selection-rate ratio, and what kept it from being clear."""
+    """Return the verdict on the selection-rate ratio, and why it is not clear."""
     rates, small = measured.rates["selection_rate"], measured.small(smallest)
     large = rates.of(rates.defined & ~small)
     if len(large.value) < 2:
@@ -364,20 +367,20 @@ def _four_fifths(measured: Measured, confidence: float, smallest: int) -> tuple[
 
 
 def _mean_violation(
-    kinds: Kinds, seen: list[FloatArray], again: list[FloatArray], size: FloatArray, rng: np.random.Generator
+    kinds: Kinds, observed: list[FloatArray], resampled: list[FloatArray], size: FloatArray, rng: np.random.Generator
 ) -> Rates:
-    """Mean violations between their bounds, rounded outward for the people at hand.
+    """Bound the mean violations of groups, rounded outward for the people at hand.
 
     **Soundness.** Numerator and denominator are sums of non-negative products of at most two numbers with a common
     rounded factor, the weight: ``gamma`` of the number of terms covers each, and their quotient costs one more.
     """
     slack = 2 * gamma(2 * int(kinds.count.sum()) + 16)
-    lower, upper = (divided(_all(total)[0], _all(seen[0])[0], math.nan) for total in seen[1:])
-    low, high = (divided(_all(total), _all(again[0]), math.nan) for total in again[1:])
+    lower, upper = (divide(_group_totals(total)[0], _group_totals(observed[0])[0], math.nan) for total in observed[1:])
+    low, high = (divide(_group_totals(total), _group_totals(resampled[0]), math.nan) for total in resampled[1:])
     missing = np.isnan(low)  # a resample without the group says nothing about it: its mean could be anything
     others = rng.beta(1.0, np.maximum(size, 1e-9), size=low.shape)
-    low = np.where(_unmoved(low, missing), low * (1 - others), low)
-    high = np.where(_unmoved(high, missing), high + others * np.maximum(kinds.largest - high, 0.0), high)
+    low = np.where(_constant(low, missing), low * (1 - others), low)
+    high = np.where(_constant(high, missing), high + others * np.maximum(kinds.largest - high, 0.0), high)
     return Rates(
         np.maximum(down(lower * (1 - slack) - UNDERFLOW), 0.0),
         up(upper * (1 + slack) + UNDERFLOW),
@@ -387,25 +390,25 @@ def _mean_violation(
     )
 
 
-def _unmoved(drawn: FloatArray, missing: BoolArray) -> BoolArray:
-    """Of which groups all resamples have the same mean, but for rounding."""
+def _constant(drawn: FloatArray, missing: BoolArray) -> BoolArray:
+    """Return of which groups (groups,) all resamples have the same mean, but for rounding."""
     highest, lowest = (np.where(missing, end, drawn) for end in (-math.inf, math.inf))
     return np.asarray(highest.max(axis=0) - lowest.min(axis=0) <= 1e-12 * np.abs(highest.max(axis=0)))
 
 
 def _parity_bounds(rates: Rates) -> tuple[float, float]:
-    """Between which two numbers the largest difference of two means lies, when each lies between its bounds."""
+    """Bound the largest difference of two means from both sides, when each lies between its bounds."""
     lower, upper = rates.value, rates.value_high
-    apart = ~np.eye(len(lower), dtype=bool)
-    least = down(lower[:, None] - upper)[apart].max()
-    return max(0.0, float(least)), float(up(upper[:, None] - lower)[apart].max())
+    distinct = ~np.eye(len(lower), dtype=bool)
+    least = down(lower[:, None] - upper)[distinct].max()
+    return max(0.0, float(least)), float(up(upper[:, None] - lower)[distinct].max())
 
 
-def _all(sums: FloatArray) -> FloatArray:
+def _group_totals(sums: FloatArray) -> FloatArray:
     return np.asarray(sums.sum(axis=(2, 3)))
 
 
-def _spoken(name: str) -> str:
+def _in_words(name: str) -> str:
     return "mean violation" if name == "violation" else name.replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""Is a model read the wrong way round: do its outputs agree better with the labels under another order of the classes?
+"""A test for a model that is read the wrong way round: another order of the classes agrees better with the labels.
 
 **The test.** Another order is one of the ``k`` classes that the outputs may stand for: all of them up to ``k = 4``,
 the reverse one beyond. One is called better where both its *ranking* and its *decisions* are, at ``LEVEL``:
@@ -14,8 +14,8 @@ the reverse one beyond. One is called better where both its *ranking* and its *d
   reading is right exactly where the reading as given is wrong, but for scores at the cut-off.
 
 Both are corrected for the number of orders that were tried. Tests take people as one draw each, without sampling
-weights; people of weight 0 are nobody. With weights an order is called better only if the weighted AUCs agree with the
-test of the ranking, and accuracy or balanced accuracy, which are named and weighted, is larger.
+weights, and leave out those of weight 0. With weights an order is called better only if the weighted AUCs agree with
+the test of the ranking, and accuracy or balanced accuracy, which are named and weighted, is larger.
 
 **Soundness.** Nothing that is proved depends on it. A model that is no better than chance is called reversed with a
 probability of at most about ``LEVEL``, whatever its decisions: given the scores, the people of a class are a random
@@ -82,8 +82,8 @@ def better_reading(
     if count < 2 or prediction.shape[1] != count or len(y) != len(prediction) or not np.isfinite(prediction).all():
         return None
     weights = np.ones(len(y)) if weights is None else weights
-    kept = weights > 0
-    prediction, y, weights = prediction[kept], y[kept], weights[kept]
+    counted = weights > 0
+    prediction, y, weights = prediction[counted], y[counted], weights[counted]
     own = np.bincount(y, minlength=count)
     if (own > 0).sum() < 2:
         return None
@@ -93,24 +93,24 @@ def better_reading(
     if count > MOST_PERMUTED:
         orders = [as_given[::-1]]
     level, right = LEVEL / len(orders), decided(prediction, label) == y
-    given, found = _shares(right, y, weights), list[tuple[float, tuple[int, ...], float]]()
+    given, better = _shares(right, y, weights), list[tuple[float, tuple[int, ...], float]]()
     for order in orders:
         # Output j is read as class order[j]: column c of the other reading is the output with order[j] = c.
         other = decided(prediction[:, np.argsort(order)], label) == y
         accuracy, balanced = _shares(other, y, weights)
         more = (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level)
         if more and _ranks_below(prediction, y, order, level, weights):
-            found.append((balanced, order, accuracy))
-    if not found:
+            better.append((balanced, order, accuracy))
+    if not better:
         return None
-    balanced, order, accuracy = max(found)
+    balanced, order, accuracy = max(better)
     return OtherReading(tuple(label.classes[place] for place in order), given[0], accuracy, given[1], balanced)
 
 
 def _decides_better(right: BoolArray, other: BoolArray, alike: FloatArray, level: float) -> bool:
-    """Whether another reading is right significantly more often, by people or by classes that are weighted alike."""
-    apart = right != other
-    wins, signs = int((other & apart).sum()), np.where(other, 1.0, -1.0)[apart] * alike[apart]
+    """Return whether another reading is right significantly more often, by people or by classes weighted alike."""
+    differ = right != other
+    wins, signs = int((other & differ).sum()), np.where(other, 1.0, -1.0)[differ] * alike[differ]
     if not len(signs):
         return False
     chance = float(binom.sf(wins - 1, len(signs), 0.5))
@@ -122,7 +122,7 @@ def _decides_better(right: BoolArray, other: BoolArray, alike: FloatArray, level
 def _ranks_below(
     prediction: FloatArray, y: NDArray[np.int64], order: tuple[int, ...], level: float, weights: FloatArray
 ) -> bool:
-    """Whether the outputs of the classes that change places rank their own people significantly below the others."""
+    """Return whether the outputs of the classes that move rank their own people significantly below the others."""
     moved = [c for c, there in enumerate(order) if c != there and 0 < (y == c).sum() < len(y)]
     for each in (weights, np.ones(len(y))):
         if not moved or not np.mean([auc(prediction[:, c], y == c, each) for c in moved]) < 0.5:
@@ -131,7 +131,7 @@ def _ranks_below(
 
 
 def _chance(score: FloatArray, own: BoolArray) -> float:
-    """The chance, or a bound of it, that a random part of all people, as large as ``own``, has ranks as low as its."""
+    """Bound the chance that a random part of all people, as large as ``own``, has ranks as low as its."""
     n, ties = float(len(score)), np.unique(score, return_counts=True)[1].astype(np.float64)
     spread, fewer = 1.0 - float((ties**3 - ties).sum()) / (n**3 - n), min(own.sum(), (~own).sum())
     if spread == 1 or (spread >= EVEN and fewer >= SEVERAL):
@@ -148,6 +148,6 @@ def _chance(score: FloatArray, own: BoolArray) -> float:
 
 
 def _shares(right: BoolArray, y: NDArray[np.int64], weights: FloatArray) -> tuple[float, float]:
-    """Accuracy and balanced accuracy, weighted."""
+    """Return accuracy and balanced accuracy, weighted."""
     each = [np.average(right[y == c], weights=weights[y == c]) for c in np.unique(y)]
     return float(np.average(right, weights=weights)), float(np.mean(each))

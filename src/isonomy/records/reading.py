@@ -1,7 +1,7 @@
-"""Reading a certificate back, for whoever compares, explains, monitors or serves it.
+"""Reading a certificate back, to compare, explain, monitor or serve it.
 
-What is read has been checked against the hashes that the document names, and the signature if there is one. Whether
-the *claims* are true is not asked here: that is what ``isonomy_verify`` does.
+The files are checked against the hashes that the document names, and the signature if there is one. Whether the
+*claims* are true is not checked here: ``isonomy_verify`` does that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from isonomy_verify.evidence import number, profiles_of, sources_of
 from isonomy_verify.text import printable, quoted
 
 SENTENCE = 500
-"""Characters of an error about a stranger's file that are shown."""
+"""Characters that are shown of an error about a file from elsewhere."""
 
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
@@ -56,18 +56,18 @@ class Record:
     ground: Metric
     schema: Schema
     domain: Domain
-    delta: float  # who counts as similar
-    gamma: float  # how far populations may be
+    delta: float  # the largest distance of similar people
+    gamma: float  # the largest distance of populations
     order: float  # of the Wasserstein distance
-    epsilon: float | None  # the largest violation that was to be accepted, if one was named
-    confidence: float | None  # of the statement about the population behind the sample, if one was asked for
+    epsilon: float | None  # the accepted mean violation, if one was named
+    confidence: float | None  # of the statement about the population behind the sample, if there is one
     arithmetic: str
     upper: float  # no population within γ has a mean violation above this
     lower: float  # an explicit population within γ has this mean violation
     verdict: str | None  # against ε, if there is one
     profiles: Profiles
     weights: FloatArray
-    rows: IntArray  # where everybody stood in the table
+    rows: IntArray  # places of the individuals in the table
     outcome: Label  # what is decided: classes, the favourable ones, the cut-off
     people: Population | None  # None when the record is redacted
     points: Points | None
@@ -76,12 +76,12 @@ class Record:
 
     @property
     def signer(self) -> str:
-        """The public key whose signature was checked, or nothing."""
+        """Return the public key whose signature was checked, or ``""``."""
         return self.signers[0] if self.signers else ""
 
     @cached_property
     def question(self) -> Question:
-        """What was asked, ready to be asked of others; not of a redacted record."""
+        """Return the question of the certificate, for other people too; a redacted record has none."""
         if self.people is None:
             raise FileError(f"The certificate {self.path} is redacted: it has no individuals.")
         asked = Question.of(self.network, self.people, self.metric, self.delta, self.domain)
@@ -89,13 +89,13 @@ class Record:
 
     @cached_property
     def dual(self) -> Dual:
-        """The dual of the transport problem over the profiles."""
+        """Return the dual of the transport problem over the profiles."""
         return Dual(CellBlocks(self.profiles, self.weights), Transport(order=self.order))
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
-        """Upper and lower for other γ; lower is missing where the record is redacted.
+        """Return upper and lower bounds for other γ; lower is missing where the record is redacted.
 
-        A record has the people behind its own lower bound: those for other γ are smaller than the certificate's.
+        A record has the points of its own lower bound only: lower bounds for other γ are at most the certificate's.
         """
         gammas = [float(gamma) for gamma in gammas]
         for gamma in gammas:
@@ -119,18 +119,18 @@ def read(path: Path) -> Record:
 
 
 def document_in(path: Path) -> Path:
-    """The file ``certificate.json`` of a directory, or the file that was named."""
+    """Return the file ``certificate.json`` of a directory, or the file itself."""
     return Path(path) / files.DOCUMENT if Path(path).is_dir() else Path(path)
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the files of a certificate becomes an error of one sentence that names it."""
+    """Raise any error about the files of a certificate as a FileError of one sentence that names it."""
     try:
         yield
     except files.BadInput as error:
         raise FileError(f"The certificate {path} cannot be used: {error}") from None
-    except IsonomyError as error:  # in which a stranger's words may stand
+    except IsonomyError as error:  # which may quote text from elsewhere
         raise FileError(f"The certificate {path} cannot be used: {printable(str(error))[:SENTENCE]}") from None
     except _BROKEN as error:
         raise FileError(f"The certificate {path} is damaged: {type(error).__name__}, {quoted(error)}.") from None
@@ -147,9 +147,9 @@ def _read(path: Path) -> Record:
     arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
     arrays["head"] = np.array(question["head"])
     weights = record.array("people.weights")
-    said = profiles_of(record)
-    profiles = Profiles(said.start, said.radius, said.value, said.largest, sources_of(record, said))
-    whole = "people.x" not in predicate["withheld"]
+    evidence = profiles_of(record)
+    profiles = Profiles(evidence.start, evidence.radius, evidence.value, evidence.largest, sources_of(record, evidence))
+    complete = "people.x" not in predicate["withheld"]
     return Record(
         path=path,
         document=predicate,
@@ -176,13 +176,13 @@ def _read(path: Path) -> Record:
             favourable=tuple(question["favourable"]),
             threshold=question["threshold"],
         ),
-        people=_people(record, schema, domain) if whole else None,
-        points=_points(record) if whole else None,
+        people=_people(record, schema, domain) if complete else None,
+        points=_points(record) if complete else None,
     )
 
 
 def _people(record: files.Record, schema: Schema, domain: Domain) -> Population:
-    """The individuals; the table that they are shown with has their protected features."""
+    """Return the individuals; their frame has the protected features only."""
     x, rows = record.array("people.x"), record.array("people.rows")
     y = record.array("people.y") if "y" in record.names("people") else None
     if y is not None and schema.label is not None and not schema.label.regression:

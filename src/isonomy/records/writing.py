@@ -75,7 +75,7 @@ def write(
     """Write ``certificate.json`` and ``evidence/`` into a directory, and return the path of the former.
 
     ``sources`` names files and their SHA-256, ``created`` is an ISO 8601 date. With ``redact`` people's rows are left
-    out; their hash stays, so that who has them can show them. ``key`` is the file of a private key
+    out; their hash stays, so that the rows can be checked later. ``key`` is the file of a private key
     (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
     the directory, such as a report, that the document names by their hash. ``table`` says how the file of people was
     read (:func:`isonomy.population.tables.described`, and ``unknown``), so that others read it in no other way.
@@ -93,7 +93,7 @@ def write(
         hashes, shapes, alone = {}, {}, individuals(certificate)
         for name, array in _arrays(certificate, alone).items():
             shapes[name] = list(array.shape)
-            hashes[f"{files.EVIDENCE}/{name}.bin"] = _put(fresh / f"{name}.bin", array, files.dtype_of(name))
+            hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
             if redact and name in WITHHELD:
                 (fresh / f"{name}.bin").unlink()
         for name, text in _texts(certificate).items():
@@ -101,7 +101,7 @@ def write(
             hashes[f"{files.EVIDENCE}/{name}"] = file_hash(fresh / name)
         hashes |= {name: file_hash(directory / name) for name in beside}
         predicate = _predicate(certificate, alone, dict(sources), created) | {
-            "reading": {"table": None if table is None else dict(table), "model": _opened(certificate)},
+            "reading": {"table": None if table is None else dict(table), "model": _model_reading(certificate)},
             "arrays": shapes,
             "withheld": [name for name in shapes if redact and name in WITHHELD],
         }
@@ -112,7 +112,7 @@ def write(
             "predicate": predicate,
         }
         content = (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
-        return _take_place(directory, fresh, content, None if private is None else _signed(content, private))
+        return _replace_record(directory, fresh, content, None if private is None else _signed(content, private))
     except OSError as error:
         raise FileError(f"The certificate cannot be written to {directory}: {error.strerror}.") from None
     finally:
@@ -127,7 +127,7 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
     lower, upper, hidden = claimed_bounds(certificate)
     return {
-        "question": {name: _number(value) for name, value in asked.items()}
+        "question": {name: _json_number(value) for name, value in asked.items()}
         | {
             "epsilon": certificate.epsilon,
             "confidence": certificate.confidence,
@@ -166,19 +166,19 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
     }
 
 
-def _opened(certificate: Certificate) -> dict[str, Any] | None:
-    """With which options the model's file was read; None where it came from no file."""
+def _model_reading(certificate: Certificate) -> dict[str, Any] | None:
+    """Return the options with which the model's file was read; None where it came from no file."""
     opened = certificate.question.network.opened
     return None if opened is None else dict(opened)
 
 
 def _head_in_file(network: Network) -> bool:
-    """Whether the file itself said what its outputs are: neither the caller did, nor was it assumed."""
+    """Return whether the head follows from the model file: neither declared by the caller, nor assumed."""
     return network.opened is not None and network.opened["head"] == "auto" and not network.assumed_head
 
 
 def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
-    """What is claimed of the mean, with the margin that another machine needs: lower, upper, and what could hide."""
+    """Return the claimed lower and upper bound of the mean, with a margin for other machines, and what can hide."""
     asked = (certificate.order, certificate.gamma, certificate.multiplier)
     implied, hidden = claimed_upper(certificate.profiles, certificate.question.weights, *asked)
     return inward(certificate.lower), outward(implied), outward(hidden)
@@ -188,24 +188,24 @@ def _population(certificate: Certificate) -> dict[str, Any] | None:
     if certificate.refusal or certificate.clusters is not None:
         return None
     bound = certificate.population
-    # Bets on claims, which are above what was derived by a margin: so much more than on these is enough.
-    room = float(inflated(certificate.profiles.largest)) - certificate.profiles.largest
-    return {"upper": outward(bound.upper + 1e-6 + 4 * room), "multiplier": bound.multiplier}
+    # Bets are on claims, which exceed the derived bounds by a margin: four times the margin covers the difference.
+    margin = float(inflated(certificate.profiles.largest)) - certificate.profiles.largest
+    return {"upper": outward(bound.upper + 1e-6 + 4 * margin), "multiplier": bound.multiplier}
 
 
 def individuals(certificate: Certificate) -> Individuals:
-    """What can be claimed of everybody alone, by the lines with which it will be checked.
+    """Return the claims (n,) on each individual, derived by the lines that check them.
 
-    Another machine's numbers differ in the last bits: a decision is claimed where it stands by more than that, and
-    where half the parts that a checker would spend on it are enough. Others are undecided here, and known beside.
+    Another machine's numbers differ in the last bits: a decision is claimed where it holds by more than that, and where
+    half the parts that a checker may use prove it. Other decisions are undecided in the record.
     """
     question, local, largest = certificate.question, certificate.local, certificate.profiles.largest
     float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
     bounds = Bounds(question, certificate.tier, float32)
     head = bounds.head
-    bounds.head = _Careful(head.kind, head.outputs, head.threshold, float32, head.favourable)
+    bounds.head = _MarginHead(head.kind, head.outputs, head.threshold, float32, head.favourable)
     exact, clear = Head(head.kind, head.outputs), replace(bounds.head, run_unit=False)
-    said = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
+    decision = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
     certified, flippable, undecided = (DECISIONS.index(kind) for kind in ("certified", "flippable", "undecided"))
     lower = np.array(local.lower)
     for some in (np.arange(start, min(start + ROWS, len(local))) for start in rows):
@@ -217,14 +217,14 @@ def individuals(certificate: Certificate) -> Individuals:
         _check_range(certificate, exact.received(at), some)
         lower[some] = np.minimum(lower[some], exact.attained(at, other))
         mine, theirs = clear.decision(at), clear.decision(turned)
-        flips = (said[some] == flippable) & (mine >= 0) & (theirs >= 0) & (mine != theirs)
-        stands = (said[some] == certified) & bounds.keeps(x, inflated(local.upper[some]))
-        open_ = np.flatnonzero((said[some] == certified) & ~stands)
-        if len(open_):
-            known = bounds.chunk(x[open_])
-            stands[open_] = certain(bounds, x[open_], known, np.ones(len(open_), dtype=bool), PARTS // 2)
-        said[some[(said[some] > 0) & ~flips & ~stands]] = undecided
-    return Individuals(np.array(local.upper), lower, said, largest)
+        flips = (decision[some] == flippable) & (mine >= 0) & (theirs >= 0) & (mine != theirs)
+        stands = (decision[some] == certified) & bounds.keeps(x, inflated(local.upper[some]))
+        failed = np.flatnonzero((decision[some] == certified) & ~stands)
+        if len(failed):
+            known = bounds.chunk(x[failed])
+            stands[failed] = certain(bounds, x[failed], known, np.ones(len(failed), dtype=bool), PARTS // 2)
+        decision[some[(decision[some] > 0) & ~flips & ~stands]] = undecided
+    return Individuals(np.array(local.upper), lower, decision, largest)
 
 
 def _check_range(certificate: Certificate, given: Enclosure, rows: NDArray[np.intp]) -> None:
@@ -241,31 +241,31 @@ def _check_range(certificate: Certificate, given: Enclosure, rows: NDArray[np.in
 
 
 @dataclass(frozen=True)
-class _Careful(Head):
-    """Decisions that stand by more than machines differ."""
+class _MarginHead(Head):
+    """A head whose decisions hold by more than the difference between machines."""
 
     @property
     def accuracy(self) -> float:
         return super().accuracy + 1e-7
 
     def received(self, margins: Enclosure) -> Enclosure:
-        """Numbers of a regression, of any size, differ by a share of theirs."""
+        """Widen the numbers of a regression by a relative margin."""
         if self.kind != "regression":
             return super().received(margins)
-        room = 1e-7 * (1 + np.maximum(np.abs(margins.low), np.abs(margins.high)))
-        return Enclosure(margins.low - room, margins.high + room)
+        margin = 1e-7 * (1 + np.maximum(np.abs(margins.low), np.abs(margins.high)))
+        return Enclosure(margins.low - margin, margins.high + margin)
 
 
 def _texts(certificate: Certificate) -> dict[str, str]:
-    """Metric, ground cost and schema; they define what the certificate is about, and so must say just that."""
+    """Return metric, ground cost and schema as texts; refuse those that would be read back as others."""
     people, question = certificate.people, certificate.question
     assert people is not None
     label, outcome = people.schema.label, question.outcome
     fits = label is not None and len(label.classes) == len(outcome.classes)
-    schema = replace(people.schema, label=outcome) if fits else people.schema  # which says what is decided, too
+    schema = replace(people.schema, label=outcome) if fits else people.schema  # which holds the outcome, too
     texts = {files.SCHEMA: schema.to_toml()}
     space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], question.domain.kind))
-    if not _same(space, domain_arrays(question.domain)):
+    if not _equal_arrays(space, domain_arrays(question.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
     possible = definitions.domain_of(texts[files.SCHEMA], "realizable")
     for name, metric in ((files.METRIC, question.metric), (files.GROUND, certificate.ground)):
@@ -274,24 +274,24 @@ def _texts(certificate: Certificate) -> dict[str, str]:
             read = definitions.form_of(texts[name], name, possible)
         except files.BadInput as error:
             raise DataError(f"The {type(metric).__name__} is none of these individuals: {error}") from None
-        if not _same(vars(read), vars(metric.form)):
+        if not _equal_arrays(vars(read), vars(metric.form)):
             raise DataError(f"The {type(metric).__name__} cannot be written to {name}, which would be another metric.")
     return texts
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Are these the same arrays?"""
+def _equal_arrays(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether the arrays of one are equal to those of the other."""
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
-    """All arrays by name; those that are mapped from files stay there."""
+    """Return all arrays by name; those that are mapped from files stay there."""
     question, people, local = certificate.question, certificate.people, certificate.local
     profiles, points = certificate.profiles, certificate.points
     assert people is not None
     mass = certificate.mixture.masses(question.weights, len(points.owner))
-    # Of the people that were found, those whom the claimed population consists of, and everybody as they are.
-    told = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
+    # The attainable points of the claimed population, and every individual unmoved.
+    recorded = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
     passes = np.unique(profiles.source)
     groups: dict[str, Arrays] = {
         "people": {"x": question.x, "weights": question.weights, "rows": people.rows}
@@ -312,21 +312,21 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
             "largest": np.array([profiles.largest]),
         },
         "points": {
-            "count": np.bincount(told.owner, minlength=len(question.x)),
-            "person": told.person,
-            "counterpart": told.counterpart,
-            "cost": told.cost,
-            "value": told.value,
+            "count": np.bincount(recorded.owner, minlength=len(question.x)),
+            "person": recorded.person,
+            "counterpart": recorded.counterpart,
+            "cost": recorded.cost,
+            "value": recorded.value,
             "mass": mass[(mass > 0) | (points.cost == 0)],
         },
         "network": network_arrays(question.network),
     }
-    found = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
-    return {name: array for name, array in found.items() if array.dtype.kind != "U"}
+    named = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
+    return {name: array for name, array in named.items() if array.dtype.kind != "U"}
 
 
-def _put(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
-    """Write an array, some of it at a time, and give its SHA-256."""
+def _write_array(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
+    """Write an array in blocks, and return its SHA-256."""
     digest, rows = hashlib.sha256(), max(1, BLOCK // max(1, math.prod(array.shape[1:])))
     with path.open("wb") as file:
         for start in range(0, len(array) if array.ndim else 1, rows):
@@ -338,7 +338,7 @@ def _put(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
     return digest.hexdigest()
 
 
-def _take_place(directory: Path, fresh: Path, content: bytes, envelope: bytes | None) -> Path:
+def _replace_record(directory: Path, fresh: Path, content: bytes, envelope: bytes | None) -> Path:
     target, evidence, stale = directory / files.DOCUMENT, directory / files.EVIDENCE, fresh.with_suffix(".old")
     temporary = fresh.with_suffix(".json")
     try:
@@ -357,8 +357,8 @@ def _take_place(directory: Path, fresh: Path, content: bytes, envelope: bytes | 
     return target
 
 
-def _number(value: float) -> float | str:
-    """JSON has no infinity."""
+def _json_number(value: float) -> float | str:
+    """Return a number for JSON, which has no infinity."""
     return value if math.isfinite(value) else "inf"
 
 
@@ -378,7 +378,7 @@ def new_key(path: Path) -> str:
 
 
 def read_key(path: Path) -> Any:
-    """The private key in a file."""
+    """Read the private key in a file."""
     try:
         seed = bytes.fromhex(Path(path).read_text(encoding="ascii").strip())
     except OSError as error:
@@ -391,7 +391,7 @@ def read_key(path: Path) -> Any:
 
 
 def _signed(content: bytes, private: Any) -> bytes:
-    """The DSSE envelope of the document."""
+    """Return the DSSE envelope of the document."""
     signature = base64.b64encode(private.sign(files.encoded(content))).decode()
     envelope = {
         "payloadType": files.PAYLOAD,

@@ -1,4 +1,4 @@
-"""What an audit found, told to people and machines: facts, and their renderings."""
+"""The findings of an audit as facts (rounded numbers and sentences), and their renderings."""
 
 from isonomy.report.findings import Findings, ObservedShift
 

@@ -1,6 +1,6 @@
-"""What an audit has to say: every number, rounded to the side on which it stays true, and every sentence, once.
+"""The facts of an audit: every number, rounded to the side on which it stays true, and every sentence, once.
 
-:func:`facts` says it of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
+:func:`facts_of` makes them of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
 (:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`, :mod:`~isonomy.report.text`) choose a form, never a number
 or a word, so that page, terminal, Markdown, JSON and JUnit cannot contradict each other. What redaction hides is not in
 the facts, so that no renderer can show it.
@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,23 +20,33 @@ from isonomy.report import words
 from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.groups import groups
-from isonomy.report.model import Cell, Fact, Facts, FactTable, Rounded, Section, down, exact, part, table
+from isonomy.report.model import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
-from isonomy.report.people import DECISIONS, Group, everybody, find_groupings, group_tables, histogram, shares_of
+from isonomy.report.people import DECISIONS, Group, all_people, find_groupings, group_tables, histogram, shares_of
 from isonomy.report.privacy import SMALLEST, hidden_groups
 from isonomy.report.shifted import shift, worst_population
-from isonomy.report.similar import similar, whom
+from isonomy.report.similar import sampled_people, similar
 
 OBSERVED = {
     "accuracy": "Accuracy, observed", "balanced_accuracy": "Balanced accuracy, observed", "auc": "AUC, observed",
     "log_loss": "Log-loss, observed", "mean_absolute_error": "Mean absolute error, observed", "r2": "R², observed",
 }  # fmt: skip
-"""How well predictions agree with the outcomes of these people, beside the verdict; :func:`isonomy.fairness.scores`."""
+"""Scores of predictions against the outcomes of these people: :func:`isonomy.fairness.scores`."""
 
 
-def facts(audit: Findings) -> Facts:
-    """What there is to say of an audit; of a redacted one nothing that holds for one person only."""
+_MADE: WeakKeyDictionary[Findings, Facts] = WeakKeyDictionary()
+"""The facts of the findings that are in memory, which every rendering asks for."""
+
+
+def facts_of(audit: Findings) -> Facts:
+    """Return the facts of an audit, made once; of a redacted one nothing that holds for one person only."""
+    if audit not in _MADE:
+        _MADE[audit] = _facts(audit)
+    return _MADE[audit]
+
+
+def _facts(audit: Findings) -> Facts:
     sheet = Sheet(audit)
     sections = (
         sheet.summary(), sheet.proved(), sheet.not_proved(), shift(audit, sheet.round), sheet.people(),
@@ -49,59 +60,63 @@ class Sheet:
     """The sections of an audit, one method each."""
 
     def __init__(self, audit: Findings) -> None:
-        found = audit.certificate
-        self.audit, self.found, self.redacted = audit, found, audit.redacted
+        certificate = audit.certificate
+        self.audit, self.certificate, self.redacted = audit, certificate, audit.redacted
         lower, upper = audit.claimed
-        self.round = Rounded.of(lower, upper, found.epsilon, audit.regression, found.searched)
+        self.round = Rounded.of(lower, upper, certificate.epsilon, audit.regression, certificate.searched)
         self.similar = similar(audit)
-        self.asked = (
-            exact("delta", "δ, similar", found.delta),
-            exact("gamma", "γ, shift", found.gamma),
-            exact("order", "Order of the Wasserstein distance", found.order),
-            exact("ground", "Ground cost", found.ground.describe(), words.cost_name(found)),
-            exact("metric", "Metric", found.question.metric.describe()),
-            exact("domain", "Domain", found.question.domain.kind),
-            exact("tier", "Tier", found.tier),
-            exact("epsilon", "ε, accepted", found.epsilon),
+        self.parameters = (
+            exact("delta", "δ, similar", certificate.delta),
+            exact("gamma", "γ, shift", certificate.gamma),
+            exact("order", "Order of the Wasserstein distance", certificate.order),
+            exact("ground", "Ground cost", certificate.ground.describe(), words.cost_name(certificate)),
+            exact("metric", "Metric", certificate.question.metric.describe()),
+            exact("domain", "Domain", certificate.question.domain.kind),
+            exact("tier", "Tier", certificate.tier),
+            exact("epsilon", "ε, accepted", certificate.epsilon),
         )
         self.upper = self.round.proved("upper", "Mean violation within γ, proved", upper)
-        self.lower = self.round.found("lower", "Mean violation within γ, found", lower)
+        self.lower = self.round.attained("lower", "Mean violation within γ, found", lower)
         unit = words.unit(audit) if audit.regression else ""
-        reached = str(self.lower) if lower > 0 else "0.00000" if found.lower > 0 else None  # claims have six decimals
-        kind, mark, flips = words.turned(audit)
-        said = (words.unread(audit, self.similar), found.headline(str(self.upper), reached, unit), flips)
-        self.headline = " ".join(filter(None, said))
+        # Claims have six decimals.
+        reached = str(self.lower) if lower > 0 else "0.00000" if certificate.lower > 0 else None
+        kind, mark, flips = words.decision_outcome(audit)
+        bounds = certificate.headline(str(self.upper), reached, unit)
+        self.headline = " ".join(filter(None, (words.unread_attributes(audit, self.similar), bounds, flips)))
         self.marks = ((audit.verdict or "none", words.MARKS[audit.verdict]), (kind, mark))
         largest = audit.largest_gamma
-        printed = "any" if largest == math.inf else "" if largest is None else down(largest)
+        printed = "any" if largest == math.inf else "" if largest is None else round_down(largest)
         self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
-        confidence = f"The population behind the sample, with confidence {found.confidence}"
+        confidence = f"The population behind the sample, with confidence {certificate.confidence}"
         self.population = (
-            exact("population.refusal", "The population behind the sample", found.refusal, "nothing is proved")
-            if found.refusal
-            else self.round.proved("population.upper", confidence, found.population_upper)
+            exact("population.refusal", "The population behind the sample", certificate.refusal, "nothing is proved")
+            if certificate.refusal
+            else self.round.proved("population.upper", confidence, certificate.population_upper)
         )
-        self.behind = words.behind(found, str(self.population))
+        self.population_statement = words.population_statement(certificate, str(self.population))
         self.groupings, self.grouping_notes = find_groupings(audit.people)
         self.hidden = hidden_groups(self.groupings) if self.redacted else frozenset()
-        self.whole = everybody(audit)
-        self.split = group_tables(audit, self.groupings, self.hidden)
+        self.total = all_people(audit)
+        self.by_group = group_tables(audit, self.groupings, self.hidden)
         self.weighted = " Shares are of the sampling weights." if audit.people.schema.weight else ""
 
     def summary(self) -> Section:
-        """The facts with stable codes, in the order in which machines read them, and the sentences of the verdict."""
-        audit, found, people = self.audit, self.found, self.audit.people
-        decided = sorted(Counter(found.local.decision.tolist()).items())
-        verdicts = () if found.epsilon is None else sorted(Counter(found.local.verdict(found.epsilon).tolist()).items())
+        """Return the facts with stable codes, in the order of the document, and the sentences of the verdict."""
+        audit, certificate, people = self.audit, self.certificate, self.audit.people
+        local, epsilon = certificate.local, certificate.epsilon
+        decided = sorted(Counter(local.decision.tolist()).items())
+        verdicts = () if epsilon is None else sorted(Counter(local.verdict(epsilon).tolist()).items())
         group = None if audit.group is None else audit.group.four_fifths
         judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
         rule = f"Four-fifths rule for {audit.favourable}" if audit.favourable else "Four-fifths rule"
-        kept = words.reach(self.largest.value, str(self.largest))
+        limit = words.shift_limit(self.largest.value, str(self.largest))
         measured = {shift.name: shift.distance for shift in audit.shifts}
         distances = [{"name": name, "estimate": each.estimate, "floor": each.floor, "lower": each.lower}
                      for name, each in measured.items()]  # fmt: skip
-        far = (f"{name}: estimate {each.estimate:.4g} (floor {each.floor:.4g}), at least {down(each.lower)}"
+        far = (f"{name}: estimate {each.estimate:.4g} (floor {each.floor:.4g}), at least {round_down(each.lower)}"
                for name, each in measured.items())  # fmt: skip
+        scores = ((code, name, getattr(audit, code)) for code, name in OBSERVED.items())
+        confidence = [exact("population.confidence", "Its confidence", certificate.confidence)]
         listing = (
             exact("remarks", "Notes", [audit.network.remark] if audit.network.remark else [], audit.network.remark),
             exact("title", "Audit", audit.title),
@@ -110,22 +125,22 @@ class Sheet:
             exact("excluded", "Rows that do not fit the schema", people.excluded),
             exact("split", "Part of the table", people.split),
             exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
-            *self.asked,
+            *self.parameters,
             exact("verdict", "Verdict", audit.verdict),
             self.upper,
             self.lower,
-            self.round.proved("local.mean_upper", "Mean violation of these people, proved", found.local.mean_upper),
-            self.round.found("local.mean_lower", "Mean violation of these people, found", found.local.mean_lower),
+            self.round.proved("local.mean_upper", "Mean violation of these people, proved", local.mean_upper),
+            self.round.attained("local.mean_lower", "Mean violation of these people, found", local.mean_lower),
             *(
                 exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}")
                 for kind, n in decided
                 if kind in words.DECIDED
             ),
             self.population,
-            *([] if found.refusal else [exact("population.confidence", "Its confidence", found.confidence)]),
-            *(exact(code, what, getattr(audit, code), _three(getattr(audit, code))) for code, what in OBSERVED.items()),
-            exact("favourable", "Favourable outcome", list(found.favourable), audit.favourable),
-            exact("threshold", "Cut-off", found.threshold),
+            *([] if certificate.refusal else confidence),
+            *(exact(code, name, value, _decimals(value)) for code, name, value in scores),
+            exact("favourable", "Favourable outcome", list(certificate.favourable), audit.favourable),
+            exact("threshold", "Cut-off", certificate.threshold),
             exact("four_fifths", rule, group, judged or audit.group_refusal),
             exact("shifts", "Distances", distances, "; ".join(far)),
             exact("sources", "SHA-256", dict(audit.sources), ""),
@@ -133,45 +148,45 @@ class Sheet:
             exact("created", "Made", audit.created),
             exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
             *(exact(f"verdicts.{kind}", f"People for themselves {kind}", n) for kind, n in verdicts),
-            *([] if found.epsilon is None else [self.largest]),
+            *([] if epsilon is None else [self.largest]),
         )
-        return Section("summary", listing, (words.threshold(audit, kept), words.meaning(audit), self.behind),
-                       notes=(*_other(audit), *self.similar.warnings))  # fmt: skip
+        sentences = words.threshold(audit, limit), words.meaning(audit), self.population_statement
+        return Section("summary", listing, sentences, notes=(*_order_note(audit), *self.similar.warnings))
 
     def proved(self) -> Section:
-        """What the proof rests on, and what δ allows."""
-        terms = [exact("proved", *term) for term in words.assumptions(self.audit, self.behind)]
+        """Return what the proof rests on, and the features in which δ lets similar people differ."""
+        terms = [exact("proved", *term) for term in words.assumptions(self.audit, self.population_statement)]
         rows = [
             (Cell(move.feature, move.role if move.read else f"{move.role} not read by the network".strip()),
              move.who, move.reach, "–" if math.isnan(move.correlation) else f"{move.correlation:.2f}")
             for move in self.similar.moves
         ]  # fmt: skip
-        note = f"Seen on {whom(len(self.audit.people))}. "
-        none = f"Not seen to differ, by more than a billionth of a unit: {', '.join(self.similar.still)}."
-        still = (none,) if self.similar.still else ()
+        note = f"Seen on {sampled_people(len(self.audit.people))}. "
+        fixed = f"Not seen to differ, by more than a billionth of a unit: {', '.join(self.similar.fixed)}."
+        notes = (fixed,) if self.similar.fixed else ()
         moves = table(
             "moves", "Features in which similar people can differ", "Feature", "Can differ for",
             "How far, in raw units", "Correlation with a protected attribute#", rows=rows,
             notes=(f"{note}Correlations are the largest in size, over all categories.",),
         )  # fmt: skip
-        return Section("proved", tuple(terms), (words.unit(self.audit),), (moves,), still)
+        return Section("proved", tuple(terms), (words.unit(self.audit),), (moves,), notes)
 
     def not_proved(self) -> Section:
-        """What a reader might take for proved and is not."""
-        terms = words.not_proved(self.audit, self.similar, self.behind)
+        """Return what a reader might take for proved and is not."""
+        terms = words.not_proved(self.audit, self.similar, self.population_statement)
         return Section("not-proved", tuple(exact("not_proved", *term) for term in terms))
 
     def people(self) -> Section:
-        """How violations are spread over people and groups."""
-        epsilon, bins, said = self.found.epsilon, histogram(self.audit), []
+        """Return the distribution of violations over people and groups."""
+        epsilon, bins, sentences = self.certificate.epsilon, histogram(self.audit), []
         end = bins[-1][1]
         if epsilon is not None:
             kinds = ("certified", "violated", "undecided")
-            shares = shares_of(self.found.local.verdict(epsilon), self.audit.people.weights, kinds)
+            shares = shares_of(self.certificate.local.verdict(epsilon), self.audit.people.weights, kinds)
             listing = ", ".join(f"{percent(share)} {kind}" for kind, share in zip(kinds, shares, strict=True))
-            said = [f"Each person for themselves against ε = {parameter(epsilon)}: {listing}.{self.weighted}"]
+            sentences = [f"Each person for themselves against ε = {parameter(epsilon)}: {listing}.{self.weighted}"]
         counts = [
-            (*map(self.round.plain, (low, high)), *(self._few(count)[0] for count in (lower, upper)))
+            (*map(self.round.plain, (low, high)), *(self._masked_count(count)[0] for count in (lower, upper)))
             for low, high, upper, lower in bins
         ]  # fmt: skip
         steps = table("histogram-table", "How many people have which unfairness", "From#", "To#",
@@ -181,43 +196,44 @@ class Sheet:
         averages = " Averages and boxes use the sampling weights." if self.weighted else ""
         tables = self._by_group("spread", "Unfairness by ", heads, lambda group: self._spread(group, end))
         bars = [
-            (*some[:2], *(self._few(count)[1] for count in some[2:]),
+            (*some[:2], *(self._masked_count(count)[1] for count in some[2:]),
              f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound")
             for some, (low, high, lower, upper) in zip(bins, counts, strict=True)
         ]  # fmt: skip
-        said.append(f"on a scale from 0 to {end:.6g}.{averages}")
-        return Section("people", self._extremes(), tuple(said), (steps, *tables), tuple(self.grouping_notes),
+        sentences.append(f"on a scale from 0 to {end:.6g}.{averages}")
+        return Section("people", self._extremes(), tuple(sentences), (steps, *tables), tuple(self.grouping_notes),
                        {"bars": bars})  # fmt: skip
 
-    def _few(self, count: int) -> tuple[str, float]:
-        """A number of people, and the height of its bar; a few are not told apart where they must not be."""
-        few = self.redacted and 0 < count < SMALLEST
-        return (f"1 to {SMALLEST - 1}", SMALLEST / 2) if few else (f"{count:,}", float(count))
+    def _masked_count(self, count: int) -> tuple[str, float]:
+        """Return a number of people as text and as the height of a bar; if redacted, small numbers are masked."""
+        masked = self.redacted and 0 < count < SMALLEST
+        return (f"1 to {SMALLEST - 1}", SMALLEST / 2) if masked else (f"{count:,}", float(count))
 
     def _spread(self, group: Group, end: float) -> list[Any]:
         upper = [group.mean[1], group.upper[2], *([] if self.redacted else [group.upper[4]])]
         return [
             group.name, exact("group.people", "People", group.people),
             Cell(drawn=("box", group, end, not self.redacted)),
-            self.round.found("group.mean", "Mean found", group.mean[0]),
+            self.round.attained("group.mean", "Mean found", group.mean[0]),
             *(self.round.proved("group.upper", "At most", value) for value in upper),
         ]  # fmt: skip
 
     def _extremes(self) -> tuple[Fact, ...]:
-        """Median, 95 % and largest violation; of a redacted audit the median alone."""
-        names, local = ("median", "95% of people", "largest")[: 1 if self.redacted else 3], self.found.local
+        """Return median, 95 % quantile and largest violation; of a redacted audit the median alone."""
+        names, local = ("median", "95% of people", "largest")[: 1 if self.redacted else 3], self.certificate.local
         listing: list[Fact] = []
-        for fact, code, own, each in ((self.round.proved, "spread.upper", self.whole.upper, local.upper),
-                                      (self.round.found, "spread.lower", self.whole.lower, local.lower)):  # fmt: skip
+        sides = ((self.round.proved, "spread.upper", self.total.upper, local.upper),
+                 (self.round.attained, "spread.lower", self.total.lower, local.lower))  # fmt: skip
+        for fact, code, own, each in sides:
             listing += [fact(code, *pair) for pair in zip(names, (own[2], own[4], float(each.max())), strict=False)]
         return tuple(listing)
 
     def decisions(self) -> Section:
-        """Who can get another decision."""
-        if not (self.found.local.decision != "none").any():
+        """Return the shares of decisions that are certified, flippable and undecided, by group."""
+        if not (self.certificate.local.decision != "none").any():
             none = "The network gives numbers and no cut-off was stated, so there are no decisions that could change."
             return Section("decisions", (), (none,))
-        certified, flippable, undecided = self.whole.decisions
+        certified, flippable, undecided = self.total.decisions
         share = f"between {percent(flippable)} and {percent(1 - certified)}" if undecided > 0 else percent(flippable)
         matter = f"differences that are not supposed to matter.{self.weighted}"
         hangs = f"So for {share} of people the decision hangs on {matter}"
@@ -225,35 +241,36 @@ class Sheet:
         return Section("decisions", (), (hangs,), self._by_group("decisions", "Decisions by ", heads, _decisions))
 
     def _by_group(self, code: str, title: str, heads: list[str], row: Any) -> tuple[FactTable, ...]:
-        """One table for each attribute set, everybody above the groups."""
+        """Return one table for each attribute set, the total above the groups."""
         return tuple(
             table(f"{code}-{number}", f"{title}{each}", *heads, rows=map(row, some),
-                   total=row(self.whole), notes=notes)
-            for number, (each, some, notes) in enumerate(self.split, 1)
-        ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.whole)]),)  # fmt: skip
+                   total=row(self.total), notes=notes)
+            for number, (each, some, notes) in enumerate(self.by_group, 1)
+        ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.total)]),)  # fmt: skip
 
     def pairs(self) -> Section:
-        """The most unfairly treated people, with those who are similar to them."""
+        """Return the ten people with the largest lower bounds, with their worst counterparts."""
         if self.redacted:
             return Section("pairs", (), ("Left out: this report is redacted, and nobody’s row is on it.",))
-        local, rows, names = self.found.local, self.audit.people.rows, self.audit.people.ids
+        local, rows, names = self.certificate.local, self.audit.people.rows, self.audit.people.ids
         worst = [place for place in np.argsort(-local.lower, kind="stable")[:10].tolist() if local.lower[place] > 0]
         some = [
             facts_of_row(local, place, int(rows[place]), self.round, None if names is None else names[place])
             for place in worst
         ]
-        why = "a search found no similar person" if self.found.searched else "no search was made for similar people"
+        searched = self.certificate.searched
+        why = "a search found no similar person" if searched else "no search was made for similar people"
         none = () if some else (f"Nobody is shown: {why} with another answer.",)
         return Section("pairs", (), none, drawn={"pairs": some})
 
     def check(self) -> Section:
-        """From which files, with which parameters: what a check begins with."""
-        audit, found = self.audit, self.found
+        """Return the hashes of all files and the parameters, from which a check begins."""
+        audit, certificate = self.audit, self.certificate
         own = {"network, canonical form": audit.network.hash(), "schema": audit.people.schema.hash()}
         hashes = table("hashes", "SHA-256 of everything that went in", "Source", "SHA-256@hash",
                         rows=(dict(audit.sources) | own).items())  # fmt: skip
-        rows = [(fact.words, str(fact) or "none") for fact in self.asked]
-        rows += [("upper, in full", str(found.upper)), ("lower, in full", str(found.lower))]
+        rows = [(fact.words, str(fact) or "none") for fact in self.parameters]
+        rows += [("upper, in full", str(certificate.upper)), ("lower, in full", str(certificate.lower))]
         rows += [("version", f"isonomy {version('isonomy')}")]
         parameters = table("parameters", "Parameters", "Name", "Value", rows=rows)
         about = exact("description", "About the table", audit.people.schema.description)
@@ -261,18 +278,18 @@ class Sheet:
 
 
 def _decisions(group: Group) -> list[Any]:
-    shares = (part(f"group.{kind}", kind, share) for kind, share in zip(DECISIONS, group.decisions, strict=True))
+    shares = (percentage(f"group.{kind}", kind, share) for kind, share in zip(DECISIONS, group.decisions, strict=True))
     people = exact("group.people", "People", group.people)
     return [group.name, people, Cell(drawn=("stacked", group.decisions)), *shares]
 
 
-def _other(audit: Findings) -> tuple[str, ...]:
-    """The other order of the classes, under which the model agrees better with the labels."""
+def _order_note(audit: Findings) -> tuple[str, ...]:
+    """Return a note on the order of classes under which the model agrees better with the labels, if any."""
     if audit.other_reading is None:
         return ()
-    said = str(audit.other_reading)
-    return (f"{said[0].upper()}{said[1:]}. It was audited as it is read, as was asked for (--as-read).",)
+    sentence = str(audit.other_reading)
+    return (f"{sentence[0].upper()}{sentence[1:]}. It was audited as it is read, as was asked for (--as-read).",)
 
 
-def _three(value: float | None) -> str:
+def _decimals(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"

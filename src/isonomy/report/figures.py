@@ -1,8 +1,8 @@
 """Small SVG figures, drawn without a plotting library.
 
-Upper bounds are solid and blue, lower bounds dashed and orange, so that neither colour nor print is needed to tell them
-apart. Colours come from the page's style sheet through classes. Two figures stand alone, with title and description;
-the others are drawn inside table cells, beside the very numbers that they show, and hidden from screen readers.
+Upper bounds are solid and blue, lower bounds dashed and orange, so that they differ without colour
+too. Colours come from the page's style sheet through classes. Two figures stand alone, with title and description; the
+others are drawn inside table cells, next to the numbers that they show, and hidden from screen readers.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from markupsafe import Markup
 
 from isonomy.report.model import Fact
 from isonomy.report.numbers import parameter
-from isonomy.report.people import DECISIONS, Group, nice
+from isonomy.report.people import DECISIONS, Group, round_up
 
 Place = tuple[float, Fact, Fact]
-"""A shift, what was found within it, what was proved."""
+"""A shift, and the lower and upper bound within it."""
 
 Bars = Sequence[tuple[float, float, float, float, str]]
 """From, to, people by their upper bounds, by their lower bounds, in words."""
@@ -32,7 +32,7 @@ LANE = 48  # the height of an observed shift below the curve
 
 
 def tag(name: str, content: object = "", **attributes: object) -> Markup:
-    """An SVG element; attributes and text are escaped, elements inside are kept."""
+    """Return an SVG element; attributes and text are escaped, elements inside are not."""
     inside = Markup("")
     for key, value in attributes.items():
         dashed = key if key == "viewBox" else key.rstrip("_").replace("_", "-")
@@ -41,12 +41,12 @@ def tag(name: str, content: object = "", **attributes: object) -> Markup:
 
 
 def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon: float | None) -> Markup:
-    """Upper and lower over γ, the certificate's own γ and ε, and a lane below for every observed shift.
+    """Draw upper and lower bound over γ, the certificate's own γ and ε, and a lane for every observed shift.
 
-    **Soundness.** Both are steps: what is proved at a place holds for every smaller shift, what was found at one for
-    every larger. A straight line between two places would lie below the truth, which is concave in γ at order 1.
+    **Soundness.** Both are steps: an upper bound at a place holds for every smaller shift, a lower bound for every
+    larger one. A straight line between two places would lie below the truth, which is concave in γ at order 1.
     """
-    end, top = places[-1][0], nice(max(upper.value for _, _, upper in places))
+    end, top = places[-1][0], round_up(max(upper.value for _, _, upper in places))
     height = HEIGHT + LANE * len(lanes)
     across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - BOTTOM, TOP)
     sides = {
@@ -73,17 +73,17 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
     for row, lane in enumerate(lanes):
         parts.append(_lane(lane, across, end, HEIGHT + LANE * row))
     (_, lower, upper), (_, last_lower, last_upper) = places[0], places[-1]
-    told = (
+    description = (
         f"Two rising steps. Without a shift at most {upper} is proved and {lower} was found; at a shift of "
         f"{parameter(end)} these are {last_upper} and {last_lower}. The truth lies between them. The table below "
         "has all values."
     )
-    return _standing("curve", height, "Average unfairness over the size of the shift", told, parts)
+    return _figure("curve", height, "Average unfairness over the size of the shift", description, parts)
 
 
 def histogram(bars: Bars) -> Markup:
-    """How many people have which violation: bars by the upper bounds, a dashed outline by the lower bounds."""
-    end, top = bars[-1][1], nice(max(1, *(max(upper, lower) for _, _, upper, lower, _ in bars)))
+    """Draw the numbers of people over violations: bars by the upper bounds, a dashed outline by the lower bounds."""
+    end, top = bars[-1][1], round_up(max(1, *(max(upper, lower) for _, _, upper, lower, _ in bars)))
     across, upwards = _scale(end, LEFT, WIDTH - RIGHT), _scale(top, HEIGHT - 80 - BOTTOM, TOP)
     drawn, outline = [], []
     for low, high, upper, lower, words in bars:
@@ -94,15 +94,16 @@ def histogram(bars: Bars) -> Markup:
     line = tag("path", d=_path([(LEFT, upwards(0)), *outline, (outline[-1][0], upwards(0))]), class_="line lower")
     parts = [_axes(end, top, across, upwards, "unfairness of a person", "people"), *drawn, line]
     fullest = max(bars, key=lambda each: each[2])[-1]
-    told = f"{len(bars)} equal steps from 0 to {end:.6g}, the fullest one: {fullest}. The table below has all steps."
-    return _standing("histogram", HEIGHT - 80, "How many people have which unfairness", told, parts)
+    steps = f"{len(bars)} equal steps from 0 to {end:.6g}, the fullest one: {fullest}."
+    description = f"{steps} The table below has all steps."
+    return _figure("histogram", HEIGHT - 80, "How many people have which unfairness", description, parts)
 
 
 def box(group: Group, end: float, whiskers: bool) -> Markup:
-    """Quartiles and median of upper and lower bounds, and between which 90 % of people lie."""
+    """Draw quartiles and median of upper and lower bounds, and the interval that holds 90 % of people."""
     parts = []
     for side, values, y in (("upper", group.upper, 3), ("lower", group.lower, 16)):
-        at = [_part(value, end) for value in values]
+        at = [_percent_of(value, end) for value in values]
         if whiskers:
             parts.append(tag("line", x1=at[0], x2=at[4], y1=y + 3.5, y2=y + 3.5, class_=f"thin {side}"))
         width = f"{max(0.4, float(at[3][:-1]) - float(at[1][:-1])):.2f}%"
@@ -113,22 +114,22 @@ def box(group: Group, end: float, whiskers: bool) -> Markup:
 
 
 def bar(value: float, end: float) -> Markup:
-    """A bar from 0; nothing for what is negative."""
-    return _inline([tag("rect", x=0, y=3, width=_part(max(0.0, value), end), height=10, class_="plainbar")], 16)
+    """Draw a bar from 0; nothing for a negative value."""
+    return _inline([tag("rect", x=0, y=3, width=_percent_of(max(0.0, value), end), height=10, class_="plainbar")], 16)
 
 
 def stacked(shares: Sequence[float]) -> Markup:
-    """Certified, flippable and undecided, one after another."""
+    """Draw the shares certified, flippable and undecided, one after another."""
     parts, start = [], 0.0
     for kind, share in zip(DECISIONS, shares, strict=True):
         if share > 0:
-            parts.append(tag("rect", x=_part(start, 1), width=_part(share, 1), y=2, height=14, class_=kind))
+            parts.append(tag("rect", x=_percent_of(start, 1), width=_percent_of(share, 1), y=2, height=14, class_=kind))
         start += share
     return _inline(parts, 18)
 
 
 def key(kind: str) -> Markup:
-    """A swatch for a legend."""
+    """Draw a swatch for a legend."""
     inside = (
         tag("rect", x=0, y=1, width=14, height=12, class_=kind)
         if kind in DECISIONS
@@ -172,14 +173,14 @@ def _axes(
 
 
 def _ticks(end: float, most: int) -> list[float]:
-    """Round numbers from 0 to ``end``, at most ``most`` steps."""
+    """Return round numbers from 0 to ``end``, at most ``most`` steps."""
     end = min(end, 1e300)  # further than any step can count
     power = 10.0 ** math.floor(math.log10(end / most))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if end / (factor * power) <= most * (1 + 1e-9))
     return [float(f"{step * k:.10g}") for k in range(math.floor(end / step * (1 + 1e-9)) + 1)]
 
 
-def _standing(name: str, height: float, title: str, description: str, parts: Iterable[str]) -> Markup:
+def _figure(name: str, height: float, title: str, description: str, parts: Iterable[str]) -> Markup:
     ids = f"{name}-title {name}-description"
     inside = [tag("title", title, id=f"{name}-title"), tag("desc", description, id=f"{name}-description"), *parts]
     content = Markup("").join(inside)
@@ -195,7 +196,7 @@ def _scale(end: float, low: float, high: float) -> Callable[[float], float]:
 
 
 def _steps(points: Sequence[tuple[float, float]], early: bool) -> list[tuple[float, float]]:
-    """Points joined by steps, each of which rises at its beginning (``early``) or at its end."""
+    """Return points joined by steps, each of which rises at its beginning (``early``) or at its end."""
     between = ((x, y) if early else (y, x) for x, y in pairwise(points))
     corners = [(at[0], level[1]) for at, level in between]
     return [points[0], *(each for pair in zip(corners, points[1:], strict=True) for each in pair)]
@@ -205,5 +206,5 @@ def _path(points: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _part(value: float, end: float) -> str:
+def _percent_of(value: float, end: float) -> str:
     return f"{100 * min(value, end) / end:.2f}%"

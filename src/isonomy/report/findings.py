@@ -1,11 +1,11 @@
-"""Everything that an audit found, in one place, for whoever tells it: :func:`isonomy.report.facts.facts`."""
+"""The result of an audit: certificate, groups, shifts and scores; :func:`isonomy.report.facts.facts_of` renders it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate, Verdict, judge
@@ -18,9 +18,6 @@ from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 from isonomy.shift import Distance
 
-if TYPE_CHECKING:
-    from isonomy.report.model import Facts
-
 
 @dataclass(frozen=True, eq=False)
 class ObservedShift:
@@ -32,7 +29,7 @@ class ObservedShift:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """One audit: who was audited, what was proved, what was found, and from which files."""
+    """One audit: the people, the certificate, groups and shifts, and the files that were read."""
 
     title: str
     people: Population  # the audited individuals, in the order of the certificate
@@ -48,36 +45,29 @@ class Findings:
     log_loss: float | None = None
     mean_absolute_error: float | None = None  # of a regression, and its share of variance explained
     r2: float | None = None
-    other_reading: OtherReading | None = None  # agrees better with the labels, and was not asked for
+    other_reading: OtherReading | None = None  # an order of the classes that agrees better with the labels
     sources: Mapping[str, str] = field(default_factory=dict)  # file name → SHA-256
     table: Mapping[str, Any] | None = None  # how the file of people was read
-    command: str = ""  # gives this audit again
+    command: str = ""  # repeats this audit
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written
 
     @cached_property
-    def facts(self) -> Facts:
-        """What there is to say, in numbers and words, the same for every rendering."""
-        from isonomy.report.facts import facts
-
-        return facts(self)
-
-    @cached_property
     def claimed(self) -> tuple[float, float]:
-        """Lower and upper bound as the certificate claims them: what is told is what a stranger can check."""
+        """Return lower and upper bound as the certificate claims them: what is shown is what others can check."""
         from isonomy.records.writing import claimed_bounds
 
         return claimed_bounds(self.certificate)[:2]
 
     @property
     def verdict(self) -> Verdict | None:
-        """What follows from the claims for ε, if there is one."""
+        """Return the verdict of the claims on ε, if there is one."""
         epsilon = self.certificate.epsilon
         return None if epsilon is None else judge(*self.claimed, epsilon)
 
     @cached_property
     def largest_gamma(self) -> float | None:
-        """Up to which shift ε is proved to be kept: at least γ where the claims show that at γ, below it where not."""
+        """Return the largest shift for which ε is proved: at least γ where the claims prove it at γ, else below γ."""
         certificate, epsilon = self.certificate, self.certificate.epsilon
         if epsilon is None:
             return None
@@ -91,29 +81,29 @@ class Findings:
 
     @property
     def regression(self) -> bool:
-        """Whether the network gives numbers instead of probabilities."""
+        """Return whether the network gives numbers instead of probabilities."""
         return self.network.head == "regression"
 
     @cached_property
     def read(self) -> frozenset[str]:
-        """The features that may influence a prediction."""
+        """Return the features that may influence a prediction."""
         return frozenset(read_features(self.certificate.question.network, self.people.schema))
 
     @property
     def favourable(self) -> str:
-        """The favourable outcome in the words of the schema, quoted; "" where none is named."""
+        """Return the favourable outcome in the words of the schema, quoted; "" where none is named."""
         outcome = self.certificate.question.outcome
         names = [outcome.labels.get(name, name) for name in outcome.favourable]
         return " or ".join(f"“{name}”" for name in names)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """A name for each number that ``network(x)`` gives."""
+        """Return a name for each number that ``network(x)`` gives."""
         return output_names(self.network, self.people.schema)
 
 
 def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
-    """The classes in the words of the schema, the label of a regression, or numbers in their place."""
+    """Return the classes in the words of the schema, the label of a regression, or numbers in their place."""
     label = schema.label
     count = 2 if network.head == "sigmoid" and network.classes == 1 else network.classes
     if label is not None and len(label.classes) == count:
@@ -124,5 +114,5 @@ def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
 
 
 def role_of(feature: Feature) -> str:
-    """``"protected"``, ``"proxy"`` or nothing."""
+    """Return ``"protected"``, ``"proxy"`` or ``""``."""
     return "protected" if feature.protected else "proxy" if feature.proxy else ""

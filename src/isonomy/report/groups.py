@@ -1,4 +1,4 @@
-"""Group fairness as tables of words: rates with their intervals, and how far the groups are apart."""
+"""Group fairness as tables: rates of groups with their intervals, and the gaps between groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from isonomy.population.feature import Label
 from isonomy.report.findings import Findings
-from isonomy.report.model import Cell, Fact, Rounded, Section, exact, part, table
+from isonomy.report.model import Cell, Fact, Rounded, Section, exact, percentage, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
 from isonomy.report.privacy import Hidden, left_out, protected_cells
@@ -29,7 +29,7 @@ ESTIMATES = Rounded(3)
 
 
 def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
-    """Rates, and how far groups are apart: two tables for each attribute set, without what redaction hides."""
+    """Tabulate rates and gaps between groups, two tables for each attribute set, without what redaction hides."""
     group, redacted, tables = findings.group, findings.redacted, []
     if group is None:
         return Section("groups", (), (findings.group_refusal or "Groups were not compared in this audit.",))
@@ -39,14 +39,14 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
     titles = [title for title in titles if title not in crossed[MOST_PAIRS:]]
     for number, title in enumerate(titles, 1):
         rows = group.groups[group.groups["attributes"] == title]
-        masked, few = np.array([(title, name) in hidden for name in rows["group"]]), set[str]()
+        masked, unrated = np.array([(title, name) in hidden for name in rows["group"]]), set[str]()
         if redacted:
             masked |= protected_cells(rows["people"].to_numpy(), masked=masked)
-            few = set(rows["group"][masked | rows["note"].str.contains("positive rate")])
-        unseen = set(rows["group"][masked])
+            unrated = set(rows["group"][masked | rows["note"].str.contains("positive rate")])
+        hidden_names = set(rows["group"][masked])
         shown = rows[~masked]
         most = MOST_CROSSED_GROUPS if title in crossed else MOST_GROUPS
-        kept = shown.loc[shown["people"].nlargest(most).index.sort_values()]
+        largest = shown.loc[shown["people"].nlargest(most).index.sort_values()]
         rates = [rate for rate in RATES if rate in rows]
         columns = [_headed(rate, named) for rate in rates]
         columns += ["Mean unfairness"] if "violation_lower" in rows else []
@@ -56,13 +56,16 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
             table(
                 f"rates-{number}", f"Rates of {named} by {title}", "Group", "People#", "Share#",
                 *(f"{column}#" for column in columns),
-                notes=left_out(int(masked.sum()), len(shown) - len(kept)),
-                rows=(_group(row, rates, rounded, redacted) for row in kept.to_dict("records")),
+                notes=left_out(int(masked.sum()), len(shown) - len(largest)),
+                rows=(_group(row, rates, rounded, redacted) for row in largest.to_dict("records")),
             ),
             table(
                 f"parity-{number}", f"How far the groups of {title} are apart, for {named}", "Measure", "Value#",
                 "Interval#", "Lowest", "Highest", notes=(f"{'; '.join(notes)}.",) if notes else (),
-                rows=(_metric(row, few if row["metric"].startswith("equal") else unseen, rounded) for row in summary),
+                rows=(
+                    _metric(row, unrated if row["metric"].startswith("equal") else hidden_names, rounded)
+                    for row in summary
+                ),
             ),
         ]  # fmt: skip
     how = (
@@ -79,7 +82,7 @@ def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
 
 def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bool) -> list[Any]:
     cells: list[Any] = [Cell(str(row["group"]), "small" if row["small"] else "")]
-    cells += [exact("group.people", "People", row["people"]), part("group.share", "Share", row["share"])]
+    cells += [exact("group.people", "People", row["people"]), percentage("group.share", "Share", row["share"])]
     for rate in rates:
         # The note names a rate that rests on a few people of the group only.
         few = redacted and rate != "accuracy" and _spoken(rate) in row["note"]
@@ -95,9 +98,9 @@ def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bo
     return cells
 
 
-def _metric(row: dict[Any, Any], unseen: set[Any], rounded: Rounded) -> tuple[str | Fact, ...]:
+def _metric(row: dict[Any, Any], hidden_names: set[Any], rounded: Rounded) -> tuple[str | Fact, ...]:
     name = METRICS.get(row["metric"], _spoken(row["metric"]))
-    if {row["lowest"], row["highest"]} & unseen:
+    if {row["lowest"], row["highest"]} & hidden_names:
         return (name, NOT_SHOWN, "", "", "")
     if math.isnan(row["bound_low"]):
         return (name, "undefined", "", row["lowest"], row["highest"])
@@ -115,13 +118,13 @@ def _interval(low: float, high: float) -> Fact:
 
 
 def _notes(summary: list[dict[Any, Any]]) -> tuple[str, ...]:
-    """Each note once, however many metrics it is about."""
+    """Return each note once, also where several metrics have it."""
     notes = (note.strip() for row in summary for note in str(row["note"]).split("; ") if note.strip())
     skipped = ("by the ", "between bound_low", "lowest and highest by", "small: ")  # which the tables show already
     return tuple(dict.fromkeys(note for note in notes if not note.startswith(skipped)))
 
 
-def unnamed(outcome: Label) -> str:
+def unnamed_outcome(outcome: Label) -> str:
     """Return why rates are left out where no favourable outcome is named, and how to name one."""
     if not outcome.column:
         return (
@@ -138,7 +141,7 @@ def unnamed(outcome: Label) -> str:
 
 
 def _cut(findings: Findings) -> str:
-    """From which probability or number on the favourable outcome is given."""
+    """Return the phrase for the probability or number from which on the favourable outcome is given."""
     outcome = findings.certificate.question.outcome
     if outcome.favourable == ("low",) and not outcome.classes and outcome.threshold is not None:
         return f", up to a cut-off of {parameter(outcome.threshold)}, a number equal to it included"
@@ -151,7 +154,7 @@ def _cut(findings: Findings) -> str:
 
 
 def _headed(rate: str, named: str) -> str:
-    """``Selection rate of “good”``, ``Accuracy, “good” or not``."""
+    """Return the head of a column: ``Selection rate of “good”``, ``Accuracy, “good” or not``."""
     spoken = _spoken(rate).capitalize()
     return f"{spoken}, {named} or not" if rate == "accuracy" else f"{spoken} of {named}"
 

@@ -16,11 +16,11 @@ from isonomy.report.model import Facts, rewritten
 
 
 def to_html(facts: Facts) -> str:
-    """The report of an audit: a self-contained page that prints, needs no network and reads without JavaScript."""
+    """Return the report of an audit: a self-contained page that needs no network and reads without JavaScript."""
     facts = rewritten(facts, visible)  # markup is escaped by the templates, but not what turns the direction of writing
     style, script = Markup(_text("style.css")), Markup(_text("script.js"))
     # The page itself forbids everything but its own style and script, whatever its text should contain.
-    policy = f"default-src 'none'; style-src {allowed(style)}; script-src {allowed(script)}; "
+    policy = f"default-src 'none'; style-src {csp_hash(style)}; script-src {csp_hash(script)}; "
     policy += "base-uri 'none'; form-action 'none'"
     shift, people = facts["shift"].drawn, facts["people"].drawn
     return _templates().get_template("page.html").render(
@@ -42,6 +42,6 @@ def _text(name: str) -> str:
     return resources.files("isonomy.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def allowed(text: str) -> str:
-    """The content security policy's name for an inline style or script."""
+def csp_hash(text: str) -> str:
+    """Return the content security policy's name for an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -28,7 +28,7 @@ _MOST = 12
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that there is to say: its stable ``code``, what it is in ``words``, its value, and how it is printed.
+    """One value with its stable ``code``, its name in ``words``, and its printed form.
 
     ``proved``: nothing that was searched or estimated enters the value.
     """
@@ -38,21 +38,21 @@ class Fact:
     value: Any
     rounding: Rounding = "exact"
     proved: bool = False
-    printed: str = ""  # nothing where there is nothing to say
+    printed: str = ""  # empty: not shown
 
     def __str__(self) -> str:
         return self.printed
 
     @property
     def bounded(self) -> str:
-        """The printed value with its side."""
-        found = self.rounding == "down" and not self.proved
-        return ("≤ " if self.rounding == "up" else "≥ " if found else "") + self.printed
+        """Return the printed value with its side."""
+        attained = self.rounding == "down" and not self.proved
+        return ("≤ " if self.rounding == "up" else "≥ " if attained else "") + self.printed
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: a text or fact, a small ``note`` beneath, a ``role`` beside; or a figure and its data."""
+    """A cell of a table: a text or fact, a small ``note`` below it, a ``role`` next to it; or a figure and its data."""
 
     text: str | Fact = ""
     role: str = ""
@@ -78,7 +78,7 @@ class FactTable:
 
 @dataclass(frozen=True)
 class Section:
-    """What belongs together: facts, sentences, terms with their statements, tables, and what figures are drawn from."""
+    """Facts, sentences, tables and notes of one subject, and the data of its figures."""
 
     code: str
     facts: tuple[Fact, ...] = ()
@@ -90,7 +90,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that there is to say, in sections."""
+    """All sections, with the headline and the verdict."""
 
     headline: str
     verdict: Verdict | None
@@ -102,7 +102,7 @@ class Facts:
         return next(section for section in self.sections if section.code == code)
 
     def __iter__(self) -> Iterator[Fact]:
-        """All facts, those in tables included."""
+        """Yield all facts, those in tables included."""
         for section in self.sections:
             rows = chain.from_iterable((*table.rows, table.total) for table in section.tables)
             yield from section.facts
@@ -110,26 +110,26 @@ class Facts:
             yield from (each for each in shown if isinstance(each, Fact))
 
     def fact(self, code: str) -> Fact:
-        """The fact of a code."""
+        """Return the fact of a code."""
         return next(fact for fact in self if fact.code == code)
 
 
 def rewritten(thing: T, how: Callable[[str], str]) -> T:
-    """Facts, or a part of them, with every text in the form that a rendering needs; codes stay the same in all."""
-    found: Any = thing
+    """Return facts, or a part of them, with every text as ``how`` rewrites it for a rendering."""
+    result: Any = thing
     if isinstance(thing, str):
-        found = how(thing)
+        result = how(thing)
     elif isinstance(thing, Fact | Cell | FactTable | Section | Facts):
-        found = replace(thing, **{each.name: rewritten(getattr(thing, each.name), how) for each in fields(thing)})
+        result = replace(thing, **{each.name: rewritten(getattr(thing, each.name), how) for each in fields(thing)})
     elif isinstance(thing, Mapping):
-        found = {rewritten(key, how): rewritten(value, how) for key, value in thing.items()}
+        result = {rewritten(key, how): rewritten(value, how) for key, value in thing.items()}
     elif isinstance(thing, list | tuple):
-        found = type(thing)(rewritten(each, how) for each in thing)
-    return found  # type: ignore[no-any-return]
+        result = type(thing)(rewritten(each, how) for each in thing)
+    return result  # type: ignore[no-any-return]
 
 
 def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
-    """Something that was chosen or counted: printed as it is, and not at all where it is None."""
+    """Return the fact of a choice or count: printed as it is, and not at all where it is None."""
     if printed is None:
         counted = isinstance(value, int) and not isinstance(value, bool)
         text = "" if value is None else f"{value:,}" if counted else str(value)
@@ -141,7 +141,7 @@ def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
 class Rounded:
     """Writes numbers, and makes facts of them, that all have the same decimals.
 
-    Without a search what was attained is 0 for everybody, and that is said instead of the number.
+    Without a search all attained values are 0, and NOT_SEARCHED is printed instead of the number.
     """
 
     decimals: int
@@ -149,51 +149,51 @@ class Rounded:
 
     @classmethod
     def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool, searched: bool = True) -> Rounded:
-        """Decimals as every output has them (:func:`isonomy.arithmetic.decimals_of_bound`), more where ε asks."""
+        """Choose the decimals of :func:`isonomy.arithmetic.decimals_of_bound`, more where a bound would cross ε."""
         least = decimals_of_bound(upper, regression)
         sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
         fitting = (n for n in range(least, _MOST) if all(agrees(*side, n, epsilon) for side in sides))
         return cls(next(fitting, _MOST), searched)
 
     def upper(self, value: float) -> str:
-        """Something that was proved not to be exceeded."""
+        """Write an upper bound, rounded up."""
         return written(value, self.decimals, ROUND_CEILING)
 
     def lower(self, value: float) -> str:
-        """Something that was reached."""
+        """Write an attained value, rounded down."""
         return written(value, self.decimals, ROUND_FLOOR)
 
     def plain(self, value: float) -> str:
-        """Something that was observed."""
+        """Write an observed value, rounded to the nearest."""
         return written(value, self.decimals, ROUND_HALF_EVEN)
 
     def proved(self, code: str, what: str, value: float) -> Fact:
-        """A bound: nothing is above it."""
+        """Return the fact of an upper bound."""
         return Fact(code, what, value, "up", True, self.upper(value))
 
-    def found(self, code: str, what: str, value: float) -> Fact:
-        """A value that was attained."""
+    def attained(self, code: str, what: str, value: float) -> Fact:
+        """Return the fact of an attained value, a lower bound."""
         if not self.searched:
             return Fact(code, what, value, "exact", False, NOT_SEARCHED)
         return Fact(code, what, value, "down", False, self.lower(value))
 
     def observed(self, code: str, what: str, value: float) -> Fact:
-        """An estimate, or what the network gives."""
+        """Return the fact of an estimate, or of an output of the network."""
         return Fact(code, what, value, "nearest", False, self.plain(value))
 
     def between(self, code: str, what: str, lower: float, upper: float) -> Fact:
-        """Two bounds of one number."""
+        """Return the fact of two bounds of one number."""
         return Fact(code, what, (lower, upper), "outward", False, f"{self.lower(lower)} to {self.upper(upper)}")
 
 
-def part(code: str, what: str, share: float) -> Fact:
-    """A share of people, in percent."""
+def percentage(code: str, what: str, share: float) -> Fact:
+    """Return the fact of a share of people, in percent."""
     return Fact(code, what, share, "nearest", False, percent(share))
 
 
 def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], total: Iterable[Any] = (),
            marked: int | None = None, notes: tuple[str, ...] = ()) -> FactTable:  # fmt: skip
-    """A table; a head that ends in ``#`` has numbers below it, ``@`` is in front of another kind of column."""
+    """Return a table; a head that ends in ``#`` has numbers below it, ``@`` is in front of another kind of column."""
     parts = (head.replace("#", "@n").partition("@") for head in heads)
     kinds = tuple((name, kind) for name, _, kind in parts)
 
@@ -203,7 +203,7 @@ def table(code: str, title: str, *heads: str, rows: Iterable[Iterable[Any]], tot
     return FactTable(code, title, kinds, tuple(map(cells, rows)), cells(total), marked, notes)
 
 
-def down(value: float) -> str:
-    """A number of any size, rounded down to about four digits."""
+def round_down(value: float) -> str:
+    """Write a number of any size, rounded down to about four digits."""
     printed = Rounded(decimals_of(value)).lower(value)
     return printed if printed.strip("0.") else "0"

@@ -1,4 +1,4 @@
-"""How numbers are written: what was proved is rounded up, what was found is rounded down.
+"""Numbers as texts: upper bounds are rounded up, attained values down.
 
 **Soundness.** A bound that is rounded to the nearest number on its way to a page may say more than was proved. Here it
 is rounded in the direction in which the sentence stays true, and there are as many decimals as it takes for the rounded
@@ -18,7 +18,7 @@ from isonomy.arithmetic import parameter as parameter
 
 
 def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]) -> list[float]:
-    """Weighted quantiles that are values themselves: monotone in every value, so bounds of quantiles from bounds."""
+    """Return weighted quantiles that are values themselves: monotone in each value, so that bounds give bounds."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.asarray(shares) * reached[-1] * (1 - 1e-12))
@@ -26,7 +26,7 @@ def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]
 
 
 def percent(share: float) -> str:
-    """``12.3%``; nothing that is not all is written as all, and nothing that is somebody as nobody."""
+    """Return ``12.3%``; a nonzero share is never rounded to 0 %, nor a partial one to 100 %."""
     if not math.isfinite(share):
         return "undefined"
     if 0 < share < 0.001:
@@ -37,7 +37,7 @@ def percent(share: float) -> str:
 
 
 def signed(value: float, decimals: int) -> str:
-    """With a plus or a minus, or a bare zero."""
+    """Return a number with its sign, or ``0`` where all its digits are."""
     text = written(abs(value), decimals, ROUND_HALF_EVEN)
     if not any(digit in text for digit in "123456789"):
         return "0"
@@ -45,19 +45,19 @@ def signed(value: float, decimals: int) -> str:
 
 
 def decimals_of(*values: float) -> int:
-    """Decimals that give numbers of about this size four digits."""
+    """Return the decimals that give numbers of about this size four digits."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     return 2 if largest == 0 else min(6, max(0, 3 - math.floor(math.log10(largest))))
 
 
 def cell(value: object) -> str:
-    """A raw value as it stands in a table."""
+    """Return a raw value as it is shown in a table."""
     if isinstance(value, float | np.floating):
         number = float(value)
         if math.isnan(number):
             return "missing"
-        whole = number == round(number) if math.isfinite(number) else False
-        text = f"{number:.0f}" if whole and abs(number) < 1e15 else f"{number:.6g}"
+        integral = number == round(number) if math.isfinite(number) else False
+        text = f"{number:.0f}" if integral and abs(number) < 1e15 else f"{number:.6g}"
         return text.replace("-", "−")
     if isinstance(value, int | np.integer):
         return str(value).replace("-", "−")
@@ -65,21 +65,21 @@ def cell(value: object) -> str:
 
 
 def listed(names: list[str], shown: int = 6) -> str:
-    """``a, b and c``, or the first few and how many more."""
+    """Return ``a, b and c``, or the first few and the number of the others."""
     if len(names) > shown:
         return f"{', '.join(names[: shown - 1])} and {len(names) - shown + 1} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
 
 
 def agrees(value: float, rounding: str, decimals: int, epsilon: float | None) -> bool:
-    """Whether a bound is rounded to the side of ε on which it is."""
+    """Return whether a bound is rounded to the side of ε on which it is."""
     if epsilon is None or not math.isfinite(value):
         return True
     return (rounded(value, decimals, rounding) > Decimal(repr(epsilon))) == (value > epsilon)
 
 
 def written(value: float, decimals: int, rounding: str) -> str:
-    """A number with so many decimals, rounded as :mod:`decimal` says it."""
+    """Return a number with ``decimals`` decimals, in a ``rounding`` of :mod:`decimal`."""
     if math.isnan(value):
         return "undefined"
     if math.isinf(value):

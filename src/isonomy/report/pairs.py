@@ -1,4 +1,4 @@
-"""What is said beside audits: one person and the worst counterpart that was found; one audit and another."""
+"""Facts of one person and their worst counterpart, and of the change from one audit to another."""
 
 from __future__ import annotations
 
@@ -33,26 +33,28 @@ CHANGED = {
 
 
 def facts_of_row(
-    found: LocalCertificate, place: int, row: int, rounded: Rounded | None = None, name: str | None = None
+    local: LocalCertificate, place: int, row: int, rounded: Rounded | None = None, name: str | None = None
 ) -> Facts:
-    """One person of a certificate, ``row`` of the table, known by a ``name``: the prediction, its bounds, and the worst
-    counterpart."""
-    network, schema, witnesses = found.question.network, found.question.schema, found.witnesses
+    """Return the facts of one person, ``row`` of the table: prediction, bounds of its change, worst counterpart.
+
+    ``place`` is the person's row in the certificate, ``name`` the id in the table.
+    """
+    network, schema, witnesses = local.question.network, local.question.schema, local.witnesses
     assert schema is not None
-    upper, lower, decision = float(found.upper[place]), float(found.lower[place]), str(found.decision[place])
+    upper, lower, decision = float(local.upper[place]), float(local.lower[place]), str(local.decision[place])
     rounded = rounded or Rounded.of(lower, upper, None, network.head == "regression")
     most = rounded.proved("upper", "For somebody similar this can change by at most", upper)
-    least = rounded.found("lower", "A counterpart was found for whom it changes by", lower)
+    least = rounded.attained("lower", "A counterpart was found for whom it changes by", lower)
     pair = witnesses.frame(place)
     gets = network(np.stack([witnesses.individual[place], witnesses.counterpart[place]]))
     names = output_names(network, schema)
     known = schema.label is not None and len(schema.label.classes) == len(names)
     keys = names if known else [f"output {i}" for i in range(len(names))]
     mine, theirs = (dict(zip(keys, each.tolist(), strict=True)) for each in gets)
-    # Of two classes both change alike: the second is the one that is told.
+    # Of two classes both change alike: the second is the one that is shown.
     paired = network.head == "softmax" or network.classes == 1
     output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0] - gets[1])))
-    told = f"predicted {names[output]}" if network.head == "regression" else f"probability of “{names[output]}”"
+    output_name = f"predicted {names[output]}" if network.head == "regression" else f"probability of “{names[output]}”"
     roles, differs = {each.name: role_of(each) for each in schema.features}, pair["differs"] == "*"
     tables = tuple(
         table(code, code, "Feature", "This person", "Counterpart",
@@ -66,30 +68,30 @@ def facts_of_row(
     listing = (
         exact("row", "Row", row, str(row)),  # as it is typed
         exact("id", schema.id or "", name, "" if name is None else f"{schema.id} {name}"),
-        exact("prediction", "Prediction", mine, _given(names, gets[0], rounded)),
+        exact("prediction", "Prediction", mine, _outputs_text(names, gets[0], rounded)),
         most,
         least,
-        exact("decision", "Decision", decision, _turned(found, place, names, rounded)),
-        exact("counterpart_prediction", "The worst counterpart found", theirs, _given(names, gets[1], rounded)),
+        exact("decision", "Decision", decision, _decision_sentence(local, place, names, rounded)),
+        exact("counterpart_prediction", "The worst counterpart found", theirs, _outputs_text(names, gets[1], rounded)),
         exact("differs", "Differs in", [str(name) for name in pair.index[differs]], ""),
         *(exact(side, side, {str(name): _item(value) for name, value in pair[side].items()}, "")
           for side in ("individual", "counterpart")),
     )  # fmt: skip
-    outputs = tuple(rounded.observed("gets", told, float(each[output])) for each in gets)
+    outputs = tuple(rounded.observed("gets", output_name, float(each[output])) for each in gets)
     headline = f"For somebody similar this can change by at most {most} (proved); {change}."
     return Facts(headline, None, (Section("row", listing, tables=tables), Section("gets", outputs)))
 
 
 def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | None] = (None, None)) -> Facts:
-    """What changed between two audits, in question and answer; ``people`` are their tables of individuals, if known."""
-    asked, hashes, verdicts = [], [], [old.verdict, new.verdict]
+    """Return what changed between two audits, in question and answer; ``people`` are their tables of individuals."""
+    questions, hashes, verdicts = [], [], [old.verdict, new.verdict]
     for record in (old, new):
-        said = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
-        asked.append(said | {"individuals": len(record.weights)})
+        stated = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
+        questions.append(stated | {"individuals": len(record.weights)})
         evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
         hashes.append(evidence | {"network": record.network.hash()})
     changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
-    question = {name: [one[name] for one in asked] for name in QUESTION if asked[0][name] != asked[1][name]}
+    question = {name: [one[name] for one in questions] for name in QUESTION if questions[0][name] != questions[1][name]}
     moved = "epsilon" in question and verdicts[0] != verdicts[1] and all(verdicts)
     alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
     certainly, headline = (
@@ -103,7 +105,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     rounded = max(made, key=lambda each: each.decimals)
     rows: list[Any] = [
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
-        ("found, at least", *(rounded.found("lower", "Found, at least", each.lower) for each in (old, new))),
+        ("found, at least", *(rounded.attained("lower", "Found, at least", each.lower) for each in (old, new))),
         *([("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []),
         *((name, *map(_asked, values)) for name, values in question.items()),
     ]
@@ -121,7 +123,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         sentences.append("The two verdicts are about different ε: that they differ says nothing by itself.")
     if alike and people[0] is not None and people[1] is not None:
         both = people[0].merge(people[1], on="row", suffixes=("_old", "_new"))
-        both = both[both["row"].isin(_shared(old, new, both["row"]))]
+        both = both[both["row"].isin(_shared_rows(old, new, both["row"]))]
         better = int(np.sum(both["upper_new"] < both["lower_old"]))
         worse = int(np.sum(both["lower_new"] > both["upper_old"]))
         turned = [int(np.sum(both[f"decision_{which}"] == "flippable")) for which in ("old", "new")]
@@ -139,16 +141,16 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
 
 
 def _asked(value: Any) -> str:
-    """A part of a question, as words: names with commas between them."""
+    """Return a part of a question as text: names with commas between them."""
     if isinstance(value, list):
         return ", ".join(f"“{each}”" for each in value) or "none"
     return "none" if value is None else str(value)
 
 
-def _shared(old: Record, new: Record, rows: Any) -> Any:
-    """Rows in which both tables have the same person, as far as can be told: a row number alone is nobody."""
-    kept = [[each.hashes.get(f"evidence/people.{part}.bin") for part in ("x", "rows")] for each in (old, new)]
-    if kept[0] == kept[1]:
+def _shared_rows(old: Record, new: Record, rows: Any) -> Any:
+    """Return the rows in which both tables have the same person; none where only the row numbers are known."""
+    digests = [[each.hashes.get(f"evidence/people.{part}.bin") for part in ("x", "rows")] for each in (old, new)]
+    if digests[0] == digests[1]:
         return rows
     if old.people is None or new.people is None:
         return []
@@ -156,24 +158,24 @@ def _shared(old: Record, new: Record, rows: Any) -> Any:
     return rows[(old.people.x[one] == new.people.x[other]).all(axis=1)]
 
 
-def _turned(found: LocalCertificate, place: int, names: Sequence[str], rounded: Rounded) -> str:
-    """Whether somebody similar gets another decision, and who that is where it is not the counterpart that is shown."""
-    said, question, witnesses = words.DECISIONS[str(found.decision[place])], found.question, found.witnesses
-    if found.decision[place] != "flippable":
-        return said
+def _decision_sentence(local: LocalCertificate, place: int, names: Sequence[str], rounded: Rounded) -> str:
+    """Return the sentence on the decision, with the counterpart that changes it where that is not the one shown."""
+    sentence, question, witnesses = words.DECISIONS[str(local.decision[place])], local.question, local.witnesses
+    if local.decision[place] != "flippable":
+        return sentence
     three = np.stack(
         [each[place] for each in (witnesses.individual, witnesses.counterpart, witnesses.flip_counterpart)]
     )
     gets = question.network(three)
     own, shown, _ = decided(gets, question.outcome, regression=question.network.head == "regression")
     if own != shown:
-        return said
+        return sentence
     pair = witnesses.frame(place, flip=True)
     changes = [f"{name} {cell(one)} → {cell(other)}" for name, one, other, mark in pair.itertuples(name=None) if mark]
-    return f"{said[:-1]}, not the one shown: {_given(names, gets[2], rounded)}, with {', '.join(changes)}."
+    return f"{sentence[:-1]}, not the one shown: {_outputs_text(names, gets[2], rounded)}, with {', '.join(changes)}."
 
 
-def _given(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
+def _outputs_text(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
     return ", ".join(f"{name} {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
 
 

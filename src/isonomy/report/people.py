@@ -1,4 +1,4 @@
-"""The individuals behind the average: how violations are spread, over which groups, and whom they hit hardest."""
+"""The individuals behind the average: the distribution of violations and decisions, by group."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Group:
 
 
 def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
-    """Every protected attribute and every pair of them, and why some are left out."""
+    """Return the groupings by each protected attribute and each pair of them, and notes on those left out."""
     usable, notes = [], []
     for name in people.schema.protected:
         try:
@@ -56,38 +56,38 @@ def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
     return (make_groupings(people, by, None)[0] if by else []), notes
 
 
-def everybody(findings: Findings) -> Group:
-    """All of the people as one group."""
+def all_people(findings: Findings) -> Group:
+    """Return all of the people as one group."""
     return _group(findings, "everybody", np.ones(len(findings.people), dtype=bool))
 
 
 def group_tables(
     findings: Findings, groupings: list[Grouping], hidden: Hidden
 ) -> list[tuple[str, list[Group], tuple[str, ...]]]:
-    """For each attribute set its title, its groups but for those that are hidden or too many, and a note on these."""
+    """Return the title, the groups and notes of each attribute set, without groups that are hidden or too many."""
     tables = []
     for grouping in groupings:
         sizes = np.bincount(grouping.code, minlength=len(grouping.names))
         shown = [place for place, name in enumerate(grouping.names) if (grouping.title, name) not in hidden]
         most = MOST_GROUPS if len(grouping.attributes) == 1 else MOST_CROSSED_GROUPS
-        kept = sorted(sorted(shown, key=lambda place: -int(sizes[place]))[:most])
-        groups = [_group(findings, grouping.names[place], grouping.code == place) for place in kept]
-        tables.append((grouping.title, groups, left_out(len(sizes) - len(shown), len(shown) - len(kept))))
+        listed = sorted(sorted(shown, key=lambda place: -int(sizes[place]))[:most])
+        groups = [_group(findings, grouping.names[place], grouping.code == place) for place in listed]
+        tables.append((grouping.title, groups, left_out(len(sizes) - len(shown), len(shown) - len(listed))))
     return tables
 
 
 def histogram(findings: Findings) -> list[tuple[float, float, int, int]]:
-    """From, to, and how many people are there by their upper, and by their lower bounds; up to the largest bound."""
+    """Return the bins up to the largest bound: from, to, people by their upper bounds, by their lower bounds."""
     local = findings.certificate.local
     upper, lower = (values[np.isfinite(values)] for values in (local.upper, local.lower))
-    top = nice(float(max(upper.max(initial=0.0), lower.max(initial=0.0))))
+    top = round_up(float(max(upper.max(initial=0.0), lower.max(initial=0.0))))
     edges = np.linspace(0.0, top, BINS + 1)
     counts = [np.histogram(values, edges)[0].tolist() for values in (upper, lower)]
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), *counts, strict=True))
 
 
-def nice(value: float) -> float:
-    """A round number that is at least ``value``."""
+def round_up(value: float) -> float:
+    """Return a round number that is at least ``value``."""
     if not value > 0:
         return 1.0
     power = 10.0 ** np.floor(np.log10(value))
@@ -95,7 +95,7 @@ def nice(value: float) -> float:
 
 
 def shares_of(values: NDArray[Any], weights: FloatArray, kinds: Sequence[str]) -> tuple[float, ...]:
-    """The share of the weight of each kind; exactly 0 or 1 where it is nobody or everybody."""
+    """Return the share of the weight of each kind; exactly 0 or 1 where no value or every value is of it."""
     inside = [values == kind for kind in kinds]
     return tuple(
         float(some.all()) if some.all() or not some.any() else float(weights[some].sum() / weights.sum())
@@ -106,7 +106,7 @@ def shares_of(values: NDArray[Any], weights: FloatArray, kinds: Sequence[str]) -
 def _group(findings: Findings, name: str, inside: NDArray[np.bool_]) -> Group:
     local, weights = findings.certificate.local, findings.people.weights
     some: FloatArray = np.asarray(weights[inside], dtype=np.float64)
-    if not some.sum() > 0:  # nobody counts, so all count alike
+    if not some.sum() > 0:  # all weights are 0: all people count alike
         some = np.ones(len(some))
     lower, upper = local.lower[inside], local.upper[inside]
     return Group(

@@ -1,6 +1,6 @@
-"""Which groups must not be shown when people's rows stay private.
+"""The groups that are not shown when people's rows stay private.
 
-A group of fewer than five people is hidden. A hidden group that stands alone could be had by subtraction from a total,
+A group of fewer than five people is hidden. A single hidden group could be had by subtraction from a total,
 so groups are hidden until every total that the page shows lacks at least two of them, and at least five people: over
 the whole table, and for an intersection also over each group of its single attributes.
 """
@@ -21,11 +21,11 @@ Hidden = frozenset[tuple[str, str]]
 
 
 def hidden_groups(groupings: Sequence[Grouping]) -> Hidden:
-    """Title and name of every group that is not shown."""
+    """Return title and name of every group that is not shown."""
     singles = {grouping.attributes[0]: grouping for grouping in groupings if len(grouping.attributes) == 1}
     hidden: set[tuple[str, str]] = set()
     for grouping in sorted(groupings, key=lambda grouping: len(grouping.attributes)):
-        _, first, sizes = np.unique(grouping.code, return_index=True, return_counts=True)  # every group has somebody
+        _, first, sizes = np.unique(grouping.code, return_index=True, return_counts=True)  # no group is empty
         totals, masked = [np.zeros(len(sizes), dtype=np.int64)], np.zeros(len(sizes), dtype=bool)
         if len(grouping.attributes) > 1:
             for single in (singles[name] for name in grouping.attributes if name in singles):
@@ -39,7 +39,7 @@ def hidden_groups(groupings: Sequence[Grouping]) -> Hidden:
 def protected_cells(
     sizes: NDArray[np.int64], totals: Iterable[NDArray[np.int64]] = (), masked: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Which cells to hide, given which total each cell counts towards, in every way of adding up."""
+    """Return which cells (n,) to hide; each of ``totals`` (n,) names the total that a cell counts towards."""
     small = (sizes > 0) & (sizes < SMALLEST)
     hidden = small if masked is None else small | masked
     sums = [np.zeros(len(sizes), dtype=np.int64), *totals]
@@ -56,7 +56,7 @@ def protected_cells(
 
 
 def left_out(hidden: int, more: int) -> tuple[str, ...]:
-    """What is said of groups that are hidden, and of those that are too many."""
+    """Return notes on groups that are hidden, and on those that are too many."""
     few = f"not shown, to protect groups of fewer than {SMALLEST} people."
     notes = [f"{hidden} {'group is' if hidden == 1 else 'groups are'} {few}"] if hidden else []
     return (*notes, *([f"{more} smaller groups are left out for length."] if more else []))

@@ -10,18 +10,18 @@ from isonomy.arithmetic import FloatArray
 from isonomy.certificates.certificate import Certificate
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import Cell, Fact, Rounded, Section, down, table
+from isonomy.report.model import Cell, Fact, Rounded, Section, round_down, table
 from isonomy.report.numbers import decimals_of, parameter, percent, signed
 from isonomy.report.privacy import SMALLEST, protected_cells
 from isonomy.report.words import plain_order
 from isonomy.shift import Distance
 
 NOTHING = ("0", "0 points")
-"""Changes that vanish in the digits shown are not worth a line."""
+"""Changes that vanish in the digits shown, and are left out."""
 
 MOST_CATEGORIES = 8
 MANY_POINTS = 400_000
-"""From so many attainable points on, the curve has fewer places, since each asks for a new allocation of the budget."""
+"""Attainable points from which on the curve has fewer places, as each needs a new allocation of the budget."""
 
 
 Change = tuple[float, tuple[str, ...]]
@@ -32,11 +32,11 @@ Side = tuple[FloatArray, FloatArray]
 
 
 def shift(findings: Findings, rounded: Rounded) -> Section:
-    """Bounds for other γ, and the shifts that were observed."""
+    """Tabulate the bounds over γ, and the observed shifts."""
     certificate, places, measured, lanes = findings.certificate, curve(findings), [], []
     gamma = certificate.gamma
     rows = [
-        (parameter(place), rounded.found("curve.lower", "Found, at least", lower),
+        (parameter(place), rounded.attained("curve.lower", "Found, at least", lower),
          rounded.proved("curve.upper", "Proved, at most", upper))
         for place, lower, upper in places
     ]  # fmt: skip
@@ -44,7 +44,7 @@ def shift(findings: Findings, rounded: Rounded) -> Section:
     bounds = table("curve-table", "Mean violation of populations within γ", "Shift γ#", "Found: at least#",
                    "Proved: at most#", rows=rows, marked=own)  # fmt: skip
     for each in findings.shifts:
-        distance, estimate, least = each.distance, f"{each.distance.estimate:.4g}", down(each.distance.lower)
+        distance, estimate, least = each.distance, f"{each.distance.estimate:.4g}", round_down(each.distance.lower)
         fact = Fact("shift.lower", "At least", distance.lower, "down", True, least)
         measured.append((each.name, estimate, f"{distance.floor:.4g}", fact, parameter(distance.confidence),
                          meaning(certificate, distance)))  # fmt: skip
@@ -61,7 +61,7 @@ def shift(findings: Findings, rounded: Rounded) -> Section:
 
 
 def curve(findings: Findings) -> list[tuple[float, float, float]]:
-    """Places from 0 to beyond γ, with lower and upper; the certificate's own γ is one of them."""
+    """Return places from 0 to beyond γ, with lower and upper bound; the certificate's own γ is one of them."""
     certificate = findings.certificate
     gamma = certificate.gamma
     if gamma == 0:
@@ -87,7 +87,7 @@ def curve(findings: Findings) -> list[tuple[float, float, float]]:
 
 
 def meaning(certificate: Certificate, distance: Distance) -> str:
-    """What an observed shift means for the certificate."""
+    """Return what an observed shift means for the certificate."""
     if not comparable(certificate, distance):
         says = "measured with another cost or order: not comparable with γ"
     elif distance.lower > certificate.gamma:
@@ -103,14 +103,14 @@ def meaning(certificate: Certificate, distance: Distance) -> str:
 
 
 def comparable(certificate: Certificate, distance: Distance) -> bool:
-    """Whether a distance was measured in the certificate's own order and ground cost."""
+    """Return whether a distance was measured in the certificate's own order and ground cost."""
     order = plain_order(certificate.ground)
     names = [certificate.ground.describe()] if order is None else [f"l{order:g}", certificate.ground.describe()]
     return distance.order == certificate.order and distance.ground in names
 
 
 def worst_population(findings: Findings, lower: str) -> Section:
-    """How the population that attains ``lower`` differs from the observed one: means and shares, weighted by mass."""
+    """Tabulate means and shares, weighted by mass, of the population that attains ``lower`` and of the observed one."""
     certificate, people, gamma = findings.certificate, findings.people, parameter(findings.certificate.gamma)
     if findings.redacted and len(people) < SMALLEST:
         return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
@@ -150,7 +150,7 @@ def worst_population(findings: Findings, lower: str) -> Section:
 
 
 def _means(feature: Feature, sides: list[Side]) -> list[Change]:
-    """The mean of a number where it is known, and the share of people for whom it is missing."""
+    """Return the mean of a number where it is known, and the share of people for whom it is missing."""
     missing = []
     if feature.flagged:
         missing = [_share(feature.missing_label, *(float(block[:, 1] @ weight) for block, weight in sides))]
@@ -166,7 +166,7 @@ def _means(feature: Feature, sides: list[Side]) -> list[Change]:
 
 
 def _shares(feature: Feature, sides: list[Side], redacted: bool) -> list[Change]:
-    """The share of people in each category or level."""
+    """Return the share of people in each category or level."""
     blocks, weights = zip(*sides, strict=True)
     if feature.kind == "ordinal":
         ranks = [np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64) for block in blocks]

@@ -1,4 +1,4 @@
-"""What δ allows: which features a similar person can differ in, how far in raw units, and what that leaves out."""
+"""Features in which δ lets similar people differ, how far in raw units, and those in which it does not."""
 
 from __future__ import annotations
 
@@ -23,60 +23,60 @@ class Move(NamedTuple):
 
     feature: str
     role: str  # "protected", "proxy" or ""
-    who: str  # for whom it can move
+    who: str  # the share of people for whom it can move
     reach: str  # how far
     correlation: float  # the strongest with a protected attribute, in size; NaN for protected ones
     read: bool  # by the network
 
 
 class Similar(NamedTuple):
-    """Who counts as similar, and what the reader must know about it before anything else."""
+    """The features in which similar people can differ or not, and warnings for the reader."""
 
     moves: tuple[Move, ...]
-    still: tuple[str, ...]
+    fixed: tuple[str, ...]  # features in which they were not seen to differ
     warnings: tuple[str, ...]
 
 
 def similar(findings: Findings) -> Similar:
-    """The table of moves; with redaction it says nothing that only holds for one person's values."""
+    """Return the table of moves; a redacted one holds nothing that is true of one person's values only."""
     local, question, schema = findings.certificate.local, findings.certificate.question, findings.people.schema
     table = local.movement()
-    close = _correlations(findings)
-    moves, still, whole = [], [], looked_at(len(findings.people)).step == 1
+    correlations = _correlations(findings)
+    moves, fixed, complete = [], [], looked_at(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
-        if not row["moves"] > 0 and (whole or not _by_value(feature, question)):
-            still.append(feature.name)
+        if not row["moves"] > 0 and (complete or not _by_value(feature, question)):
+            fixed.append(feature.name)
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
         reach, read = _reach(feature, row, question, findings.redacted), feature.name in findings.read
-        moves.append(Move(feature.name, role_of(feature), who, reach, close.get(feature.name, math.nan), read))
+        moves.append(Move(feature.name, role_of(feature), who, reach, correlations.get(feature.name, math.nan), read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
-    return Similar(tuple(moves), tuple(still), tuple(_warnings(findings, moves)))
+    return Similar(tuple(moves), tuple(fixed), tuple(_warnings(findings, moves)))
 
 
 def _by_value(feature: Feature, question: Question) -> bool:
-    """Whether it hangs on a person's own value how far the feature can move: then some show nothing of the others."""
+    """Return whether a feature's reach depends on a person's own value: a sample then shows nothing of the rest."""
     metric, place = question.metric, (question.schema.slices[feature.name] if question.schema else slice(0))
     return isinstance(metric, Counterparts) and question.delta > 0 and bool((metric.relative[place] > 0).any())
 
 
-def whom(people: int) -> str:
-    """Return on whom of all the people moves were seen."""
-    looked = len(range(people)[looked_at(people)])
-    return f"all {people:,} people" if looked == people else f"{looked:,} of {people:,} people, evenly spaced"
+def sampled_people(people: int) -> str:
+    """Return the phrase for the people on whom moves were sampled."""
+    sampled = len(range(people)[looked_at(people)])
+    return f"all {people:,} people" if sampled == people else f"{sampled:,} of {people:,} people, evenly spaced"
 
 
-def seen(people: int) -> str:
-    """Return on whom moves were seen, and from which size on: nothing is known beyond that."""
-    return f"as far as was seen on {whom(people)}, for differences above a billionth of a unit"
+def caveat(people: int) -> str:
+    """Return the caveat on a missing move: on which people, and from which size on, moves are seen."""
+    return f"as far as was seen on {sampled_people(people)}, for differences above a billionth of a unit"
 
 
 def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> str:
-    """How far a feature can move; the largest move over all people would tell somebody's value, if redacted."""
-    whole = question.domain.kind == "realizable"
+    """Return how far a feature can move; if redacted, not the largest move, which would disclose a person's value."""
+    realizable = question.domain.kind == "realizable"
     if feature.kind == "categorical":
-        count, to = float(row["categories"]), "to" if whole else "some of the way to"
+        count, to = float(row["categories"]), "to" if realizable else "some of the way to"
         if redacted and count != round(count):
             return f"{to} other categories"
         others = f"{count:.0f}" if count == round(count) else f"on average {count:.1f}"
@@ -87,13 +87,13 @@ def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> st
     least, most = (float(row[end]) for end in ("least", "most"))
     if not (math.isfinite(least) and math.isfinite(most)):
         return "to any value"
-    if whole and feature.kind in ("integer", "ordinal"):
+    if realizable and feature.kind in ("integer", "ordinal"):
         least, most = math.ceil(least - 1e-6), math.floor(most + 1e-6)
     return f"by −{cell(float(f'{-least:.4g}')) if least < 0 else 0} to +{cell(float(f'{most:.4g}'))}"
 
 
 def _rule(feature: Feature, question: Question) -> str:
-    """The metric's own rule where it has one for each feature."""
+    """Return the metric's own rule for a feature; "" where it has none."""
     metric, delta = question.metric, question.delta
     if not isinstance(metric, Counterparts):
         return ""
@@ -120,7 +120,7 @@ def _rule(feature: Feature, question: Question) -> str:
 
 
 def _correlations(findings: Findings) -> dict[str, float]:
-    """For each feature that is not protected, its strongest correlation with a protected one, in size."""
+    """Return for each feature that is not protected its strongest correlation with a protected one, in size."""
     people, schema = findings.people, findings.people.schema
     protected = np.flatnonzero(schema.protected_coordinates)
     if not len(protected) or len(people) < 2:
@@ -134,17 +134,17 @@ def _correlations(findings: Findings) -> dict[str, float]:
 
 
 def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
-    """What makes the bounds say less than a reader might think."""
+    """Return warnings where the bounds say less than a reader might think."""
     schema = findings.people.schema
     if not moves:
         return [
-            f"With this metric and δ nobody is similar to anybody else, {seen(len(findings.people))}: the bounds below "
-            "are about people who are as good as equal in everything, and say nothing about fairness."
+            f"With this metric and δ nobody is similar to anybody else, {caveat(len(findings.people))}: the bounds "
+            "below are about people who are as good as equal in everything, and say nothing about fairness."
         ]
     if not schema.protected:
         return ["The schema names no protected attribute, so the bounds are about small differences of any kind."]
-    said = [move for move in moves if move.role]
-    if not said:
+    protected_moves = [move for move in moves if move.role]
+    if not protected_moves:
         close = max((move for move in moves if move.correlation > 0), key=lambda m: m.correlation, default=None)
         rest = (
             f"Of the features that can move, {close.feature} is the one most correlated with a protected attribute "
@@ -154,11 +154,11 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
         )
         return [
             "No protected attribute and no declared proxy can move: similar people agree on "
-            f"{listed(list(schema.protected))}, {seen(len(findings.people))}. The bounds below do not compare people "
+            f"{listed(list(schema.protected))}, {caveat(len(findings.people))}. The bounds below do not compare people "
             f"of different groups. {rest}"
         ]
-    if not any(move.read for move in said) and findings.read & set(schema.protected):
-        names = listed([move.feature for move in said])
+    if not any(move.read for move in protected_moves) and findings.read & set(schema.protected):
+        names = listed([move.feature for move in protected_moves])
         return [
             f"The network reads none of the protected attributes and proxies that can move ({names}): changing "
             "them cannot change its answer, and what is bounded is the effect of the other moves."

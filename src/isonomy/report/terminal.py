@@ -18,9 +18,9 @@ Shown = str | Text | Grid
 
 
 def to_terminal(facts: Facts, folder: str = "") -> Iterator[Shown]:
-    """An audit: who was audited, what was proved and found, the curve, the spread, decisions, similarity, one pair.
+    """Yield an audit: people, bounds, the curve, the spread, decisions, similarity, one pair.
 
-    ``folder``, where it is written, as a shell takes it, stands in the command that shows more of the pair.
+    ``folder`` of the audit, quoted for a shell, is part of the command that shows more of the pair.
     """
     facts = rewritten(facts, visible)
     summary, known = facts["summary"], {fact.code: fact for fact in facts["summary"].facts}
@@ -63,7 +63,7 @@ def to_terminal(facts: Facts, folder: str = "") -> Iterator[Shown]:
 
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
-    """One person, ``whose`` place among others is said first, beside the worst counterpart that was found."""
+    """Yield one person next to the worst counterpart; ``whose`` is the sentence on which person it is."""
     facts = rewritten(facts, visible)
     known, (differs, equal) = {fact.code: fact for fact in facts["row"].facts}, facts["row"].tables
     yield Text(f"Row {known['row']}{_named(facts)}: {known['prediction']}", style="bold")
@@ -82,7 +82,7 @@ def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:
 
 
 def _named(facts: Facts) -> str:
-    """By what else than a row a person is known."""
+    """Return the id of a person, behind a comma, if there is one."""
     return f", {facts.fact('id')}" if facts.fact("id").printed else ""
 
 

@@ -12,7 +12,7 @@ from isonomy.escapes import for_markdown, visible
 from isonomy.report.model import Facts, rewritten
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
-TOLD = (
+MARKDOWN_CODES = (
     "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground", "delta",
     "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
     "balanced_accuracy", "auc", "log_loss", "mean_absolute_error", "r2", "largest_gamma", "shifts", "favourable",
@@ -22,19 +22,19 @@ TOLD = (
 
 
 def to_json(facts: Facts) -> dict[str, Any]:
-    """The values under their codes, in full; ``printed`` has the numbers as all renderings round them."""
-    found: dict[str, Any] = {}
+    """Return the values under their codes, in full; ``printed`` has the numbers as all renderings round them."""
+    document: dict[str, Any] = {}
     for fact in facts.sections[0].facts:
         *above, name = fact.code.split(".")
-        inside = found.setdefault(above[0], {}) if above else found
+        inside = document.setdefault(above[0], {}) if above else document
         inside[name] = "inf" if isinstance(fact.value, float) and fact.value == math.inf else fact.value
     rounded = [fact for fact in facts.sections[0].facts if fact.rounding in ("up", "down") and fact.printed]
     printed = {fact.code: fact.printed for fact in rounded}
-    return {"isonomy": version("isonomy"), **found, "printed": printed}
+    return {"isonomy": version("isonomy"), **document, "printed": printed}
 
 
 def to_markdown(facts: Facts) -> str:
-    """A page for pull requests and CI logs."""
+    """Return a page for pull requests and CI logs."""
     command = visible(str(facts.fact("command")))
     facts = rewritten(facts, for_markdown)
     known = {fact.code: fact for fact in facts["summary"].facts}
@@ -43,7 +43,7 @@ def to_markdown(facts: Facts) -> str:
     lines += [f"**{marks}** {facts['summary'].sentences[0]}", ""]
     lines += [line for note in facts["summary"].notes for line in (f"Read this first: {note}", "")]
     lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
-    shown = [known[code] for code in TOLD if code in known and known[code].printed]
+    shown = [known[code] for code in MARKDOWN_CODES if code in known and known[code].printed]
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
     again = "Check it with `isonomy verify certificate.json`; run it again with:"
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
@@ -51,7 +51,7 @@ def to_markdown(facts: Facts) -> str:
 
 
 def change_to_markdown(facts: Facts) -> str:
-    """What changed between two audits, for a pull request."""
+    """Return what changed between two audits, for a pull request."""
     facts = rewritten(facts, for_markdown)
     (section,) = facts.sections
     (table,) = section.tables
@@ -61,7 +61,7 @@ def change_to_markdown(facts: Facts) -> str:
 
 
 def to_junit(facts: Facts) -> str:
-    """The verdict as a test case: what CI systems show beside other tests."""
+    """Return the verdict as a test case of JUnit, which CI systems show among other tests."""
     facts = rewritten(facts, visible)  # XML has no form, not even an escape, for control characters
     known, kind = {fact.code: fact for fact in facts["summary"].facts}, facts.verdict
     name, when = f"isonomy audit: {known['title']}", str(known["created"]).removesuffix("+00:00")
@@ -72,10 +72,10 @@ def to_junit(facts: Facts) -> str:
     case = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"mean violation, {limit}")
     if kind != "certified":
         element = {"violated": "failure", "undecided": "error", None: "skipped"}[kind]
-        told = ElementTree.SubElement(case, element, message=facts["summary"].sentences[0])
+        result = ElementTree.SubElement(case, element, message=facts["summary"].sentences[0])
         if kind is not None:
-            told.set("type", kind)
-            told.text = facts.headline
+            result.set("type", kind)
+            result.text = facts.headline
     ElementTree.SubElement(case, "system-out").text = f"{facts.headline}\nAudited: {known['selection']}."
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

@@ -1,4 +1,4 @@
-"""The sentences about an audit: what was proved, what it rests on, and what was not proved.
+"""Sentences about an audit: what is proved, its assumptions, and what is not proved.
 
 In sentences for people a violation is also called unfairness, and an individual a person; nowhere else.
 """
@@ -10,7 +10,7 @@ import math
 from isonomy.certificates.certificate import Certificate
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import listed, parameter
-from isonomy.report.similar import Similar, seen
+from isonomy.report.similar import Similar, caveat
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
 
@@ -48,7 +48,7 @@ Terms = list[tuple[str, str]]
 
 
 def meaning(findings: Findings) -> str:
-    """What a violation is here."""
+    """Return what a violation is in this audit."""
     names, network = findings.outputs, findings.network
     if findings.regression:
         changing = f"the predicted {names[0]}" if len(names) == 1 else "any predicted number"
@@ -62,11 +62,11 @@ def meaning(findings: Findings) -> str:
     )
 
 
-def unread(findings: Findings, similar: Similar) -> str:
-    """Return which protected attributes are not read, and what is bounded instead; nothing where all are read.
+def unread_attributes(findings: Findings, similar: Similar) -> str:
+    """Return which protected attributes are not read, and what is bounded instead; "" where all are read.
 
-    **Soundness.** An attribute counts as read unless no path of non-zero weights leads from it to an output. In what
-    else similar people may differ is said of those who were looked at.
+    **Soundness.** An attribute counts as read unless no path of non-zero weights leads from it to an output. The other
+    features in which similar people may differ are those of the people sampled.
     """
     protected = list(findings.people.schema.protected)
     without = [name for name in protected if name not in findings.read]
@@ -77,43 +77,43 @@ def unread(findings: Findings, similar: Similar) -> str:
         names, it = listed(without), "it" if len(without) == 1 else "them"
         return f"The model reads {reads}, but not {names}: changing {it} alone changes nothing."
     *some, last = protected
-    said = f"The model reads neither {', '.join(some)} nor {last}: changing them alone changes nothing."
+    sentence = f"The model reads neither {', '.join(some)} nor {last}: changing them alone changes nothing."
     if not some:
-        said = f"The model does not read {last}: changing it alone changes nothing."
+        sentence = f"The model does not read {last}: changing it alone changes nothing."
     others = [f"{move.feature} ({move.role or 'tolerance'})" for move in similar.moves if move.read]
     if not others:
-        return f"{said} It reads nothing else in which similar people may differ, {seen(len(findings.people))}."
-    return f"{said} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
+        return f"{sentence} It reads nothing else in which similar people may differ, {caveat(len(findings.people))}."
+    return f"{sentence} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
 
 
-def flipping(decision: list[str]) -> tuple[str, ...]:
-    """Return how many of some decisions flip, and how many are open: at most one phrase, none without decisions."""
+def flip_counts(decision: list[str]) -> tuple[str, ...]:
+    """Return the phrase for the numbers of decisions that flip and that are open; none without decisions."""
     if "none" in decision:
         return ()
-    flips, left = decision.count("flippable"), decision.count("undecided")
-    return (f"{flips:,} of {len(decision):,} flip{f', {left:,} open' if left else ''}",)
+    flips, open_ = decision.count("flippable"), decision.count("undecided")
+    return (f"{flips:,} of {len(decision):,} flip{f', {open_:,} open' if open_ else ''}",)
 
 
-def turned(findings: Findings) -> tuple[str, str, str]:
-    """Return what similar people do to decisions: a kind as of verdicts, a few words, and a sentence."""
+def decision_outcome(findings: Findings) -> tuple[str, str, str]:
+    """Return whether decisions flip: a kind as of verdicts, a few words, and a sentence."""
     decision, searched = findings.certificate.local.decision.tolist(), findings.certificate.searched
-    flips, kept, n = decision.count("flippable"), decision.count("certified"), len(decision)
+    flips, certified, n = decision.count("flippable"), decision.count("certified"), len(decision)
     if "none" in decision:
         cut = "the model gives numbers, and no cut-off was named: --threshold, or threshold in [label] of the schema"
         return "undecided", "no decisions judged", f"No decisions were judged: {cut}."
-    left = n - flips - kept
-    among = f"{left:,} {'is' if left == 1 else 'are'} open{'' if searched else ', as no search was made'}"
-    proved = f"{kept:,} {'is' if kept == 1 else 'are'} proved to stay"
+    open_ = n - flips - certified
+    undecided = f"{open_:,} {'is' if open_ == 1 else 'are'} open{'' if searched else ', as no search was made'}"
+    proved = f"{certified:,} {'is' if certified == 1 else 'are'} proved to stay"
     if flips:
-        rest = [part for part, count in ((proved, kept), (among, left)) if count]
-        said = f"{flips:,} of {n:,} decisions {'flips' if flips == 1 else 'flip'}"
-        whole = f"{said} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
-        return "violated", said, f"{whole}{', '.join(rest)}."
-    if left:
+        rest = [part for part, count in ((proved, certified), (undecided, open_)) if count]
+        phrase = f"{flips:,} of {n:,} decisions {'flips' if flips == 1 else 'flip'}"
+        sentence = f"{phrase} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
+        return "violated", phrase, f"{sentence}{', '.join(rest)}."
+    if open_:
         return (
             "undecided",
-            f"{left:,} of {n:,} decisions open",
-            (f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {among}."),
+            f"{open_:,} of {n:,} decisions open",
+            (f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {undecided}."),
         )
     return (
         "certified",
@@ -123,14 +123,14 @@ def turned(findings: Findings) -> tuple[str, str, str]:
 
 
 def unit(findings: Findings) -> str:
-    """The unit of a violation, as an aside."""
+    """Return the phrase for the unit of a violation."""
     if not findings.regression:
         return "as a probability, 0 to 1"
     return f"in the unit of {findings.outputs[0]}" if len(findings.outputs) == 1 else "in the unit of the outputs"
 
 
-def reach(largest: float | None, printed: str) -> str:
-    """Up to which shift ε is kept."""
+def shift_limit(largest: float | None, printed: str) -> str:
+    """Return the phrase for the largest shift for which ε is proved."""
     if largest is None:
         return "not even for these individuals"
     if not printed.strip("0."):
@@ -138,8 +138,8 @@ def reach(largest: float | None, printed: str) -> str:
     return "whatever the shift" if math.isinf(largest) else f"up to a shift of {printed}"
 
 
-def threshold(findings: Findings, kept: str) -> str:
-    """What the verdict has to do with ε; ``kept`` says up to which shift it is kept."""
+def threshold(findings: Findings, limit: str) -> str:
+    """Return the verdict against ε; ``limit`` is the phrase of :func:`shift_limit`."""
     if findings.verdict is None or findings.certificate.epsilon is None:
         return "No ε was given, so there is no verdict: only what was proved and what was found."
     epsilon = parameter(findings.certificate.epsilon)
@@ -149,11 +149,11 @@ def threshold(findings: Findings, kept: str) -> str:
         "violated": f"The mean is beyond the accepted ε = {epsilon}: a population shows it.",
         "undecided": f"Whether the mean keeps the accepted ε = {epsilon} is open: the proof allows more, and {beyond}.",
     }[findings.verdict]
-    return f"{text} Proved to stay within ε: {kept}."
+    return f"{text} Proved to stay within ε: {limit}."
 
 
 def assumptions(findings: Findings, behind: str) -> Terms:
-    """What the proof rests on: name and statement."""
+    """Return what the proof rests on: names and statements."""
     certificate, people = findings.certificate, findings.people
     weighted = " Averages use their sampling weights." if people.schema.weight else ""
     fitted = f", fitted on {certificate.question.metric.fitted_on}" if certificate.question.metric.fitted_on else ""
@@ -172,16 +172,16 @@ def assumptions(findings: Findings, behind: str) -> Terms:
 
 
 def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
-    """What a reader might take for proved and is not."""
+    """Return what a reader might take for proved and is not: names and statements."""
     certificate = findings.certificate
-    still = f" People who differ in {listed(list(similar.still))} are never compared." if similar.still else ""
+    fixed = f" People who differ in {listed(list(similar.fixed))} are never compared." if similar.fixed else ""
     outside = [shift.name for shift in findings.shifts if shift.distance.lower > certificate.gamma]
     beyond = f" Already outside: {listed(outside)}." if outside else ""
     accuracy = (
         "" if findings.accuracy is None else f" Its accuracy on these people, {findings.accuracy:.3f}, was observed."
     )
-    said = [
-        ("Only these similar people", f"Nothing is said about pairs that the metric does not call similar.{still}"),
+    terms = [
+        ("Only these similar people", f"Nothing is said about pairs that the metric does not call similar.{fixed}"),
         ("The metric is a choice", "Who counts as similar was decided by people, in the schema and the metric. "
          "Another choice gives other numbers, and no proof can say that this one is right."),
         ("Only shifts within γ", "Populations further away than γ, in the ground cost above, may be treated worse."
@@ -197,21 +197,21 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
          "changes by itself is bounded over all its values. Neither is a statement about causes."),
     ]  # fmt: skip
     if certificate.refusal:
-        said.insert(3, ("Not everybody they stand for", behind))
+        terms.insert(3, ("Not everybody they stand for", behind))
     who = findings.people.selection
     if who.how != "all" or who.part != "all" or who.excluded:
         looked = "Nobody in the other rows was looked at: of them only what is said of nearby populations as a whole"
-        said.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked} holds."))
-    return said
+        terms.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked} holds."))
+    return terms
 
 
 def plain_order(ground: Metric) -> float | None:
-    """The order of a plain ℓp distance in the schema's coordinates; None for every other cost."""
+    """Return the order of a plain ℓp distance in the schema's coordinates; None for every other cost."""
     return ground.order if isinstance(ground, WeightedLp) and bool((ground.weights == 1).all()) else None
 
 
 def cost_name(certificate: Certificate) -> str:
-    """The ground cost in words."""
+    """Return the ground cost in words."""
     order = plain_order(certificate.ground)
     return (
         certificate.ground.describe()
@@ -224,9 +224,9 @@ def _outputs(findings: Findings) -> str:
     if findings.regression:
         return "giving numbers (a regression)"
     count = max(2, findings.network.classes)
-    apart = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
+    independent = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
     assumed = ": a softmax of its raw outputs, which was assumed, as nothing in the file says it"
-    return f"giving {apart}probabilities of {count} classes{assumed if findings.network.assumed_head else ''}"
+    return f"giving {independent}probabilities of {count} classes{assumed if findings.network.assumed_head else ''}"
 
 
 def _nearby(certificate: Certificate) -> str:
@@ -246,8 +246,8 @@ def _nearby(certificate: Certificate) -> str:
     )
 
 
-def behind(certificate: Certificate, upper: str) -> str:
-    """What is said of the population behind the sample, ``upper`` rounded already, or why nothing is."""
+def population_statement(certificate: Certificate, upper: str) -> str:
+    """Return the statement on the population behind the sample, ``upper`` already rounded, or why there is none."""
     if certificate.refusal:
         return f"Nothing is said of the population behind these individuals. {certificate.refusal}"
     return (

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isonomy.errors import IsonomyError, SoundnessError
 from isonomy.monitor import Evaluation
-from isonomy.report.html import allowed
+from isonomy.report.html import csp_hash
 from isonomy.service.certifier import Answers
 
 LOGGER = logging.getLogger("isonomy.service")
@@ -39,7 +39,7 @@ HEADERS = [
 ]
 PAGE = (Path(__file__).parent / "dashboard.html").read_text(encoding="utf-8")
 _STYLE, _SCRIPT = (
-    " ".join(map(allowed, re.findall(rf"<{tag}>(.*?)</{tag}>", PAGE, re.DOTALL))) for tag in ("style", "script")
+    " ".join(map(csp_hash, re.findall(rf"<{tag}>(.*?)</{tag}>", PAGE, re.DOTALL))) for tag in ("style", "script")
 )
 POLICY = (
     f"default-src 'none'; connect-src 'self'; img-src data:; script-src {_SCRIPT}; style-src {_STYLE}; "
