@@ -47,7 +47,7 @@ class Answering:
         document = parse(body)
         rows, budget, with_counterparts = self._reader.request(document)
         single = "individual" in document
-        rows, ids = self._reader.named(rows, single)
+        rows, ids = self._reader.split_ids(rows, single)
         x = self._reader.coordinates(rows, single)
         if with_counterparts and len(rows) > self._settings.max_counterparts:
             most = f"Counterparts are searched for at most {self._settings.max_counterparts} individuals at a time."

@@ -62,7 +62,9 @@ def parse(body: bytes) -> Any:
     try:
         text = body.decode()
         document = json.loads(text)
-        return document if body.count(b":") == _count_names(document) else json.loads(text, object_pairs_hook=_unique_names)
+        if body.count(b":") == _count_names(document):
+            return document
+        return json.loads(text, object_pairs_hook=_unique_names)
     except BadRequestError:
         raise
     except RecursionError:
@@ -73,9 +75,11 @@ def parse(body: bytes) -> Any:
         message = f"The body is not JSON: {error.msg} at character {error.pos}."
         raise BadRequestError.at(message, kind="json_invalid") from None
     except ValueError:  # a whole number with thousands of digits: infinite for every purpose here
-        return json.loads(
-            text, object_pairs_hook=_unique_names, parse_int=lambda digits: int(digits) if len(digits) < 400 else float(digits)
-        )
+        return json.loads(text, object_pairs_hook=_unique_names, parse_int=_parse_int)
+
+
+def _parse_int(digits: str) -> float:
+    return int(digits) if len(digits) < 400 else float(digits)
 
 
 def _count_names(document: Any) -> int:
@@ -154,7 +158,7 @@ class Reader:
         budget = self._settings.budget_ms if budget is None else budget
         return rows, budget if tier == "tight" else 0.0, counterpart
 
-    def named(self, rows: list[Any], single: bool = False) -> tuple[list[Any], list[Any]]:
+    def split_ids(self, rows: list[Any], single: bool = False) -> tuple[list[Any], list[Any]]:
         """Split individuals from their ids; the ids are empty where no row has one.
 
         An id is a text, a number or null, and no column: it only names an answer.
