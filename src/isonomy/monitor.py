@@ -30,7 +30,7 @@ it bounds the mean violation of the admitted people of the window themselves.
 least ``1 − α`` *all* evaluations, ever, are right: windows may overlap, and the audited individuals may be used again
 in each, since the union bound asks for no independence between looks. The price is a bound that widens with the
 logarithm of ``k``. With ``guarantee="each"`` every single evaluation is right with probability at least ``1 − α``,
-and nothing is said of many together. In both cases the people of a window must be independent draws from one
+and nothing is claimed of several together. In both cases the people of a window must be independent draws from one
 population, and the moments of looking must not be chosen by what was seen.
 """
 

@@ -156,9 +156,9 @@ def evaluation_record(row: Sequence[Any]) -> ChainRecord:
     return ChainRecord("evaluation", f"{row[0]}:{row[1]}", _sha256(_json([tuple(row)])))
 
 
-def retention_record(gone: Sequence[tuple[int, str]]) -> ChainRecord:
+def retention_record(links: Sequence[tuple[int, str]]) -> ChainRecord:
     """Return the record of a deletion of consecutive requests, each by the number and hash of its link."""
-    return ChainRecord("retention", Deletion(gone[0][0], gone[-1][0], len(gone)).name, gone[-1][1])
+    return ChainRecord("retention", Deletion(links[0][0], links[-1][0], len(links)).name, links[-1][1])
 
 
 def linked(number: int, head: str, records: Iterable[ChainRecord]) -> Iterator[tuple[int, str, str, str, str]]:
@@ -172,9 +172,9 @@ def records_of(connection: Connection) -> Iterator[ChainRecord]:
     """Yield records of all requests and evaluations in the tables, for a log from before the chain."""
     names = connection.execute(select(REQUESTS.c.request).order_by(REQUESTS.c.request)).scalars().all()
     for start in range(0, len(names), BATCH):
-        some = names[start : start + BATCH]
-        records = _read_requests(connection, some)
-        yield from (records[name] for name in some)
+        batch = names[start : start + BATCH]
+        records = _read_requests(connection, batch)
+        yield from (records[name] for name in batch)
     for row in connection.execute(select(EVALUATIONS).order_by(EVALUATIONS.c.at, EVALUATIONS.c.number)):
         yield evaluation_record(row)
 
@@ -284,7 +284,7 @@ def _read_requests(connection: Connection, names: Sequence[str]) -> dict[str, Ch
     query = select(PREDICTIONS).where(PREDICTIONS.c.request.in_(names))
     for row in connection.execute(query.order_by(PREDICTIONS.c.request, PREDICTIONS.c.place)):
         rows.setdefault(row.request, []).append(row)
-    return {name: request_record(heads.get(name, (name,)), some) for name, some in rows.items()}
+    return {name: request_record(heads.get(name, (name,)), predictions) for name, predictions in rows.items()}
 
 
 def _read_evaluation(connection: Connection, record: ChainRecord) -> ChainRecord | None:

@@ -221,9 +221,9 @@ class AuditLog:
     def _insert(self, cursor: Any, table: Table, rows: Sequence[Row]) -> None:
         """Insert rows, many per statement: a statement for each, or a None bound to it, costs more than the row."""
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            some = rows[start : start + ROWS_PER_STATEMENT]
-            statement = _insert_text(table, len(some[0]), len(some), self._placeholder)
-            cursor.execute(statement, list(joined.from_iterable(some)))
+            batch = rows[start : start + ROWS_PER_STATEMENT]
+            statement = _insert_text(table, len(batch[0]), len(batch), self._placeholder)
+            cursor.execute(statement, list(joined.from_iterable(batch)))
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:

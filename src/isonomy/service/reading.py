@@ -119,7 +119,7 @@ class Reader:
         self._starts, self._places = starts[kinds][:, None], starts[~kinds]
         self._flags = [start + 1 for start, feature in zip(starts, schema.features, strict=True) if feature.flagged]
         self._low, self._high = (np.array([each.ends[side] for each in columns])[:, None] for side in (0, 1))
-        self._whole = np.array([each.whole for each in columns])[:, None]
+        self._integral = np.array([each.whole for each in columns])[:, None]
         scaled = [feature for feature in schema.features if feature.kind != "categorical"]
         self._origin, self._unit = (
             np.array([getattr(feature, name) for feature in scaled], dtype=np.float64)[:, None]
@@ -199,7 +199,7 @@ class Reader:
 
     def _within(self, values: FloatArray) -> BoolArray:
         inside: BoolArray = (values >= self._low) & (values <= self._high)
-        inside &= ~self._whole | (values == np.rint(values))
+        inside &= ~self._integral | (values == np.rint(values))
         return inside
 
     def _refusal(self, rows: Sequence[Any], single: bool) -> BadRequestError:
@@ -245,13 +245,13 @@ class _Column(Coding):
         else:  # codes such as -9 stand for a missing value, also where they are written as numbers
             texts = NUMBERS | {str}
             known, missing = cells, [c is None or (type(c) in texts and text_of(c) in self.ranks) for c in cells]
-            present = (type(c) for c, gone in zip(cells, missing, strict=True) if not gone)
+            present = (type(c) for c, absent in zip(cells, missing, strict=True) if not absent)
             if not flagged or not NUMBERS.issuperset(present):
                 raise _Unfit
         if missing is None:
             return known, None
         fill = self.feature.fill_value
-        return [fill if gone else number for number, gone in zip(known, missing, strict=True)], missing
+        return [fill if absent else number for number, absent in zip(known, missing, strict=True)], missing
 
     def wrong(self, row: dict[str, Any]) -> str | None:
         """Return the complaint about an individual's cell, or None."""
@@ -280,8 +280,8 @@ class _Column(Coding):
         null = " or null" if self.absent != UNKNOWN else ""
         if self.numeric:
             return self.number_words + null
-        some = ", ".join(repr(level) for level in self.feature.levels[:12])
-        return f"one of {some}{', …' * (len(self.feature.levels) > 12)}{null}"
+        levels = ", ".join(repr(level) for level in self.feature.levels[:12])
+        return f"one of {levels}{', …' * (len(self.feature.levels) > 12)}{null}"
 
 
 def _text(cell: Any) -> str:

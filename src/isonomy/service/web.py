@@ -163,10 +163,10 @@ class RequestMiddleware:
 
 def _host(scope: Scope) -> str | None:
     """Return the name in the only Host header, without its port; None without exactly one header."""
-    given = [value for name, value in scope["headers"] if name == b"host"]
-    if len(given) != 1:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1:
         return None
-    name: str = given[0].decode("latin-1").lower()
+    name: str = hosts[0].decode("latin-1").lower()
     return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
 
 
