@@ -219,17 +219,8 @@ class Service:
         widest = 2 * served.gamma if served.gamma > 0 else 1.0
         gammas = [widest * step / 20 for step in range(21)]
         names = (
-            "statement",
-            "delta",
-            "gamma",
-            "epsilon",
-            "upper",
-            "lower",
-            "confidence",
-            "verdict",
-            "printed",
-            "observed",
-        )
+            "statement", "delta", "gamma", "epsilon", "upper", "lower", "confidence", "verdict", "printed", "observed",
+        )  # fmt: skip
         return {
             "certificate": served.identity,
             **{name: getattr(served, name) for name in names},
