@@ -1,18 +1,18 @@
-"""Has the population moved: is a certificate still about the people of today?
+"""Monitor whether a certificate still covers today's population.
 
-A :class:`Monitor` looks again and again at a window over a stream of people; :func:`evaluate` is one look.
+A :class:`Monitor` evaluates a window over a stream of people repeatedly; :func:`evaluate` is one evaluation, a look.
 
 A certificate says: no population within γ of the audited one has a mean violation above ε. Of the people in a window,
-taken as independent draws from today's population, three things are asked:
+taken as independent draws from today's population, three quantities are bounded:
 
-* how far are those of today's population whom the schema admits from the population behind the audited individuals, at
-  least (a lower confidence bound, from dual potentials: :mod:`isonomy.shift.lower`),
-* what is today's mean violation: at most, from the proved violations, and at least, from the attained ones, and
-* what share of today's people does the schema refuse. Of them nothing is proved: each counts with the largest violation
-  possible from above, and with none from below.
+* the distance between those of today's population whom the schema admits and the population behind the audited
+  individuals, from below (a lower confidence bound, from dual potentials: :mod:`isonomy.shift.lower`),
+* today's mean violation: from above by the proved violations, from below by the attained ones, and
+* the share of today's people whom the schema refuses. Nothing is proved for them: each counts with the largest
+  possible violation in upper bounds, and with none in lower bounds.
 
-*expired*: the distance is above γ, or the mean violation above ε, or so many are refused that the mean of what is
-proved exceeds ε whatever is true of the others, with confidence. *valid*: the mean violation is at most ε with
+*expired*: the distance is above γ, or the mean violation above ε, or the refused share is so large that the mean of
+what is proved exceeds ε whatever is true of the others, with confidence. *valid*: the mean violation is at most ε with
 confidence, and the certificate itself keeps ε. Otherwise *undecided*. Expired does not mean unfair: it means that the
 certificate no longer vouches.
 
@@ -25,12 +25,12 @@ independent draws from one population (not the same people again and again, no c
 not used to fit network, metric or schema. Where two samples are compared ``whole``, ``certified`` needs no such thing:
 it bounds the mean violation of the admitted people of the window themselves.
 
-**What is guaranteed.** Whoever looks often enough at a single confidence level is fooled at last. With
+**What is guaranteed.** Among enough looks at a single confidence level one is wrong at last. With
 ``guarantee="all"`` the ``k``-th look gets the risk ``α / (k (k + 1))``; these add up to α, so with probability at
 least ``1 − α`` *all* evaluations, ever, are right: windows may overlap, and the audited individuals may be used again
 in each, since the union bound asks for no independence between looks. The price is a bound that widens with the
 logarithm of ``k``. With ``guarantee="each"`` every single evaluation is right with probability at least ``1 − α``,
-and nothing is said of many together. In both cases the people of a window must be independent draws from one
+and nothing is claimed of several together. In both cases the people of a window must be independent draws from one
 population, and the moments of looking must not be chosen by what was seen.
 """
 
@@ -61,21 +61,21 @@ from isonomy_verify.arithmetic import down, mean_up, up
 State = Literal["valid", "expired", "undecided"]
 Guarantee = Literal["all", "each"]
 Tighten = Callable[[FloatArray], FloatArray]
-"""Gives smaller proved violations of people, at a price."""
+"""Maps people (n, m) to smaller proved violations (n,), at a higher cost."""
 
 ROUNDING = 1e-5
-"""A transport problem is solved to a share of its largest cost: the curve is read off a little further out."""
+"""Relative error of the transport solver: the curve is read at an estimate enlarged by it."""
 
 LEFT_OUT = 2e-9
-"""More of the people than may be left out of its solution, as shares do not add up to exactly 1."""
+"""Upper bound of the mass that the transport solution omits, as shares do not add up to exactly 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What a certificate promises, as far as a monitor needs it.
+    """The promise of a certificate, as far as a monitor needs it.
 
     ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
-    certificate does not carry them: then nothing is said of distances. ``everybody`` is false where they are a sample.
+    certificate does not carry them: then no distance is bounded. ``everybody`` is false where they are a sample.
     ``largest`` is the largest violation possible, also of people whom the schema refuses.
     """
 
@@ -90,7 +90,7 @@ class Reference:
 
     @property
     def caution(self) -> str:
-        """Why the certificate does not keep its own epsilon; "" where it does. It is said beside every state."""
+        """Return why the certificate does not keep its own epsilon, "" where it does; every reason ends with it."""
         return ""
 
 
@@ -99,9 +99,9 @@ class Observed:
     """The distance from the audited individuals.
 
     ``estimate`` is the distance between the two samples, large with small samples in many dimensions even when
-    nothing has changed: about the ``floor``. ``lower`` is what the populations are apart at least, with confidence.
+    nothing has changed: about the ``floor``. ``lower`` is a lower confidence bound of the populations' distance.
     ``certified`` is the proved mean violation at the estimate, ``certified_at_lower`` at the lower bound. ``whole``:
-    everybody was compared with everybody, not a part of each.
+    all people of both samples were compared, not a part of each.
     """
 
     estimate: float
@@ -117,7 +117,7 @@ class Observed:
 class MeanViolation:
     """Today's mean violation, with confidence: at least ``lower``, at most ``upper``.
 
-    ``observed`` is the mean of the window's proved violations. Whoever was refused counts with the largest possible
+    ``observed`` is the mean of the window's proved violations. A refused person counts with the largest possible
     violation in ``observed`` and ``upper``, with none in ``lower``.
     """
 
@@ -128,7 +128,7 @@ class MeanViolation:
 
 @dataclass(frozen=True)
 class RefusedShare:
-    """Whom the schema refused: how many of the window, their share, and bounds of the share in today's population."""
+    """Count and share of the window that the schema refused, and bounds of the share in today's population."""
 
     people: int
     observed: float
@@ -138,7 +138,7 @@ class RefusedShare:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one look at a window says; ``risk`` is the probability with which it may be wrong, at most."""
+    """The result of one look at a window; the probability that it is wrong is at most ``risk``."""
 
     number: int
     people: int
@@ -164,14 +164,14 @@ def evaluate(
 ) -> Evaluation:
     """Judge a window of people ``x`` (n, m) with proved violations ``upper`` (n,), in the order of arrival.
 
-    ``lower`` (n,) are attained violations, none where nobody looked for any. Of whoever was ``refused`` (n,) neither
-    coordinates nor violations are read. ``sample`` is how many people at most enter one transport problem.
+    ``lower`` (n,) are attained violations, None without a search. Coordinates and violations of ``refused`` (n,) rows
+    are not read. At most ``sample`` people enter one transport problem.
     """
     in_range("risk", risk, "a number between 0 and 1", 0.0, 1.0, strict=True)
     if len(x) != len(upper) or not len(x):
         raise ParameterError(template("upper", f"one number for each of {len(x)} individuals", len(upper)))
     refused = np.zeros(len(x), dtype=bool) if refused is None else refused
-    if lower is not None:  # bounds may have come later, from another tier; no row is told
+    if lower is not None:  # bounds may come from another tier, later than the search; no row is named
         compare(
             np.where(refused, 0.0, lower), np.where(refused, 0.0, upper),
             lambda at: f"Number {at} of the window: the output for a similar individual", lambda at: {"number": at},
@@ -187,14 +187,14 @@ def evaluate(
 
 
 def mean_at_most(upper: FloatArray, largest: float, risk: float) -> float:
-    """At least the mean violation of the population, with probability ``1 − risk``; numbers without a limit bound no
-    mean."""
+    """Bound the mean violation of the population from above, with probability ``1 − risk``; infinite without a finite
+    ``largest``."""
     return betting(upper, largest, risk) if math.isfinite(largest) else math.inf
 
 
 def mean_at_least(lower: FloatArray, largest: float, risk: float) -> float:
-    """At most the mean violation of the population, with probability ``1 − risk``: what is missing to the largest
-    violation, everybody's rounded up, is bounded from above."""
+    """Bound the mean violation of the population from below, with probability ``1 − risk``: the mean of the differences
+    to ``largest``, each rounded up, is bounded from above."""
     if not math.isfinite(largest):
         return 0.0
     missing = np.clip(up(largest - lower), 0.0, largest)
@@ -202,7 +202,7 @@ def mean_at_least(lower: FloatArray, largest: float, risk: float) -> float:
 
 
 def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
-    """The share of the refused with its bounds of Clopper and Pearson, both right with probability ``1 − risk``."""
+    """Bound the refused share by Clopper and Pearson; both bounds hold with probability ``1 − risk``."""
     n, count = len(refused), int(refused.sum())
     low = float(beta.ppf(risk / 2.0, count, n - count + 1)) if count else 0.0
     high = float(beta.isf(risk / 2.0, count + 1, n - count)) if count < n else 1.0
@@ -211,26 +211,26 @@ def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
 
 
 def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample: int) -> Observed | None:
-    """The distance of a window from the audited individuals; None without these."""
+    """Measure the distance of a window (n, m) from the audited individuals; None without these."""
     if reference.people is None:
         return None
     confidence = float(np.nextafter(1.0 - risk, 1.0))
-    found = wasserstein(
+    distance = wasserstein(
         reference.people, x, order=reference.order, ground=reference.ground, sample=sample, repeats=1,
         confidence=min(confidence, float(down(1.0))), seed=seed,
     )  # fmt: skip
     if confidence == 1.0:
-        found = replace(found, lower=0.0, evidence=f"{NOTHING}, since a risk of {risk:.2g} is too small for it")
-    read = reference.curve([found.estimate * (1 + ROUNDING), found.lower, math.inf])
-    most = min(reference.largest, float(read[2]))
+        distance = replace(distance, lower=0.0, evidence=f"{NOTHING}, since a risk of {risk:.2g} is too small for it")
+    bounds = reference.curve([distance.estimate * (1 + ROUNDING), distance.lower, math.inf])
+    largest = min(reference.largest, float(bounds[2]))
     return Observed(
-        estimate=found.estimate,
-        floor=found.floor,
-        lower=found.lower,
-        evidence=found.evidence,
-        certified=min(float(up(read[0] + LEFT_OUT * most)), most),
-        certified_at_lower=float(read[1]),
-        whole=reference.everybody and found.individuals == (found.n_one, found.n_other),
+        estimate=distance.estimate,
+        floor=distance.floor,
+        lower=distance.lower,
+        evidence=distance.evidence,
+        certified=min(float(up(bounds[0] + LEFT_OUT * largest)), largest),
+        certified_at_lower=float(bounds[1]),
+        whole=reference.everybody and distance.individuals == (distance.n_one, distance.n_other),
     )
 
 
@@ -267,19 +267,19 @@ def _judge(
 
 
 class _Window(NamedTuple):
-    """A row for each place of the window, or for each person as it was at one moment."""
+    """One row for each place of the window, or for each person in a snapshot of it."""
 
     x: FloatArray
     upper: FloatArray
     lower: FloatArray
-    tight: BoolArray  # bounded by the tighter tier, or refused: nothing is left to do
+    tight: BoolArray  # bounded by the tighter tier, or refused: not to be tightened
     refused: BoolArray
 
 
 class Monitor:
     """The latest ``window`` people of a stream; every ``every`` arrivals, from ``least`` on, a look is due.
 
-    ``seen`` is how many looks there were before, so that a guarantee for all of them survives a restart. Safe to use
+    ``seen`` is the number of earlier looks, so that a guarantee for all of them survives a restart. Safe to use
     from several threads; looks are taken one at a time.
     """
 
@@ -306,28 +306,28 @@ class Monitor:
         self.confidence, self.guarantee, self.sample = confidence, guarantee, sample
         self.number = seen
         self._tighten = tighten
-        no = np.zeros(window, dtype=bool)
-        self._held = _Window(np.empty((window, width)), np.empty(window), np.empty(window), no, no.copy())
-        self.arrived, self._looked = 0, 0  # people, the refused among them, since the start of this monitor
-        self._lock, self._looking = threading.Lock(), threading.Lock()
+        flags = np.zeros(window, dtype=bool)
+        self._buffer = _Window(np.empty((window, width)), np.empty(window), np.empty(window), flags, flags.copy())
+        self.arrived, self._evaluated = 0, 0  # people, the refused among them, since the start of this monitor
+        self._lock, self._look_lock = threading.Lock(), threading.Lock()
 
     @property
     def due(self) -> bool:
-        """Is it time to look?"""
+        """Return whether a look is due."""
         with self._lock:
-            return min(self.arrived, self.window) >= self.least and self.arrived - self._looked >= self.every
+            return min(self.arrived, self.window) >= self.least and self.arrived - self._evaluated >= self.every
 
     def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray | None = None) -> bool:
-        """Let people ``x`` (n, m) with proved violations ``upper`` (n,) into the window; is a look due?
+        """Add people ``x`` (n, m) with proved violations ``upper`` (n,) to the window; return whether a look is due.
 
-        ``lower`` (n,) are attained violations, where somebody looked for them.
+        ``lower`` (n,) are attained violations, None without a search.
         """
         return self._add(x, upper, np.zeros(len(x)) if lower is None else lower, False)
 
     def refuse(self, count: int) -> bool:
-        """Let so many into the window whom the schema refused; is a look due?"""
-        count = min(count, self.window)  # nobody else would be left in any case
-        return self._add(np.zeros((count, self._held.x.shape[1])), np.zeros(count), np.zeros(count), True)
+        """Add ``count`` people whom the schema refused to the window; return whether a look is due."""
+        count = min(count, self.window)  # more would only replace one another
+        return self._add(np.zeros((count, self._buffer.x.shape[1])), np.zeros(count), np.zeros(count), True)
 
     def _add(self, x: FloatArray, upper: FloatArray, lower: FloatArray, refused: bool) -> bool:
         with self._lock:
@@ -335,63 +335,63 @@ class Monitor:
             x, upper, lower = x[last], upper[last], lower[last]
             places = (self.arrived + skipped + np.arange(len(x))) % self.window
             values: tuple[Any, ...] = (x, upper, lower, refused, refused)
-            for held, new in zip(self._held, values, strict=True):
-                held[places] = new
+            for array, new in zip(self._buffer, values, strict=True):
+                array[places] = new
             self.arrived += skipped + len(x)
         return self.due
 
     def people(self) -> tuple[FloatArray, FloatArray]:
-        """The people of the window whom the schema admits and their proved violations, in the order of arrival."""
-        seen, _ = self._snapshot()
-        return seen.x[~seen.refused], seen.upper[~seen.refused]
+        """Return the window's admitted people (n, m) and their proved violations (n,), in the order of arrival."""
+        window, _ = self._snapshot()
+        return window.x[~window.refused], window.upper[~window.refused]
 
     def risk(self, number: int) -> float:
-        """The risk that the look of this number may take."""
+        """Return the risk of the look with this number."""
         alpha = float(np.nextafter(1.0 - self.confidence, 0.0))
         return alpha if self.guarantee == "each" else float(down(alpha / (float(number) * (number + 1.0))))
 
     def look(self) -> Evaluation:
-        """Judge the window as it is now.
+        """Evaluate the window as it is now.
 
         People are bounded again by the tighter tier, unless the bounds at hand already show that the mean is within
-        epsilon: confidence bounds grow with every value, so that tighter ones would only show it again.
+        epsilon: confidence bounds grow with every value, so tighter values cannot change that.
         """
-        with self._looking:
-            seen, first = self._snapshot()
-            look = self.number + 1
-            risk, largest = self.risk(look), self.reference.largest
-            upper = np.where(seen.refused, largest, seen.upper)
-            enough = mean_at_most(upper, largest, risk / 4.0) <= self.reference.epsilon
-            if self._tighten is not None and not enough and not seen.tight.all():
-                upper[~seen.tight] = np.minimum(upper[~seen.tight], self._tighten(seen.x[~seen.tight]))
+        with self._look_lock:
+            window, first = self._snapshot()
+            number = self.number + 1
+            risk, largest = self.risk(number), self.reference.largest
+            upper = np.where(window.refused, largest, window.upper)
+            within = mean_at_most(upper, largest, risk / 4.0) <= self.reference.epsilon
+            if self._tighten is not None and not within and not window.tight.all():
+                upper[~window.tight] = np.minimum(upper[~window.tight], self._tighten(window.x[~window.tight]))
                 self._store(first, upper)
-            found = evaluate(
-                self.reference, seen.x, upper, seen.lower, seen.refused,
-                risk=risk, number=look, seed=look, sample=self.sample,
+            evaluation = evaluate(
+                self.reference, window.x, upper, window.lower, window.refused,
+                risk=risk, number=number, seed=number, sample=self.sample,
             )  # fmt: skip
-            self.number, self._looked = look, first + len(seen.x)
-            return found
+            self.number, self._evaluated = number, first + len(window.x)
+            return evaluation
 
     def _snapshot(self) -> tuple[_Window, int]:
-        """Copies in the order of arrival, and how many people came before the window."""
+        """Copy the window in the order of arrival; return it and the number of earlier arrivals."""
         with self._lock:
             if not self.arrived:
                 raise ParameterError("The window is empty: nobody has come by yet.")
             first = max(0, self.arrived - self.window)
             places = np.arange(first, self.arrived) % self.window
-            arrays: Any = [held[places] for held in self._held]
+            arrays: Any = [array[places] for array in self._buffer]
             return _Window(*arrays), first
 
     def _store(self, first: int, upper: FloatArray) -> None:
-        """Keep tighter bounds of those who are still in the window."""
+        """Store tighter bounds of people who have not left the window."""
         with self._lock:
-            still = np.arange(max(first, self.arrived - self.window), first + len(upper))
-            self._held.upper[still % self.window], self._held.tight[still % self.window] = upper[still - first], True
+            rows = np.arange(max(first, self.arrived - self.window), first + len(upper))
+            self._buffer.upper[rows % self.window], self._buffer.tight[rows % self.window] = upper[rows - first], True
 
 
 @dataclass(frozen=True)
 class GroupViolation:
-    """The people of one protected group: how many, and the mean of their proved violations."""
+    """The number of people of one protected group, and the mean of their proved violations."""
 
     feature: str
     group: str
@@ -400,11 +400,11 @@ class GroupViolation:
 
 
 def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 10) -> list[GroupViolation]:
-    """Who bears the violations: protected groups of at least ``smallest`` people, by the rule of group fairness.
+    """Average proved violations by protected group of at least ``smallest`` people, by the rule of group fairness.
 
-    Smaller ones would tell about persons, and say little. A number to which the schema gives no range is left out.
+    Smaller groups would disclose persons. A number to which the schema gives no range is left out.
     """
-    found = []
+    violations = []
     for name in schema.protected:
         try:
             grouping = feature_groups(schema, name, x)[0]
@@ -413,6 +413,6 @@ def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 1
         for place, group in enumerate(grouping.names):
             members = grouping.code == place
             if members.sum() >= max(1, smallest):
-                spoken = group.removeprefix(f"{name} ")  # the feature stands beside it
-                found.append(GroupViolation(name, spoken, int(members.sum()), mean_up(upper[members])))
-    return found
+                label = group.removeprefix(f"{name} ")  # the result names the feature
+                violations.append(GroupViolation(name, label, int(members.sum()), mean_up(upper[members])))
+    return violations

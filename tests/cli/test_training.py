@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isonomy.cli.training import _LEARNED, _TOLD
+from isonomy.cli.training import _REPORTED, _TRAINING_QUESTION
 from isonomy.population import Population, Schema
 from isonomy.training import FairClassifier
 
@@ -54,7 +54,7 @@ def _table() -> str:
 
 def same(told: dict[str, Any], audited: dict[str, Any]) -> None:
     """What was said of a network is to the last digit what the audit says of it."""
-    compared = [name for name in _TOLD if name in audited]
+    compared = [name for name in _REPORTED if name in audited]
     assert {"upper", "lower", "local", "decisions", "printed", "verdict", "metric", "delta", "gamma"} <= set(compared)
     assert {name: told[name] for name in compared} == {name: audited[name] for name in compared}
     for name in ("accuracy", "balanced_accuracy"):
@@ -187,7 +187,7 @@ def test_the_commands_take_the_audits_options() -> None:
         "held_out",
     }
     elsewhere |= {"confidence", "against", "engine", "scheduler", "chunk"}
-    assert {each.name for each in _LEARNED} == {each.name for each in fields(Plan)} - elsewhere
+    assert {each.name for each in _TRAINING_QUESTION} == {each.name for each in fields(Plan)} - elsewhere
 
 
 @pytest.mark.parametrize("command", [("train", *SMALL), ("repair", "--epsilon", "0.1")], ids=lambda words: words[0])

@@ -21,7 +21,7 @@ from isonomy.records import write
 from isonomy.service import Served, Settings, create_app
 from isonomy.service import certifier as certifier_module
 from isonomy.service.certifier import PIECE, Certifier, _Pace
-from isonomy.service.served import somebody
+from isonomy.service.served import placeholder
 
 from .example import SCHEMA, network, population, rows, served
 
@@ -223,7 +223,7 @@ def test_a_number_instead_of_a_class() -> None:
 def test_somebody_is_made_for_every_schema() -> None:
     for name in ("german", "adult"):
         schema = isonomy.load_population(name).schema
-        assert schema.domain("realizable").contains(somebody(schema).x).all()
+        assert schema.domain("realizable").contains(placeholder(schema).x).all()
 
 
 def test_threads_do_not_disturb_each_other() -> None:

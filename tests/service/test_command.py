@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from isonomy.errors import FileError, ParameterError
 from isonomy.service import Key, Settings, new_key, read_keys, run, serve
-from isonomy.service.keys import who
+from isonomy.service.keys import name_of
 from isonomy.service.web import Lines
 
 from .example import process, rows, served
@@ -26,8 +26,8 @@ def test_keys_are_kept_as_hashes(tmp_path: Path) -> None:
     path.write_text("# who may ask\n\n" + "\n".join(key.line() for _, key in pairs), encoding="utf-8")
     keys = read_keys(path)
     assert keys == tuple(key for _, key in pairs)
-    assert [who(secret, keys) for secret, _ in pairs] == ["one", "two"]
-    assert who("", keys) is None and who(keys[0].digest, keys) is None
+    assert [name_of(secret, keys) for secret, _ in pairs] == ["one", "two"]
+    assert name_of("", keys) is None and name_of(keys[0].digest, keys) is None
     assert all(secret not in path.read_text(encoding="utf-8") for secret, _ in pairs)
 
 

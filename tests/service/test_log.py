@@ -18,15 +18,15 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
 from isonomy.errors import ParameterError
-from isonomy.service.chain import METADATA, first_of, new_request
+from isonomy.service.chain import METADATA, first_name, new_request
 from isonomy.service.database import LogError, open_database
-from isonomy.service.log import OLD, AuditLog, Entry
+from isonomy.service.log import EXPIRED, AuditLog, Entry
 
 
 def entry(count: int = 2, at: int | None = None, verdict: str = "certified") -> Entry:
     request, now = new_request()
     if at is not None:
-        request, now = f"{first_of(at)}{request[12:]}", at
+        request, now = f"{first_name(at)}{request[12:]}", at
     row = ("yes", "[0.1, 0.9]", 0.25, 0.0, verdict, "certified", "interval", None)
     return Entry((request, now, "", "ab" * 32, count), [(request, place, *row) for place in range(count)])
 
@@ -135,11 +135,11 @@ def test_the_old_is_forgotten(address: str) -> None:
     log = AuditLog(address)
     now = time.time_ns() // 1000
     day = 86_400_000_000
-    old = [log.append(entry(1, now - 3 * day)) for _ in range(OLD + 7)]
+    old = [log.append(entry(1, now - 3 * day)) for _ in range(EXPIRED + 7)]
     new = [log.append(entry(2, now - day)) for _ in range(5)]
     for future in (*old, *new):
         future.result()
-    assert log.forget(now - 2 * day) == OLD + 7
+    assert log.forget(now - 2 * day) == EXPIRED + 7
     assert log.forget(now - 2 * day) == 0
     assert len(log.recent("ab" * 32, 1000)) == 10
     log.close()

@@ -1,7 +1,7 @@
-"""All commands under one name, and how they end.
+"""Collect all commands under one name, and map errors to exit statuses.
 
-Exit status: 0 done (with ``--epsilon``: certified), 1 violated, 2 bad usage or input, 3 undecided, 4 what was found
-contradicts what was proved, 130 stopped.
+Exit status: 0 done (with ``--epsilon``: certified), 1 violated, 2 bad usage or input, 3 undecided, 4 an attained
+violation contradicts a proved bound, 130 stopped.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ for command in _COMMANDS:
     app.command(command.__name__)(answering(command))
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(extras.log, name="log")
-passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-app.command("serve", context_settings=passed_on)(extras.serve)
+forwarded = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+app.command("serve", context_settings=forwarded)(extras.serve)
 
 
 def _version(wanted: bool) -> None:
@@ -62,7 +62,7 @@ def about(
 
 
 def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) -> int:
-    """Run a command and give its exit status; every fault that a user can cause is one sentence."""
+    """Run a command and return its exit status; every fault that a user can cause is one sentence."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):  # a terminal without these letters gets escapes, not a fault
         if isinstance(stream, TextIOWrapper):
@@ -74,17 +74,17 @@ def main(arguments: Sequence[str] | None = None, commands: typer.Typer = app) ->
         return fail(str(error), code=error.code, status=error.exit_status, machine="--json" in words)
     except KeyboardInterrupt:
         return fail("Stopped.", code="stopped", status=130, machine=False)
-    except BrokenPipeError:  # whoever read has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         sys.stderr.close()
         return 0
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return fail(f"{name}{error.strerror or error}.", code="file", status=2, machine="--json" in words)
     except Exception as error:
-        told = getattr(error, "format_message", None)  # a fault in the words given, as typer tells it
-        if told is None:
+        message = getattr(error, "format_message", None)  # a fault in the arguments, in typer's words
+        if message is None:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(told())
+            print(message())
             return 0
-        return fail(told(), code="usage", status=2, machine="--json" in words)
+        return fail(message(), code="usage", status=2, machine="--json" in words)

@@ -16,7 +16,7 @@ from isonomy.progress import Bar
 
 File = Annotated[Path | None, typer.Argument(metavar="AUDIT.TOML", help="A file with these options as keys.")]
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal", "table_limit")
-"""Options by which every command reads a table."""
+"""Options of every command that reads a table."""
 _STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
 _MANY = 2000  # individuals from which on a remark says how to see the cost
 
@@ -59,8 +59,8 @@ def audit(
         return _run(plan)
 
 
-def out_of(plan: Plan, schema: str) -> str:
-    """The directory to write; without one, named after the audit or the schema, as every file system takes it."""
+def output_directory(plan: Plan, schema: str) -> str:
+    """Return the directory to write; by default named after the audit or the schema, valid on every file system."""
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.name or schema).strip(".-")
     return plan.out or f"audit-{name or 'people'}"
 
@@ -71,9 +71,9 @@ def _estimate(plan: Plan) -> Answer:
     from isonomy.auditing.call import estimate
     from isonomy.auditing.inputs import read_inputs
 
-    with Bar("Reading") as shown:
+    with Bar("Reading") as bar:
         inputs = read_inputs(plan)
-        shown.stage("Timing a sample")
+        bar.stage("Timing a sample")
         cost = estimate(plan, inputs)
     return Answer(asdict(cost), [str(cost)])
 
@@ -92,18 +92,18 @@ def _run(plan: Plan) -> Answer:
 
     work = None
     try:
-        with ExitStack() as entered, Bar("Reading") as shown:
+        with ExitStack() as entered, Bar("Reading") as bar:
             inputs = read_inputs(plan)
             if inputs.network.remark:
                 remark(f"- {inputs.network.remark}")
-            target = check_target(out_of(plan, inputs.schema.name), plan.key)
+            target = check_target(output_directory(plan, inputs.schema.name), plan.key)
             if not plan.redact:  # a redacted audit keeps nothing on the way: finished chunks hold people's rows
                 work = entered.enter_context(locked(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
             with told(target.parent):
-                findings = run(plan, shown, work=work, inputs=inputs, announce=shown.stage)
-                shown.stage("Writing")
+                findings = run(plan, bar, work=work, inputs=inputs, announce=bar.stage)
+                bar.stage("Writing")
                 target = write(findings, target, key=plan.key, work=work if plan.engine is not None else None)
             if work is not None:
                 shutil.rmtree(work, ignore_errors=True)
@@ -118,9 +118,9 @@ def _run(plan: Plan) -> Answer:
 
 
 def _resume(work: Path | None, plan: Plan) -> str:
-    """What to say after Ctrl-C."""
+    """Return the message after Ctrl-C."""
     if work is None or not work.exists():
         why = " (a redacted audit keeps nothing on the way)" if plan.redact else ""
         return f"Stopped; nothing was written{why}."
-    kept = len(list(work.glob("parts/*.arrays")))
-    return f"Stopped; {kept} finished part{'s' * (kept != 1)} kept in {work}. The same command goes on from there."
+    parts = len(list(work.glob("parts/*.arrays")))
+    return f"Stopped; {parts} finished part{'s' * (parts != 1)} kept in {work}. The same command goes on from there."

@@ -1,4 +1,4 @@
-"""How commands talk: results on standard output, remarks on standard error, one JSON document for machines."""
+"""Print results on standard output, remarks on standard error, and one JSON document for machines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 
 
 class StoppedError(IsonomyError):
-    """Somebody pressed Ctrl-C; what was kept, in a sentence."""
+    """Raised after Ctrl-C; the message says which results are saved."""
 
     code = "stopped"
     exit_status = 130
@@ -33,10 +33,10 @@ class StoppedError(IsonomyError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: a document for machines, the same for people, the exit status.
+    """The result of a command: a document for machines, the same for people, the exit status.
 
     For people it is lines, and texts and tables of rich, fitted to the terminal's width; with ``--json`` they are not
-    looked at. A line is one line, whatever names it holds, and nothing in any of them can steer the terminal.
+    read. A line is one line, whatever names it holds, and nothing in any of them can steer the terminal.
     """
 
     document: Any
@@ -45,23 +45,23 @@ class Answer:
 
 
 def answering(run: Callable[..., Answer]) -> Callable[..., None]:
-    """The command of a function that answers, with the option ``--json``; it ends with the status of the answer."""
+    """Wrap a function that answers as a command with the option ``--json``, which ends with the answer's status."""
 
     @wraps(run)
     def command(*, json: bool, **values: Any) -> None:
-        found = run(**values)
+        result = run(**values)
         if json:
-            answer(found.document)
-        for each in () if json else found.people:
+            answer(result.document)
+        for each in () if json else result.people:
             print(visible(each)) if isinstance(each, str) else console().print(Inert(each))
-        raise typer.Exit(found.status)
+        raise typer.Exit(result.status)
 
     machine = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
     return signed(command, [*inspect.signature(run, eval_str=True).parameters.values(), machine])
 
 
 def console() -> Console:
-    """A console that is plain text when nobody looks; text is never taken for markup or wrapped when piped."""
+    """Return a console, plain text when piped; text is never taken for markup, nor wrapped when piped."""
     from rich.console import Console
 
     piped = not sys.stdout.isatty()
@@ -81,22 +81,22 @@ class Inert:
 
 
 def remark(text: str) -> None:
-    """A line on standard error."""
+    """Print a line on standard error."""
     print(visible(text), file=sys.stderr)
 
 
 def answer(document: Any) -> None:
-    """The one JSON document on standard output."""
+    """Print the one JSON document on standard output."""
     print(in_json(json_text(document)))
 
 
 def json_text(document: Any) -> str:
-    """A document as JSON; numbers that JSON has no word for become texts."""
+    """Encode a document as JSON; infinities become texts, NaN becomes null."""
     return json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def fail(message: str, *, code: str, status: int, machine: bool) -> int:
-    """Say what went wrong in one line, and give the exit status; a stop is no error."""
+    """Print an error in one line, and return the exit status; a stop is no error."""
     sentence = " ".join(message.split())
     sentence = sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
     if machine and status != 130:

@@ -61,8 +61,8 @@ def explain(
     from isonomy.report.text import to_json
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
-    everybody, network, metric, delta, outcome, ids = (
-        _planned(given, file) if audited is None else _read(given, audited)
+    people, network, metric, delta, outcome, ids = (
+        _read_plan(given, file) if audited is None else _read_audit(given, audited)
     )
     if network.remark:
         remark(f"- {network.remark}")
@@ -70,36 +70,36 @@ def explain(
         raise ParameterError("'row' and 'id' both say who is meant: give one of them.")
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
     if name is not None:
-        row, how = _row_of(name, ids, everybody), "chosen with --id"
-    row = int(everybody.rows.min()) if row is None else row
-    place = np.flatnonzero(everybody.rows == row)[:1]
+        row, how = _row_of(name, ids, people), "chosen with --id"
+    row = int(people.rows.min()) if row is None else row
+    place = np.flatnonzero(people.rows == row)[:1]
     if not len(place):
-        first, last = everybody.rows.min(), everybody.rows.max()
+        first, last = people.rows.min(), people.rows.max()
         right = f"a row of the table, {first} to {last}, that fits the schema"
-        if audited is not None and last - first >= len(everybody):
-            right = f"one of the {len(everybody):,} rows that were audited, such as {first} or {last}"
+        if audited is not None and last - first >= len(people):
+            right = f"one of the {len(people):,} rows that were audited, such as {first} or {last}"
         raise ParameterError(template("row", right, row))
-    person = everybody[place]
-    found = certify_local(
+    person = people[place]
+    local = certify_local(
         network, person, metric, delta, favourable=outcome.favourable or None, threshold=outcome.threshold,
         progress=None,
     )  # fmt: skip
-    facts = facts_of_row(found, 0, row, name=None if ids is None else ids[place[0]])
-    outcome = found.question.outcome
+    facts = facts_of_row(local, 0, row, name=None if ids is None else ids[place[0]])
+    outcome = local.question.outcome
     ((given_class, favour),) = named(
-        decided(found.prediction, outcome, regression=network.head == "regression"), outcome
+        decided(local.prediction, outcome, regression=network.head == "regression"), outcome
     )
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     document |= {"outcome": given_class, "favourable": favour, "decided": rule(outcome)}
-    among = f"{len(everybody):,} {'people' if audited is None else 'audited people'}"
+    among = f"{len(people):,} {'people' if audited is None else 'audited people'}"
     given_text = "" if given_class is None else f"Given is {given_class!r}. "
     return Answer(
         document, chain(row_to_terminal(facts, f"One of {among}, {how}"), [f"{given_text}Decided is {rule(outcome)}."])
     )
 
 
-def _read(given: Given, file: Path) -> tuple[Population, Network, Metric, float, Label, Any]:
-    """People, network, metric, δ, what is decided, and ids, as an audit wrote them."""
+def _read_audit(given: Given, file: Path) -> tuple[Population, Network, Metric, float, Label, Any]:
+    """Read people, network, metric, δ, outcome and ids as an audit wrote them."""
     from isonomy.errors import ParameterError, template
     from isonomy.records import read
 
@@ -112,8 +112,8 @@ def _read(given: Given, file: Path) -> tuple[Population, Network, Metric, float,
     return record.people, record.network, record.metric, record.delta, record.outcome, _ids_of(record)
 
 
-def _planned(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label, Any]:
-    """People, network, metric, δ, what is decided, and ids, from the files of a plan."""
+def _read_plan(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label, Any]:
+    """Read people, network, metric, δ, outcome and ids from the files of a plan."""
     from isonomy.auditing.inputs import read_inputs
     from isonomy.certificates.question import asked_outcome
     from isonomy.errors import ParameterError
@@ -132,7 +132,7 @@ def _planned(given: Given, file: Path | None) -> tuple[Population, Network, Metr
 
 
 def _ids_of(record: Any) -> Any:
-    """The ids of audited people, from the table of individuals beside their certificate."""
+    """Read the ids (n,) of audited people from the table of individuals beside their certificate."""
     import numpy as np
 
     from isonomy.auditing.output import INDIVIDUALS, ids_by_row
@@ -145,16 +145,16 @@ def _ids_of(record: Any) -> Any:
     return None if known is None else np.array([known.get(row) for row in record.people.rows.tolist()], dtype=object)
 
 
-def _row_of(name: str, ids: Any, everybody: Any) -> int:
-    """The row of the one person who has an id, or an error that says why there is none such."""
+def _row_of(name: str, ids: Any, people: Any) -> int:
+    """Return the row of the only person with an id, or raise an error that says why there is none such."""
     from isonomy.errors import ParameterError, template
 
-    column = everybody.schema.id
+    column = people.schema.id
     if column is None:
         raise ParameterError(template("id", "left out: the schema declares no id column; say --row", name))
     if ids is None:
         raise ParameterError(template("id", f"left out: nothing here has the column {column!r}; say --row", name))
-    rows = everybody.rows[ids == name.strip()].tolist()
+    rows = people.rows[ids == name.strip()].tolist()
     if len(rows) == 1:
         return int(rows[0])
     if rows:

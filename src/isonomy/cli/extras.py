@@ -1,4 +1,4 @@
-"""``isonomy serve`` and ``log``: commands of a part that may not be installed, which is found when it is called."""
+"""``isonomy serve`` and ``log``: commands of an optional part, imported when a command runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = typer.Typer(help="The audit log of 'isonomy serve'.", no_args_is_help=True
 
 
 def part(name: str) -> ModuleType:
-    """A module of the service, or a sentence on how to have it."""
+    """Import a module of the service, or raise an error that says how to install it."""
     advice = "This command needs a part that is not installed: pip install isonomy[serve]."
     if find_spec("isonomy.service") is None:
         raise ParameterError(advice)
@@ -64,22 +64,22 @@ def verify(
     their time was over. Exit status: 0 as it was written, 1 not.
     """
     database, chain = part("isonomy.service.database"), part("isonomy.service.chain")
-    kept = None if retention_days is None else int((time.time() - 86_400.0 * retention_days) * 1e6)
+    kept_since = None if retention_days is None else int((time.time() - 86_400.0 * retention_days) * 1e6)
     with database.read_only(place) as connection:
-        found = chain.verify(connection, None if head is None else head.strip().lower(), kept)
-    lines = [f"Records: {found.records}", f"Head:    {found.head}"]
-    if found.forgotten:
-        after = f", {found.forgotten_since} of them after this head was noted" if found.forgotten_since else ""
+        result = chain.verify(connection, None if head is None else head.strip().lower(), kept_since)
+    lines = [f"Records: {result.records}", f"Head:    {result.head}"]
+    if result.forgotten:
+        after = f", {result.forgotten_since} of them after this head was noted" if result.forgotten_since else ""
         lines.append(
-            f"Deleted by retention, as records of the chain say: the oldest {found.forgotten} requests{after}."
+            f"Deleted by retention, as records of the chain say: the oldest {result.forgotten} requests{after}."
         )
-        if kept is None:
+        if kept_since is None:
             lines.append("Whether their time was over, --retention-days tells.")
-    if found.wrong is not None:
-        lines = [found.wrong, f"Up to there: {found.records} records, the last one with hash {found.head}."]
+    if result.wrong is not None:
+        lines = [result.wrong, f"Up to there: {result.records} records, the last one with hash {result.head}."]
     elif head is not None:
-        lines.append(f"The anchored head is in the chain, {found.after_anchor} records before its end.")
+        lines.append(f"The anchored head is in the chain, {result.after_anchor} records before its end.")
     else:
         lines.append("No record was edited, removed or moved, unless the end was cut off or all was linked anew.")
         lines.append("Only a head that was noted elsewhere (--head) shows that.")
-    return Answer(asdict(found), lines, 0 if found.wrong is None else 1)
+    return Answer(asdict(result), lines, 0 if result.wrong is None else 1)

@@ -33,10 +33,10 @@ def init(
     """
     from isonomy.auditing.initial import propose, save
 
-    found = propose(data, model, Roles(**given), out, Plan(**reading).table_limit)
-    schema, audit = save(found, out, force=force)
-    facts = {"schema": str(schema), "audit": str(audit), "ready": found.ready, "notes": list(found.notes)}
-    return Answer(facts, _words(found.notes, schema, audit))
+    proposal = propose(data, model, Roles(**given), out, Plan(**reading).table_limit)
+    schema, audit = save(proposal, out, force=force)
+    facts = {"schema": str(schema), "audit": str(audit), "ready": proposal.ready, "notes": list(proposal.notes)}
+    return Answer(facts, _words(proposal.notes, schema, audit))
 
 
 def _words(notes: Iterable[str], schema: Path, audit: Path) -> Iterator[str]:

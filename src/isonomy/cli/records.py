@@ -1,4 +1,4 @@
-"""``isonomy verify`` and ``compare``: certificates that are there already."""
+"""``isonomy verify`` and ``compare``: commands on existing certificates."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ def verify(
     checker, status = import_module("isonomy_verify"), import_module("isonomy_verify.check").STATUS
     folder = data if data is not None and any(data.glob("*.bin")) and not _has_table(data) else None
     try:
-        found = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
+        report = checker.verify(file, data=folder, signer=signer, everybody=everybody, seed=seed)
     except checker.BadInput as error:
         raise FileError(f"The certificate {file} cannot be checked: {error}") from error
-    found.claims += _originals(file, model, data if folder is None else None)
-    facts = {name: value for name, value in vars(found).items() if name != "claims"}
+    report.claims += _originals(file, model, data if folder is None else None)
+    facts = {name: value for name, value in vars(report).items() if name != "claims"}
     facts |= {
-        "accepted": found.accepted,
-        "result": found.result,
-        "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in found.claims],
+        "accepted": report.accepted,
+        "result": report.result,
+        "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in report.claims],
     }
-    return Answer(facts, _show(found), status[found.result])
+    return Answer(facts, _show(report), status[report.result])
 
 
-def _show(found: Any) -> Iterator[Any]:
-    """Tables with a frame: a line that is too long goes on within it, so that none begins with a stranger's words."""
+def _show(report: Any) -> Iterator[Any]:
+    """Yield framed tables: a long line is wrapped within its frame, so that no line begins with a stranger's words."""
     from rich.table import Table
     from rich.text import Text
 
-    asked = Table("question", "", show_header=False)
-    for name, detail in found.question.items():
-        asked.add_row(Text(name), Text(detail))
-    yield asked
+    question = Table("question", "", show_header=False)
+    for name, detail in report.question.items():
+        question.add_row(Text(name), Text(detail))
+    yield question
     table = Table("claim", "", "detail")
     colours = {"proved again": "green", "recomputed": "green", "rejected": "bold red"}
     colours |= {"trusted": "yellow", "looked at": "yellow"}
-    for name, status, detail in found.claims:
+    for name, status, detail in report.claims:
         table.add_row(Text(name), status, Text(detail), style=colours.get(status))
     yield table
-    yield f"{found.result.capitalize()}."
+    yield f"{report.result.capitalize()}."
 
 
 def _has_table(folder: Path) -> bool:
@@ -79,7 +79,7 @@ def _has_table(folder: Path) -> bool:
 
 
 def _originals(file: Path, model: Path | None, data: Path | None) -> list[tuple[str, str, str]]:
-    """Are these the files that the audit started from?"""
+    """Compare files with those that the audit read; return claims with status and detail."""
     from isonomy.auditing.originals import check_data, check_model
     from isonomy.records import read
 
@@ -110,13 +110,19 @@ def compare(
     files = [_certificate(path) for path in (old, new)]
     before, after = map(read, files)
     people = [pd.read_parquet(beside) if (beside := named_beside(file, INDIVIDUALS)) else None for file in files]
-    found = facts_of_change(before, after, people)
-    return Answer(to_json(found), change_to_markdown(found).splitlines())
+    facts = facts_of_change(before, after, people)
+    return Answer(to_json(facts), change_to_markdown(facts).splitlines())
 
 
 def named_beside(certificate: Path, name: str) -> Path | None:
-    """A file beside the certificate, such as the table of individuals, if the certificate names it and it is there;
-    one that it does not name may say anything. Refused is a file that is not the one that it names."""
+    """Return the path of a file in the certificate's folder that the certificate names, None where it names none or
+    the file is missing; a file that it does not name may contain anything.
+
+    Raises
+    ------
+    FileError
+        If a file differs from the one that the certificate names.
+    """
     record = import_module("isonomy_verify.record")
     try:
         found = record.Record.read(certificate)
@@ -128,7 +134,7 @@ def named_beside(certificate: Path, name: str) -> Path | None:
 
 
 def _certificate(path: Path) -> Path:
-    """A certificate, or that of a directory."""
+    """Return the path of a certificate, or of that in a directory."""
     file = path / "certificate.json" if path.is_dir() else path
     if not file.is_file():
         raise FileError(f"There is no certificate {file}.")

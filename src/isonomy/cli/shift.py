@@ -44,49 +44,50 @@ def shift(
 
     plan = Plan.of({"data": one, **given})
     tables, cost = [read_table(plan, source) for source in (one, other)], read_ground(plan.ground, None)
-    found = wasserstein(*tables, order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed)
-    reaching, floor = rounded_up(max(found.estimate + 2 * found.spread, found.lower)), rounded_up(found.floor)
-    sentences = shifted(found, reaching) if found.shown else unshifted(found, reaching, floor)
-    facts = {"one": one, "other": other, **asdict(found), "shown": found.shown, "reaches": found.whole}
-    facts |= {"suggested_gamma": reaching if found.shown else None, "reaching_gamma": reaching, "floor_gamma": floor}
-    return Answer(facts | {"sentences": sentences}, [str(found), *sentences])
+    distance = wasserstein(*tables, order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed)
+    reaching = rounded_up(max(distance.estimate + 2 * distance.spread, distance.lower))
+    floor = rounded_up(distance.floor)
+    sentences = shifted(distance, reaching) if distance.shown else unshifted(distance, reaching, floor)
+    facts = {"one": one, "other": other, **asdict(distance), "shown": distance.shown, "reaches": distance.whole}
+    facts |= {"suggested_gamma": reaching if distance.shown else None, "reaching_gamma": reaching, "floor_gamma": floor}
+    return Answer(facts | {"sentences": sentences}, [str(distance), *sentences])
 
 
-def shifted(found: Distance, suggested: float) -> list[str]:
-    """What a shift that is shown asks of gamma: at least its lower bound, and the second table within reach."""
-    real = max(found.estimate - found.floor, found.lower)
+def shifted(distance: Distance, suggested: float) -> list[str]:
+    """Explain the suggested gamma of a shift that is shown: at least its lower bound, and reaching the second table."""
+    real = max(distance.estimate - distance.floor, distance.lower)
     return [
-        f"Sampling alone explains {found.floor:.4g}; beyond that they are about {real:.4g} apart.",
-        f"Suggested gamma: {suggested:g}, {reach(found)}.",
+        f"Sampling alone explains {distance.floor:.4g}; beyond that they are about {real:.4g} apart.",
+        f"Suggested gamma: {suggested:g}, {reach(distance)}.",
     ]
 
 
-def unshifted(found: Distance, reaching: float, floor: float) -> list[str]:
-    """That there is nothing to suggest, what the floor as gamma would mean, and what would reach the second table."""
+def unshifted(distance: Distance, reaching: float, floor: float) -> list[str]:
+    """Explain why no gamma is suggested, what the floor as gamma means, and which gamma reaches the second table."""
     moved = {1.0: "moved so far on average", math.inf: "moved so far at most"}
-    how = moved.get(found.order, f"moved so far in the mean of order {found.order:g}")
-    category = {"l1": "2", "l2": "1.41", "linf": "1"}.get(found.ground)
+    how = moved.get(distance.order, f"moved so far in the mean of order {distance.order:g}")
+    category = {"l1": "2", "l2": "1.41", "linf": "1"}.get(distance.ground)
     price = "" if category is None else f" (another category costs {category})"
     return [
         "No shift is shown: the lower confidence bound of the distance is 0. No gamma is suggested.",
-        f"Sampling alone explains {found.floor:.4g}: a certificate with gamma = {floor:g} would speak of every "
+        f"Sampling alone explains {distance.floor:.4g}: a certificate with gamma = {floor:g} would speak of every "
         f"population in which people are {how}{price}, and pay for the noise of samples of this size, not for a shift.",
-        f"Where the second table itself is meant: gamma {reaching:g}, {reach(found)}.",
+        f"Where the second table itself is meant: gamma {reaching:g}, {reach(distance)}.",
     ]
 
 
-def reach(found: Distance) -> str:
-    """What is known of the distance between the tables themselves."""
-    if found.whole:
+def reach(distance: Distance) -> str:
+    """Describe what is known of the distance between the tables themselves."""
+    if distance.whole:
         return "which reaches the second table as it is"
-    sizes = zip(found.individuals, (found.n_one, found.n_other), strict=True)
-    drawn = " and ".join(f"{some:,} of {everybody:,}" for some, everybody in sizes)
-    most = max(found.n_one, found.n_other)
-    return f"about what samples of {drawn} are apart; whether it reaches the second table, --sample {most} would tell"
+    sizes = zip(distance.individuals, (distance.n_one, distance.n_other), strict=True)
+    samples = " and ".join(f"{drawn:,} of {total:,}" for drawn, total in sizes)
+    most = max(distance.n_one, distance.n_other)
+    return f"about what samples of {samples} are apart; whether it reaches the second table, --sample {most} would tell"
 
 
 def rounded_up(value: float, digits: int = 2) -> float:
-    """A number with two digits that is not smaller."""
+    """Round a number up to ``digits`` digits."""
     from decimal import ROUND_CEILING
 
     from isonomy.arithmetic import rounded

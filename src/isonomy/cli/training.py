@@ -1,7 +1,7 @@
 """``isonomy train``, ``frontier`` and ``repair``: networks that can be proved fair, from a table to ONNX files.
 
-They ask what ``isonomy audit`` asks: the same options and files, with the same defaults. Every number that they give of
-a network is that of an audit of its file, which is run here; beside the scores stand those of a blind regression.
+The question is that of ``isonomy audit``: the same options and files, with the same defaults. Every number about a
+network is that of an audit of its file, which is run here; a blind regression gives scores to compare with.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from isonomy.report.findings import Findings
 
 _TRAINING = Panel("Training")
-_OTHERS = (
+_IGNORED = (
     "name", "out", "redact", "key", "held_out", "confidence", "against", "engine", "scheduler", "chunk",
 )  # fmt: skip
-"""Options of an audit that are not about the question; a file may say them, and nothing is made of them here."""
+"""Options of an audit that are not about the question; a file may have them, and they are ignored here."""
 _MODEL = ("model", "head", "output", "activation", "reads")
-_ASKED = [each for each in select(Plan) if each.name not in _OTHERS]
-_LEARNED = [each for each in _ASKED if each.name not in (*_MODEL, "as_read")]
+_QUESTION = [each for each in select(Plan) if each.name not in _IGNORED]
+_TRAINING_QUESTION = [each for each in _QUESTION if each.name not in (*_MODEL, "as_read")]
 _BLIND = "blind regression"
-_TOLD = (
+_REPORTED = (
     "individuals", "selection", "metric", "delta", "gamma", "order", "ground", "verdict", "upper", "lower", "local",
     "decisions", "printed",
 )  # fmt: skip
-"""What an audit's document has under these names is said of a network that is written here."""
+"""Names in the document of an audit that are reported about a network written here."""
 _SCORES = {
     "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
     "mean_absolute_error": "mean absolute error", "r2": "R²",
@@ -52,7 +52,7 @@ _SCORES = {
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained."""
+    """Options of training a network."""
 
     method: Literal["u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = _TRAINING(
         "u-dif", "u-dif: fair under every shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; "
@@ -67,7 +67,7 @@ class Training:
         check_options(self)
 
 
-@with_options(given=_LEARNED, training=select(Training))
+@with_options(given=_TRAINING_QUESTION, training=select(Training))
 def train(
     given: Given,
     training: Given,
@@ -102,41 +102,42 @@ def train(
     kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
     model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint)
     try:
-        with _working("Training") as shown:
-            model.fit(people.train, on_epoch=lambda record: _epoch(shown, record))
+        with _working("Training") as bar:
+            model.fit(people.train, on_epoch=lambda record: _epoch(bar, record))
     except KeyboardInterrupt:
         words = f"; the last epoch is kept in {checkpoint}. The same command goes on from it"
         raise StoppedError(f"Stopped{words if checkpoint.exists() else ''}.") from None
     model.to_onnx(out)
     checkpoint.unlink(missing_ok=True)
-    lost = _collapse(model, people)
-    with _working("Proving") as shown:
-        findings = _audited(plan, out, model.network_.head, shown)
+    collapsed = _collapse(model, people)
+    with _working("Proving") as bar:
+        findings = _audit_written(plan, out, model.network_.head, bar)
     blind = fairness.blind_scores(people.train, findings.people)
-    failed = bool(lost) or findings.verdict not in (None, "certified")
+    failed = bool(collapsed) or findings.verdict not in (None, "certified")
     facts: dict[str, Any] = {
-        "model": str(out), "collapsed": bool(lost), "reason": lost and f"{out} {lost}", "history": model.history_,
-        "kept": model.kept_, **_told(findings), "blind": blind, "audit": findings.command,
+        "model": str(out), "collapsed": bool(collapsed), "reason": collapsed and f"{out} {collapsed}",
+        "history": model.history_, "kept": model.kept_, **_reported(findings), "blind": blind,
+        "audit": findings.command,
     }  # fmt: skip
     advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
     lines: list[Any] = [
-        f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_reached(model.kept_)}.",
+        f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_epoch_words(model.kept_)}.",
         _table([(out.name, findings, facts["scores"]), (_BLIND, None, blind)]),
         f"Audited: {findings.people.selection.words()}.",
-        f"Written: {out} and {_keep(out, facts)}.",
-        f"Failed: {facts['reason']}. {advice}" if lost else f"The whole audit: {facts['audit']}",
+        f"Written: {out} and {_write_facts(out, facts)}.",
+        f"Failed: {facts['reason']}. {advice}" if collapsed else f"The whole audit: {facts['audit']}",
         *([f"Verdict at epsilon {plan.epsilon:g}: {findings.verdict}."] if plan.epsilon is not None else []),
     ]
     return Answer(facts, lines, 3 if failed else 0)
 
 
-def _epoch(shown: Bar, record: dict[str, float]) -> None:
-    shown(int(record["epoch"]), int(record.get("epochs", record["epoch"])))
-    shown.note(_reached(record))
+def _epoch(bar: Bar, record: dict[str, float]) -> None:
+    bar(int(record["epoch"]), int(record.get("epochs", record["epoch"])))
+    bar.note(_epoch_words(record))
 
 
-def _reached(record: dict[str, float]) -> str:
-    """What an epoch came to."""
+def _epoch_words(record: dict[str, float]) -> str:
+    """Return the numbers of an epoch in words."""
     names = {
         "error": "error of those learned from {:.4f}", "accuracy": "accuracy {:.3f}", "penalty": "trained bound {:.4f}",
         "validation_error": "error of those set aside {:.4f}",
@@ -144,7 +145,7 @@ def _reached(record: dict[str, float]) -> str:
     return ", ".join(words.format(record[name]) for name, words in names.items() if name in record)
 
 
-@with_options(given=_LEARNED, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
+@with_options(given=_TRAINING_QUESTION, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
 def frontier(
     given: Given,
     training: Given,
@@ -170,49 +171,49 @@ def frontier(
     from isonomy.auditing.inputs import select_people
     from isonomy.files import atomic
     from isonomy.training import FairClassifier
-    from isonomy.training import frontier as trained
+    from isonomy.training import frontier as train_frontier
 
     plan, people = _read(Plan.of(given, file))
     weights = _numbers("alphas", alphas, float)
     model = FairClassifier(**_estimator(plan, people, Training(**training)))
     audits: list[Findings] = []
 
-    def measured(one: FairClassifier, judged: Any) -> float:
+    def measure(one: FairClassifier, judged: Any) -> float:
         one.to_onnx(out / f"alpha-{one.alpha:g}.onnx")
-        audits.append(_audited(plan, out / f"alpha-{one.alpha:g}.onnx", "softmax"))
-        shown(len(audits), len(weights))
+        audits.append(_audit_written(plan, out / f"alpha-{one.alpha:g}.onnx", "softmax"))
+        bar(len(audits), len(weights))
         return audits[-1].claimed[1]
 
     _check_writable(out / "frontier.csv")
-    with _working("Training along alpha") as shown:
-        found = trained(people, weights, model=model, judged_on=select_people(plan, people), measure=measured)
-    table = found.table.assign(
+    with _working("Training along alpha") as bar:
+        result = train_frontier(people, weights, model=model, judged_on=select_people(plan, people), measure=measure)
+    table = result.table.assign(
         mean_upper=[each.certificate.local.mean_upper for each in audits],
         model=[f"alpha-{weight:g}.onnx" for weight in weights],
     )
     with atomic(out / "frontier.csv") as part:
-        known = {name: value for name, value in found.blind.items() if name in table}
+        known = {name: value for name, value in result.blind.items() if name in table}
         pd.concat([table, pd.DataFrame([known | {"model": _BLIND}])]).to_csv(part, index=False)
     best, why = None, ""
     try:
-        place = found.place(math.inf if plan.epsilon is None else plan.epsilon)
+        place = result.place(math.inf if plan.epsilon is None else plan.epsilon)
         best = None if plan.epsilon is None else str(table["model"].iloc[place])
     except ParameterError as error:
         why = str(error)
     rows: list[tuple[str, Findings | None, Mapping[str, float]]] = []
     for row, audit in zip(table.to_dict("records"), audits, strict=True):
         mark = ", undominated" if row["pareto"] else ", collapsed" if row["collapsed"] else ""
-        rows.append((f"{row['model']}{mark}", audit, _told(audit)["scores"]))
+        rows.append((f"{row['model']}{mark}", audit, _reported(audit)["scores"]))
     lines = [f"Audited: {audits[0].people.selection.words()}."]
     lines += [f"Written: {out / 'frontier.csv'} and {len(table)} models."]
     lines += [f"Most accurate at epsilon {plan.epsilon:g}: {best or 'none'}."] if plan.epsilon is not None else []
     lines += [f"Failed: {why}"] if why else []
-    models = [row | _told(audit) for row, audit in zip(table.to_dict("records"), audits, strict=True)]
-    facts = {"folder": str(out), "models": models, "blind": found.blind, "best": best, "reason": why}
-    return Answer(facts, [_table([*rows, (_BLIND, None, found.blind)]), *lines], 3 if why else 0)
+    models = [row | _reported(audit) for row, audit in zip(table.to_dict("records"), audits, strict=True)]
+    facts = {"folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why}
+    return Answer(facts, [_table([*rows, (_BLIND, None, result.blind)]), *lines], 3 if why else 0)
 
 
-@with_options(given=_ASKED)
+@with_options(given=_QUESTION)
 def repair(
     given: Given,
     file: File = None,
@@ -235,7 +236,7 @@ def repair(
     also where only networks are certified that have collapsed: that give everybody one class, or are no better.
     """
     from isonomy.auditing.inputs import part_of, read_inputs, read_table
-    from isonomy.training import repair as repaired
+    from isonomy.training import repair as repair_network
     from isonomy.training.perceptron import write_onnx
 
     plan = _in_memory(Plan.of(given, file))
@@ -251,39 +252,39 @@ def repair(
     inputs, people = read_inputs(plan), read_table(plan, plan.data)
     if inputs.network.remark:
         remark(f"- {inputs.network.remark}")
-    with _working("Proving") as shown:
-        before = _proved(plan, shown, inputs)
-        shown.stage("Repairing")
-        found = repaired(
+    with _working("Proving") as bar:
+        before = _run_audit(plan, bar, inputs)
+        bar.stage("Repairing")
+        result = repair_network(
             inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta, gamma=plan.gamma,
             order=plan.order, ground=inputs.ground, tier=plan.tier, judged_on=inputs.people, rounds=rounds,
-            epochs=epochs, random_state=plan.seed, progress=shown,
+            epochs=epochs, random_state=plan.seed, progress=bar,
         )  # fmt: skip
-        write_onnx(found.network, out)
-        shown.stage("Proving")
-        after = _audited(plan, out, found.network.head, shown)
-    reached = after.verdict == "certified" and not found.collapsed
-    decided = "decisions" in _told(after)
+        write_onnx(result.network, out)
+        bar.stage("Proving")
+        after = _audit_written(plan, out, result.network.head, bar)
+    reached = after.verdict == "certified" and not result.collapsed
+    decided = "decisions" in _reported(after)
     facts: dict[str, Any] = {
-        "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _told(before), "after": _told(after),
-        "blind": found.blind, "agreement": found.agreement if decided else None, "change": found.change,
-        "collapsed": found.collapsed,
-        "reason": found.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
+        "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _reported(before),
+        "after": _reported(after), "blind": result.blind, "agreement": result.agreement if decided else None,
+        "change": result.change, "collapsed": result.collapsed,
+        "reason": result.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
         "audit": after.command,
     }  # fmt: skip
-    fairest = "the fairest network that decides" if found.lost else "the fairest network of these rounds"
+    fairest = "the fairest network that decides" if result.lost else "the fairest network of these rounds"
     words = "reached" if reached else f"not reached; this is {fairest}"
-    words = "no success, since the network decides nothing" if found.collapsed else words
-    advice = "Give a network that decides." if found.collapsed else "Allow a larger epsilon."
+    words = "no success, since the network decides nothing" if result.collapsed else words
+    advice = "Give a network that decides." if result.collapsed else "Allow a larger epsilon."
     scored = [("before", before, facts["before"]["scores"]), ("after", after, facts["after"]["scores"])]
     lines: list[Any] = [
-        _table([*scored, (_BLIND, None, found.blind)]),
+        _table([*scored, (_BLIND, None, result.blind)]),
         f"Audited: {after.people.selection.words()}.",
         f"Epsilon {plan.epsilon:g}: {words}.",
-        *([f"Decisions kept: {found.agreement:.1%} of these people."] if decided else []),
-        f"Outputs change by {found.change:.4f} on average.",
+        *([f"Decisions kept: {result.agreement:.1%} of these people."] if decided else []),
+        f"Outputs change by {result.change:.4f} on average.",
         *([] if reached else [f"Failed: {facts['reason']} {advice}"]),
-        f"Written: {out}, which reads the schema's coordinates (--reads coordinates), and {_keep(out, facts)}.",
+        f"Written: {out}, which reads the schema's coordinates (--reads coordinates), and {_write_facts(out, facts)}.",
         f"The whole audit: {facts['audit']}",
     ]
     return Answer(facts, lines, 0 if reached else 3)
@@ -293,12 +294,12 @@ def repair(
 
 
 def _in_memory(plan: Plan) -> Plan:
-    """The plan of an audit whose people are all in memory, and which measures no distances."""
+    """Return the plan of an audit with all people in memory, which measures no distances."""
     return replace(plan, engine=None, scheduler=None, chunk=None, against=())
 
 
 def _read(plan: Plan) -> tuple[Plan, Population]:
-    """The plan by which a network is trained, and its table; audited are the rows that nothing is learned from."""
+    """Return the plan of training and its table; the rows that are not learned from are audited."""
     from isonomy.auditing.inputs import read_table
 
     split = "test" if plan.split == "auto" else plan.split
@@ -306,36 +307,36 @@ def _read(plan: Plan) -> tuple[Plan, Population]:
     return plan, read_table(plan, plan.data)
 
 
-def _audited(plan: Plan, model: Path, head: str, shown: Bar | None = None) -> Findings:
-    """The audit of a network that was written here, whose classes are the schema's in their order."""
-    said: Any = "regression" if head == "regression" else "auto"
-    asked = replace(plan, model=str(model), reads="coordinates", head=said, output=None, activation=None)
-    findings = _proved(replace(asked, as_read=True), shown)
-    return replace(findings, command=replace(asked, as_read=findings.other_reading is not None).command())
+def _audit_written(plan: Plan, model: Path, head: str, bar: Bar | None = None) -> Findings:
+    """Audit a network that was written here, whose classes are the schema's in their order."""
+    head_option: Any = "regression" if head == "regression" else "auto"
+    question = replace(plan, model=str(model), reads="coordinates", head=head_option, output=None, activation=None)
+    findings = _run_audit(replace(question, as_read=True), bar)
+    return replace(findings, command=replace(question, as_read=findings.other_reading is not None).command())
 
 
-def _proved(plan: Plan, shown: Bar | None, inputs: Inputs | None = None) -> Findings:
+def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Findings:
     """Run an audit."""
     from isonomy.auditing import run
     from isonomy.certificates.consistency import told
 
     with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
-        return run(plan, shown, inputs=inputs)
+        return run(plan, bar, inputs=inputs)
 
 
-def _told(findings: Findings) -> dict[str, Any]:
-    """What was proved and found, under the names that the document of an audit has for it, and the scores."""
+def _reported(findings: Findings) -> dict[str, Any]:
+    """Return bounds and verdicts under their names in the document of an audit, and the scores."""
     from isonomy.report.facts import facts_of
     from isonomy.report.text import to_json
 
     document = to_json(facts_of(findings))
     known = {name: getattr(findings, name) for name in _SCORES}
     scores = {name: value for name, value in known.items() if value is not None}
-    return {name: document[name] for name in _TOLD if name in document} | {"scores": scores}
+    return {name: document[name] for name in _REPORTED if name in document} | {"scores": scores}
 
 
-def _keep(out: Path, facts: Mapping[str, Any]) -> Path:
-    """Write what is said of a network beside it, and give the name of that file."""
+def _write_facts(out: Path, facts: Mapping[str, Any]) -> Path:
+    """Write the facts about a network beside it; return the path of that file."""
     from isonomy.files import atomic
 
     path = out.with_name(f"{out.name}.json")
@@ -345,7 +346,7 @@ def _keep(out: Path, facts: Mapping[str, Any]) -> Path:
 
 
 def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> Table:
-    """Networks with what is proved of them (nothing of one that was not audited) and their scores."""
+    """Return a table of networks with their bounds (none for one that was not audited) and scores."""
     from rich.table import Table
 
     from isonomy.report.facts import facts_of
@@ -368,7 +369,7 @@ def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> 
 
 
 def _estimator(plan: Plan, people: Population, training: Training) -> dict[str, Any]:
-    """The arguments of a fair estimator."""
+    """Return the arguments of a fair estimator."""
     from isonomy.auditing.inputs import read_similarity
 
     metric, ground = read_similarity(plan, people.schema)
@@ -383,7 +384,7 @@ def _estimator(plan: Plan, people: Population, training: Training) -> dict[str, 
 
 
 def _numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, ...]:
-    """Numbers of a kind with commas between them."""
+    """Read numbers of a kind with commas between them."""
     try:
         return tuple(kind(part) for part in text.split(",") if part.strip() or kind is float)
     except ValueError:
@@ -392,14 +393,14 @@ def _numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, 
 
 
 def _check_network_file(out: Path) -> None:
-    """Before a long training, not after it: a network is written as ONNX, and its audit reads it by that name."""
+    """Check, before a long training, that the file is named as ONNX, as its audit expects, and can be written."""
     if out.suffix.lower() != ".onnx":
         raise ParameterError(template("out", "an ONNX file to write, such as model.onnx", str(out)))
     _check_writable(out)
 
 
 def _check_writable(out: Path) -> None:
-    """Before a long training, not after it."""
+    """Check, before a long training, that a file can be written."""
     from isonomy.files import atomic
 
     with atomic(out.with_name(f".{out.name}.check")) as part:
@@ -409,15 +410,15 @@ def _check_writable(out: Path) -> None:
 
 @contextmanager
 def _working(what: str) -> Iterator[Bar]:
-    """A bar, and no warnings of the libraries beside it; what matters is said afterwards."""
-    with Bar("Reading") as shown, warnings.catch_warnings():
+    """Show a bar, and suppress warnings of libraries; what matters is reported afterwards."""
+    with Bar("Reading") as bar, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        shown.stage(what)
-        yield shown
+        bar.stage(what)
+        yield bar
 
 
 def _collapse(model: Any, people: Population) -> str:
-    """How a trained network has collapsed, on the training rows or the test rows; empty where it decides."""
+    """Return how a trained network has collapsed, on training or test rows; empty where it decides."""
     from isonomy.training.collapse import class_names, collapse
 
     label = people.schema.label

@@ -1,4 +1,4 @@
-"""From the body of a request to its answer and its entry in the log."""
+"""Turn the body of a request into its answer and its entry in the log."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from isonomy.service.reading import BadRequestError, Reader, parse
 from isonomy.service.settings import Settings
 
 Texts = tuple[Sequence[str], Sequence[str], Sequence[str]]
-"""Outputs, upper and lower bounds as JSON: in the answer and in the log."""
+"""Outputs, upper and lower bounds as JSON, one text per individual, for the answer and the log."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """An answer that may be sent once ``logged`` is done."""
+    """An answer; it may be sent once ``logged`` is done."""
 
     body: bytes
     request: str
@@ -33,7 +33,7 @@ class Answered:
 
 
 class Answering:
-    """Reads, certifies and logs; runs in a thread of the arithmetic."""
+    """Reads, certifies and logs requests; runs in a worker thread."""
 
     def __init__(self, certifier: Certifier, log: AuditLog, settings: Settings) -> None:
         self._certifier, self._log, self._settings = certifier, log, settings
@@ -43,16 +43,17 @@ class Answering:
         self._head = json.dumps(head)[1:-1]
 
     def __call__(self, body: bytes, caller: str, arrived: float) -> Answered:
-        """Answer a body that arrived at a moment of the monotonic clock."""
+        """Answer a body that arrived at ``arrived`` seconds of the monotonic clock."""
         document = parse(body)
-        rows, budget, asked = self._reader.request(document)
+        rows, budget, with_counterparts = self._reader.request(document)
         single = "individual" in document
-        rows, ids = self._reader.named(rows, single)
+        rows, ids = self._reader.split_ids(rows, single)
         x = self._reader.coordinates(rows, single)
-        if asked and len(rows) > self._settings.max_counterparts:
+        if with_counterparts and len(rows) > self._settings.max_counterparts:
             most = f"Counterparts are searched for at most {self._settings.max_counterparts} individuals at a time."
             raise BadRequestError.at(most, "counterpart")
-        answers = self._certifier(x, seconds=arrived + budget / 1000.0 - time.monotonic(), counterparts=asked)
+        seconds = arrived + budget / 1000.0 - time.monotonic()
+        answers = self._certifier(x, seconds=seconds, counterparts=with_counterparts)
         request, at = new_request()
         head = (request, at, caller, self._certifier.served.identity, len(answers))
         outputs = [f"[{row}]" for row in json.dumps(answers.outputs.tolist())[2:-2].split("], [")]  # finite numbers
@@ -65,14 +66,14 @@ class Answering:
     # Texts are written by hand, every number once: a dictionary for each individual would cost more than its bounds.
 
     def _answer(self, request: str, answers: Answers, texts: Texts, ids: Sequence[Any]) -> bytes:
-        """The answer as JSON, without infinities: a bound without limit is null. Each has its id, if any has one."""
+        """Write the answer as JSON; an infinite bound is null. Each individual has its id, where any has one."""
         outputs, *bounds = texts
-        upper, lower = (["null" if text == "Infinity" else text for text in side] for side in bounds)
+        upper, lower = (["null" if bound == "Infinity" else bound for bound in side] for side in bounds)
         names: dict[Any, str] = {name: json.dumps(name) for name in set(answers.predictions)}
         both = list(zip(answers.outcome, answers.favourable, strict=True))
-        said = {pair: json.dumps(dict(zip(("outcome", "favourable"), pair, strict=True)))[1:-1] for pair in set(both)}
+        text = {pair: json.dumps(dict(zip(("outcome", "favourable"), pair, strict=True)))[1:-1] for pair in set(both)}
         columns = (
-            answers.predictions, map(said.__getitem__, both), outputs, upper, lower, answers.verdict, answers.decision,
+            answers.predictions, map(text.__getitem__, both), outputs, upper, lower, answers.verdict, answers.decision,
             answers.tier, counterparts(answers.counterpart, len(answers)),
             [f'"id":{json.dumps(each)},' for each in ids] or repeat("", len(answers)),
         )  # fmt: skip
@@ -86,7 +87,7 @@ class Answering:
         return f'{{"request":"{request}",{self._head},"predictions":[{",".join(rows)}]}}'.encode()
 
     def _entry(self, head: Row, answers: Answers, texts: Texts, rows: Sequence[Any]) -> Entry:
-        """The entry of the log, and its rows as JSON, as the chain hashes them."""
+        """Return the entry of the log with its rows as JSON, the text that the chain hashes."""
         request, count = head[0], len(answers)
         stored = [[json.dumps(row) for row in rows]] if self._settings.store_features else []
         names: dict[Any, str] = {name: str(name) for name in set(answers.predictions)}
@@ -107,9 +108,9 @@ class Answering:
         return Entry(head, list(predictions), f"[{json.dumps(head)}, {', '.join(written)}]")
 
 
-def counterparts(found: pd.DataFrame | None, count: int) -> list[str]:
-    """The counterparts in raw units, as parts of an answer; a missing value is null."""
-    if found is None:
+def counterparts(people: pd.DataFrame | None, count: int) -> list[str]:
+    """Write counterparts in raw units as JSON fields, one text per individual; a missing value is null."""
+    if people is None:
         return [""] * count
-    plain = found.astype(object).where(found.notna(), None)
+    plain = people.astype(object).where(people.notna(), None)
     return [f',"counterpart":{json.dumps(row)}' for row in plain.to_dict("records")]

@@ -1,4 +1,4 @@
-"""The application: its routes, who waits for whom, how a request is answered; and how it is run."""
+"""Build and run the application: its routes, its queues, and how a request is answered."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from isonomy.population.outcome import rule
 from isonomy.service import openapi, web
 from isonomy.service.answering import Answered, Answering
 from isonomy.service.certifier import Certifier
-from isonomy.service.connections import patient
+from isonomy.service.connections import limited_protocol
 from isonomy.service.keys import KeyBackend, read_keys
 from isonomy.service.log import AuditLog
 from isonomy.service.openapi import Operation
@@ -42,13 +42,13 @@ from isonomy.service.watch import Watch
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CHEAP = 8192
-"""Bytes of a body, at most, whose request has its turn beside the dear ones; about ten people."""
+"""Bytes of the body of a cheap request, at most; about ten people."""
 LATER = {"Retry-After": "1"}
 
 
 def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
-    """The service for one certificate. One table of operations makes its routes and its description; the routes are
-    Starlette's, since FastAPI's own would look at every request longer than the bounds of an individual take."""
+    """Build the service for one certificate. One table of operations makes its routes and its description; the routes
+    are Starlette's, since FastAPI's own would take longer for a request than the bounds of an individual."""
     settings = settings or Settings()
     service = Service(served, settings)
     operations = service.operations()
@@ -76,7 +76,7 @@ def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
 
 
 class Service:
-    """What the routes share."""
+    """The state that the routes share."""
 
     def __init__(self, served: Served, settings: Settings) -> None:
         self.served, self.settings, self.address = served, settings, settings.address
@@ -88,7 +88,7 @@ class Service:
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
-        """Open the log, warm up, watch; and the other way round at the end."""
+        """Open the log, warm up and start the monitor; close them in reverse order at the end."""
         threads = self.settings.threads
         # Each kind has threads of its own, so that a cheap request never waits for dear ones to end.
         self.pools = {kind: ThreadPoolExecutor(threads, thread_name_prefix=kind) for kind in self.waiting}
@@ -96,7 +96,7 @@ class Service:
         self.certifier.warm_up()
         self.answering = Answering(self.certifier, self.log, self.settings)
         self.watch = Watch(self.certifier, self.log, self.settings, self.metrics.looked)
-        gc.freeze()  # what is there now stays: it need not be looked through again and again
+        gc.freeze()  # what exists now stays: it need not be collected again and again
         self.ready = True
         yield
         self.ready = False
@@ -106,7 +106,7 @@ class Service:
         self.log.close()
 
     def operations(self) -> list[Operation]:
-        """What can be asked."""
+        """List the operations of the service."""
         monitored = "Is the certificate still about today's population?"
         return [
             Operation("POST", "/v1/predictions", self.predict, "Predictions with their local certificates"),
@@ -121,7 +121,7 @@ class Service:
         ]
 
     async def predict(self, request: Request) -> Response:
-        """Read within the limits, answer, and acknowledge what is on disk."""
+        """Read a request within the limits, and answer once its entry is on disk."""
         arrived = time.monotonic()
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != web.JSON:
             raise HTTPException(415, "The body must be application/json.")
@@ -135,7 +135,7 @@ class Service:
                 raise HTTPException(408, "The body did not arrive in time.") from None
             raise HTTPException(503, "The answer took too long.", LATER) from None
         except BadRequestError as error:
-            if error.people:  # who was not admitted is of today's population all the same
+            if error.people:  # refused people belong to today's population too
                 self.metrics.refused.inc(error.people)
                 self.watch.refuse(error.people)
                 request.state.facts = {"caller": caller, "refused": error.people}
@@ -147,19 +147,18 @@ class Service:
         return Response(answered.body, media_type=web.JSON)
 
     async def _answered(self, body: bytes, caller: str, arrived: float) -> Answered:
-        """Through a thread of the arithmetic, which also writes the log: the loop is woken once, when all is on
-        disk."""
+        """Answer in a worker thread, which also writes the log: the loop is woken once, when all is on disk."""
         kind, most = _kind(body), self.settings.max_waiting
-        half = (most + 1) // 2  # of the places: dear requests leave the rest to cheap ones
+        half = (most + 1) // 2  # of the queue: dear requests leave the rest to cheap ones
         if sum(self.waiting.values()) >= most or (kind == "dear" and self.waiting[kind] >= half):
             raise HTTPException(503, "Too many requests wait; try again later.", LATER)
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[Answered] = loop.create_future()
+        future: asyncio.Future[Answered] = loop.create_future()
 
         def work() -> None:
             try:
-                if told.done():
-                    raise TimeoutError  # nobody waits any more
+                if future.done():
+                    raise TimeoutError  # the request was given up
                 answered = self.answering(body, caller, arrived)
             except Exception as error:
                 loop.call_soon_threadsafe(leave, error)
@@ -169,68 +168,59 @@ class Service:
                 )
 
         def leave(answer: Answered | BaseException) -> None:
-            self._count(kind, -1)  # whoever has stopped waiting is still in the queue until here
-            if not told.done():
+            self._count(kind, -1)  # a request that was given up is in the queue until here
+            if not future.done():
                 if isinstance(answer, BaseException):
-                    told.set_exception(answer)
+                    future.set_exception(answer)
                 else:
-                    told.set_result(answer)
+                    future.set_result(answer)
 
         self._count(kind, +1)
         self.pools[kind].submit(work)
-        return await told
+        return await future
 
     def _count(self, kind: str, change: int) -> None:
         self.waiting[kind] += change
         self.metrics.waiting.set(sum(self.waiting.values()))
 
     def recent(self, request: Request) -> Response:
-        """The latest predictions, and how many had which verdict."""
+        """Return the latest predictions, and counts by verdict."""
         limit, identity = web.whole_number(request, "limit", 50, openapi.MOST), self.served.identity
         verdicts, recent = self.log.verdicts(identity, 1000), self.log.recent(identity, limit)
         return web.json_response({"verdicts": verdicts, "recent": recent})
 
     def history(self, request: Request) -> Response:
-        """What the monitor saw, the latest last."""
+        """Return evaluations of the monitor, the latest last."""
         limit = web.whole_number(request, "limit", 200, openapi.MOST)
         return web.json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
 
     def numbers(self, request: Request) -> Response:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def live(self, request: Request) -> Response:
-        """The process is alive."""
+        """Return that the process is alive."""
         return web.json_response({"status": "alive"})
 
     async def is_ready(self, request: Request) -> Response:
-        """Requests can be answered, unless there is trouble."""
+        """Return that requests can be answered, or 503 with the reason why not."""
         trouble = self.log.trouble if self.ready else "The service is starting or ending."
         if trouble is not None:
             raise HTTPException(503, trouble)
         return web.json_response({"status": "ready"})
 
     async def dashboard(self, request: Request) -> Response:
-        """The page at ``/``."""
+        """Return the page at ``/``."""
         return HTMLResponse(web.PAGE, headers={"Content-Security-Policy": web.POLICY, "Cache-Control": "no-cache"})
 
     def certificate(self) -> dict[str, Any]:
-        """What was proved, for whoever asks."""
+        """Return the claims of the certificate and their terms."""
         served, outcome = self.served, self.certifier.question.outcome
         widest = 2 * served.gamma if served.gamma > 0 else 1.0
         gammas = [widest * step / 20 for step in range(21)]
         names = (
-            "statement",
-            "delta",
-            "gamma",
-            "epsilon",
-            "upper",
-            "lower",
-            "confidence",
-            "verdict",
-            "printed",
-            "observed",
-        )
+            "statement", "delta", "gamma", "epsilon", "upper", "lower", "confidence", "verdict", "printed", "observed",
+        )  # fmt: skip
         return {
             "certificate": served.identity,
             **{name: getattr(served, name) for name in names},
@@ -244,8 +234,8 @@ class Service:
 
 
 def _kind(body: bytes) -> str:
-    """Whether a request is cheap or dear, as far as its bytes tell: dear is whatever asks for much, or could (names can
-    be written with escapes)."""
+    """Classify a request as cheap or dear by its bytes: dear is one that asks for much, or could (names can be written
+    with escapes)."""
     dear = len(body) > CHEAP or any(word in body for word in (b"counterpart", b"budget_ms", b"\\"))
     return "dear" if dear else "cheap"
 
@@ -259,9 +249,9 @@ def run(
     anonymous: bool = False,
     log_level: str = "info",
 ) -> None:
-    """Serve until stopped. Without keys, other machines are let in only when ``anonymous`` says so.
+    """Serve until stopped. Without keys, other machines are served only with ``anonymous``.
 
-    Threads and the like are set for the whole process, which the service is taken to have for itself.
+    Threads and the like are set for the whole process, which should run nothing else.
     """
     settings = settings or Settings()
     if not settings.keys and not anonymous and not _is_loopback(host):
@@ -276,9 +266,9 @@ def run(
     if served.caution:
         web.LOGGER.warning(served.caution, extra={"facts": {"verdict": served.verdict}})
     settings = replace(settings, allow_host=(*settings.allow_host, host))
-    set_workers(1)  # requests are what runs in parallel
+    set_workers(1)  # requests run in parallel instead
     sys.setswitchinterval(0.001)
-    gc.set_threshold(20_000)  # a batch makes thousands of objects, which go by themselves
+    gc.set_threshold(20_000)  # a batch makes thousands of objects, freed by reference counts
     config = uvicorn.Config(
         create_app(served, settings),
         host=host,
@@ -289,7 +279,7 @@ def run(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=30,
         limit_concurrency=16 * settings.max_waiting,
-        http=patient(settings.headers_timeout),
+        http=limited_protocol(settings.headers_timeout),
         ws="none",
         proxy_headers=False,
     )

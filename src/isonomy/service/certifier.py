@@ -1,6 +1,6 @@
-"""Local certificates at prediction time: everything that does not depend on the individual is made ready once.
+"""Compute local certificates at prediction time; whatever does not depend on the individual is prepared once.
 
-**Soundness.** Bounds come from the very objects behind :func:`isonomy.certify_local`, fed with the same rows in the
+**Soundness.** Bounds come from the same objects as in :func:`isonomy.certify_local`, fed with the same rows in the
 same chunks: for the same table of individuals the numbers are the library's, bit for bit. The tight tier gets the rows
 that the interval tier leaves undecided, in pieces of at most ``PIECE``; whichever bound is smaller counts, and ``tier``
 says which one it is.
@@ -30,7 +30,7 @@ from isonomy.service.reading import BadRequestError, complaint
 from isonomy.service.served import Served
 
 PIECE = 64
-"""Individuals that go through the tight tier at a time, so that a latency budget can be kept."""
+"""Individuals bounded by the tight tier at a time, at most, so that a latency budget can be met."""
 
 BoolArray = NDArray[np.bool_]
 
@@ -39,8 +39,8 @@ BoolArray = NDArray[np.bool_]
 class Answers:
     """Predictions with their certificates, one row per individual.
 
-    ``predictions`` are the classes that are given, or the numbers of a regression; ``outcome`` is what is decided by
-    them (a class, high or low, None without a cut-off), ``favourable`` whether that is, None where none is named.
+    ``predictions`` are classes, or the numbers of a regression; ``outcome`` is the decision (a class, high or low, None
+    without a cut-off), ``favourable`` whether it is favourable, None where no favourable one is named.
     ``lower`` is 0 and ``counterpart`` None unless counterparts were asked for.
     """
 
@@ -63,44 +63,44 @@ class Answers:
 
 
 class Certifier:
-    """Answers for any individuals of one schema. Safe to use from several threads."""
+    """Certifies any individuals of one schema. Safe to use from several threads."""
 
     def __init__(self, served: Served, evidence: Path | None = None) -> None:
-        """``evidence``: where a contradiction between bounds and finds is written, with the person; None: nowhere."""
+        """``evidence``: the folder for a contradiction between bounds and finds, with the person; None: not saved."""
         self.served, self.question, self._evidence = served, served.question(), evidence
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.question, "interval", float32_run)
         self.tight = Bounds(self.question, "tight", float32_run)
         self.head = self.interval.head
         self._pace = _Pace()
-        space, usual = self.question.domain, served.schema.domain(self.question.domain.kind)
-        self._own_domain = not (np.array_equal(space.low, usual.low) and np.array_equal(space.high, usual.high))
+        own, default = self.question.domain, served.schema.domain(self.question.domain.kind)
+        self._own_domain = not (np.array_equal(own.low, default.low) and np.array_equal(own.high, default.high))
         self._outcome = self.question.outcome
 
     def warm_up(self) -> None:
-        """One individual through every tier, so that nobody waits for what is only done the first time."""
+        """Certify one individual by every tier, so that no request pays for caches, and measure the pace."""
         x = np.array(self.question.x[:1])
         self(x, seconds=60.0, counterparts=True)
         self._pace.learn(*(min(self._timed(np.repeat(x, people, 0)) for _ in range(3)) for people in (1, PIECE)))
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
-        """Certify individuals ``x`` (n, m); the tight tier may go on until ``seconds`` from now are over."""
+        """Certify individuals ``x`` (n, m); the tight tier may take ``seconds`` from now."""
         self._check_domain(x)
-        upper, kept, tight = self._bounded(x, time.monotonic() + seconds)
+        upper, certified, tight = self._bounded(x, time.monotonic() + seconds)
         tier = ["tight" if tighter else "interval" for tighter in tight.tolist()]
         outputs, epsilon = self.question.network(x), self.served.epsilon
-        finds = self._search(x, upper, kept) if counterparts else None
+        finds = self._search(x, upper, certified) if counterparts else None
         lower = np.zeros(len(x)) if finds is None else finds.lower
         flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
         others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
         with told(self._evidence):
             compare_people(
-                self.question, x, lower, upper, kept & self.head.decides, flips, others, tier=tier,
+                self.question, x, lower, upper, certified & self.head.decides, flips, others, tier=tier,
                 arithmetic=self.served.arithmetic, threshold=self._outcome.threshold,
                 favourable=list(self._outcome.favourable),
             )  # fmt: skip
         verdict = verdicts(lower, upper, epsilon)
-        decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
+        decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
         return Answers(
             x, outputs, *self._decided(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
             decision.tolist() if self.head.decides else ["none"] * len(x), tier,
@@ -108,7 +108,7 @@ class Certifier:
         )  # fmt: skip
 
     def _check_domain(self, x: FloatArray) -> None:
-        """Whoever fits the schema is in the domain, unless that is narrower."""
+        """Refuse individuals outside a domain that is narrower than the schema's."""
         if self._own_domain:
             try:
                 check_members(x, 0, self.question.domain)
@@ -117,32 +117,32 @@ class Certifier:
                 raise BadRequestError([complaint(str(error), "individuals")], people) from None
 
     def tighten(self, x: FloatArray) -> FloatArray:
-        """Bounds of the tight tier, however long they take."""
+        """Bound violations (n,) by the tight tier, without a time limit."""
         return self._chunks(self.tight, x)[0]
 
     def _bounded(self, x: FloatArray, ends_at: float) -> tuple[FloatArray, BoolArray, BoolArray]:
-        """Upper bounds, whose decision is kept, and whose bound is the tight tier's."""
-        upper, kept = self._chunks(self.interval, x)
+        """Return upper bounds, whose decision is certified, and whose bound is the tight tier's, each (n,)."""
+        upper, certified = self._chunks(self.interval, x)
         tight = np.zeros(len(x), dtype=bool)
         undecided = np.flatnonzero(upper > self.served.epsilon)
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
-            some, undecided = undecided[:size], undecided[size:]
+            rows, undecided = undecided[:size], undecided[size:]
             began = time.monotonic()
-            bound, keeps = self.tight.chunk(x[some])[:2]
-            self._pace.note(len(some), time.monotonic() - began)
-            better = bound < upper[some]
-            upper[some[better]], tight[some[better]] = bound[better], True
-            kept[some] |= keeps
-        return upper, kept, tight
+            bound, unchanged = self.tight.chunk(x[rows])[:2]
+            self._pace.note(len(rows), time.monotonic() - began)
+            better = bound < upper[rows]
+            upper[rows[better]], tight[rows[better]] = bound[better], True
+            certified[rows] |= unchanged
+        return upper, certified, tight
 
     def _chunks(self, bounds: Bounds, x: FloatArray) -> tuple[FloatArray, BoolArray]:
-        parts = [bounds.chunk(np.array(x[some])) for some in _pieces(len(x), bounds.size)]
+        parts = [bounds.chunk(np.array(x[rows])) for rows in _pieces(len(x), bounds.size)]
         return np.concatenate([part.upper for part in parts]), np.concatenate([part.kept for part in parts])
 
-    def _search(self, x: FloatArray, upper: FloatArray, kept: BoolArray) -> Finds:
+    def _search(self, x: FloatArray, upper: FloatArray, certified: BoolArray) -> Finds:
         parts = [
-            self.tight.attack(np.array(x[some]), AttackBudget(), Known(upper[some], kept[some]))
-            for some in _pieces(len(x), self.tight.size)
+            self.tight.attack(np.array(x[rows]), AttackBudget(), Known(upper[rows], certified[rows]))
+            for rows in _pieces(len(x), self.tight.size)
         ]
         fields = ("lower", "counterpart", "flips", "flip_counterpart")
         return Finds(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
@@ -153,11 +153,11 @@ class Certifier:
         return time.monotonic() - began
 
     def _decided(self, outputs: FloatArray) -> tuple[list[Any], list[str | None], list[bool | None]]:
-        """Predictions, what is decided by them, and whether that is favourable, by the one rule of decisions."""
+        """Return predictions, decisions, and whether these are favourable, by the one rule of decisions."""
         regression = self.head.kind == "regression"
-        said = named(decided(outputs, self._outcome, regression=regression), self._outcome)
-        outcome = [name for name, _ in said]
-        return outputs[:, 0].tolist() if regression else outcome, outcome, [favour for _, favour in said]
+        decisions = named(decided(outputs, self._outcome, regression=regression), self._outcome)
+        outcome = [name for name, _ in decisions]
+        return outputs[:, 0].tolist() if regression else outcome, outcome, [favour for _, favour in decisions]
 
 
 def _pieces(people: int, size: int) -> list[slice]:
@@ -165,10 +165,10 @@ def _pieces(people: int, size: int) -> list[slice]:
 
 
 class _Pace:
-    """How many individuals the tight tier gets through in a given time, by what it took lately.
+    """Estimates how many individuals the tight tier can bound in a given time, from recent timings.
 
-    A piece takes some time however small it is, and some more for each individual. When nothing has fitted for a
-    while one individual is tried all the same: the machine may have had a bad moment.
+    A piece costs a fixed time and a time per individual. When nothing has fitted for ``PATIENCE`` seconds one
+    individual is tried all the same, since the estimate may come from a busy moment.
     """
 
     PATIENCE = 30.0
@@ -177,18 +177,18 @@ class _Pace:
         self._piece, self._each, self._noted, self._lock = 0.05, 0.001, time.monotonic(), threading.Lock()
 
     def learn(self, one: float, many: float) -> None:
-        """What one individual takes, and ``PIECE`` of them."""
+        """Set the estimate from the seconds of one individual and of ``PIECE``."""
         each = max((many - one) / (PIECE - 1), 1e-6)
         self._piece, self._each = max(one - each, 0.0), each
 
     def note(self, people: int, seconds: float) -> None:
-        """How long a piece took. What is expected moves a third of the way there, in proportion."""
+        """Move the estimate a third of the way, in proportion, to the seconds that a piece took."""
         with self._lock:
             factor = (seconds / (self._piece + self._each * people)) ** 0.3
             self._piece, self._each, self._noted = factor * self._piece, factor * self._each, time.monotonic()
 
     def fits(self, seconds: float) -> int:
-        """How many individuals may go on if it must take no longer."""
+        """Return the number of individuals that fit into ``seconds``."""
         with self._lock:
             people = max(0, min(PIECE, int((seconds - self._piece) / self._each)))
             if not people and seconds > 0 and time.monotonic() - self._noted > self.PATIENCE:

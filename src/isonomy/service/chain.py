@@ -1,14 +1,13 @@
-"""The tables of the audit log, and the chain over them: each record carries a hash of the one before, so that a
-change of the past shows.
+"""Define the tables of the audit log and the hash chain over them: each record carries the hash of the one before.
 
 A request is named by its time and chance (32 hexadecimal digits, milliseconds first), so that the primary key is in the
-order of time and needs no other index. No raw features are kept unless the service is told to.
+order of time and needs no other index. Raw features are stored only with ``store_features``.
 
-A record is a request with its predictions, an evaluation of the monitor, or a retention: what was deleted because its
-time was over. ``content`` is the SHA-256 of its rows as JSON, ``hash`` that of the hash before, number, kind, name and
-content. The links of what retention deletes stay. Retention begins at the first request of the chain and goes on where
-it last ended; its link names the records that it took (the first, the last, how many requests) and has the hash of the
-last of them as its content.
+A record is a request with its predictions, an evaluation of the monitor, or a retention: a deletion of requests older
+than the retention time. ``content`` is the SHA-256 of its rows as JSON, ``hash`` that of the hash before, number, kind,
+name and content. The links of deleted requests stay. Retention begins at the first request of the chain and goes on
+where it last ended; its link names the records that it took (the first, the last, how many requests) and has the hash
+of the last of them as its content.
 
 **What it shows.** :func:`verify` finds every record that was edited, removed, inserted or moved after it was linked, as
 long as the links behind it stand. There is no secret: what may write to the database can cut the end off, link
@@ -87,25 +86,25 @@ CHAIN = sa.Table(
 
 
 def new_request() -> tuple[str, int]:
-    """A name for a request, and the time in it, in microseconds."""
+    """Return a new name for a request, and the time in it, in microseconds."""
     at = time.time_ns() // 1000
-    return f"{first_of(at)}{secrets.token_hex(10)}", at
+    return f"{first_name(at)}{secrets.token_hex(10)}", at
 
 
-def first_of(at: int) -> str:
-    """What the names of all requests since a time (microseconds) come after."""
+def first_name(at: int) -> str:
+    """Return a lower bound of the names of all requests since a time (microseconds)."""
     return f"{at // 1000:012x}"
 
 
 START = "0" * 64
 """The hash before the first record."""
 
-AT_ONCE = 100
-"""Records that are read at a time: up to a thousand predictions hang on each."""
+BATCH = 100
+"""Records that are read at a time; each may have a thousand predictions."""
 
 
 class ChainRecord(NamedTuple):
-    """What one link is about."""
+    """The record of one link: its kind, name and the hash of its rows."""
 
     kind: str  # request, evaluation or retention
     name: str  # of the request; certificate:number of the evaluation; first-last:requests of the retention
@@ -113,7 +112,7 @@ class ChainRecord(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """The records that one retention took: from the first number to the last, so many requests among them."""
+    """The records that one retention deleted: ``requests`` of them, with numbers from ``first`` to ``last``."""
 
     first: int
     last: int
@@ -121,19 +120,19 @@ class Deletion(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its link."""
+        """Return the name of its link."""
         return f"{self.first}-{self.last}:{self.requests}"
 
     @classmethod
-    def named(cls, name: str) -> Deletion | None:
-        """What the name of a link says, or None."""
-        found = re.fullmatch(r"([1-9]\d{0,18})-([1-9]\d{0,18}):([1-9]\d{0,18})", name, re.ASCII)
-        return None if found is None else cls(*map(int, found.groups()))
+    def parse(cls, name: str) -> Deletion | None:
+        """Read the name of a link; None where it names no deletion."""
+        match = re.fullmatch(r"([1-9]\d{0,18})-([1-9]\d{0,18}):([1-9]\d{0,18})", name, re.ASCII)
+        return None if match is None else cls(*map(int, match.groups()))
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found: the head to anchor elsewhere, and the first thing that is wrong, if anything is."""
+    """The result of a check: the head to anchor elsewhere, and the first fault, or None."""
 
     records: int
     head: str
@@ -141,87 +140,87 @@ class Verified:
     """Requests whose rows retention deleted; their links are there."""
     wrong: str | None
     after_anchor: int | None = None
-    """Records after the anchored head; None where none was given or found."""
+    """Records after the anchored head; None where none was given or it is not in the chain."""
     forgotten_since: int | None = None
     """Requests up to the anchored head that retention deleted after it was noted."""
 
 
-def of_request(request: Sequence[Any], predictions: Iterable[Sequence[Any]], text: str | None = None) -> ChainRecord:
-    """The record of a request; ``text``: its rows as JSON, where they were written already."""
-    text = _json([tuple(request), *map(tuple, predictions)]) if text is None else text
+def request_record(request: Sequence[Any], rows: Iterable[Sequence[Any]], text: str | None = None) -> ChainRecord:
+    """Return the record of a request and its predictions; ``text``: all of it as JSON, where encoded already."""
+    text = _json([tuple(request), *map(tuple, rows)]) if text is None else text
     return ChainRecord("request", request[0], _sha256(text))
 
 
-def of_evaluation(row: Sequence[Any]) -> ChainRecord:
-    """The record of what the monitor saw."""
+def evaluation_record(row: Sequence[Any]) -> ChainRecord:
+    """Return the record of an evaluation of the monitor."""
     return ChainRecord("evaluation", f"{row[0]}:{row[1]}", _sha256(_json([tuple(row)])))
 
 
-def of_retention(gone: Sequence[tuple[int, str]]) -> ChainRecord:
-    """The record of a deletion: of requests one after the other, each by the number and hash of its link."""
-    return ChainRecord("retention", Deletion(gone[0][0], gone[-1][0], len(gone)).name, gone[-1][1])
+def retention_record(links: Sequence[tuple[int, str]]) -> ChainRecord:
+    """Return the record of a deletion of consecutive requests, each by the number and hash of its link."""
+    return ChainRecord("retention", Deletion(links[0][0], links[-1][0], len(links)).name, links[-1][1])
 
 
 def linked(number: int, head: str, records: Iterable[ChainRecord]) -> Iterator[tuple[int, str, str, str, str]]:
-    """Rows of the chain that continue after record ``number`` with hash ``head``."""
+    """Yield rows of the chain that continue after record ``number`` with hash ``head``."""
     for number, record in enumerate(records, start=number + 1):  # noqa: B020
         head = _sha256(_json([head, number, *record]))
         yield (number, *record, head)
 
 
 def records_of(connection: Connection) -> Iterator[ChainRecord]:
-    """All requests and evaluations that are in the tables: what was there before there was a chain."""
+    """Yield records of all requests and evaluations in the tables, for a log from before the chain."""
     names = connection.execute(select(REQUESTS.c.request).order_by(REQUESTS.c.request)).scalars().all()
-    for start in range(0, len(names), AT_ONCE):
-        some = names[start : start + AT_ONCE]
-        found = _requests(connection, some)
-        yield from (found[name] for name in some)
+    for start in range(0, len(names), BATCH):
+        batch = names[start : start + BATCH]
+        records = _read_requests(connection, batch)
+        yield from (records[name] for name in batch)
     for row in connection.execute(select(EVALUATIONS).order_by(EVALUATIONS.c.at, EVALUATIONS.c.number)):
-        yield of_evaluation(row)
+        yield evaluation_record(row)
 
 
 def verify(connection: Connection, anchor: str | None = None, kept_since: int | None = None) -> Verified:
-    """Follow the chain from its start; ``anchor`` is a head that was noted elsewhere and must be in it, and nothing may
-    have been deleted of the time after ``kept_since`` (microseconds)."""
+    """Check the chain from its start; ``anchor`` is a head noted elsewhere that must be in it. No request later than
+    ``kept_since`` (microseconds) may have been deleted."""
     number, head, anchored, since = 0, START, 0 if anchor == START else None, 0
-    deletions, limit = _Deletions.of(connection), None if kept_since is None else first_of(kept_since)
+    deletions, limit = _Deletions.of(connection), None if kept_since is None else first_name(kept_since)
 
-    def found(wrong: str | None) -> Verified:
+    def end(wrong: str | None) -> Verified:
         if anchored is None:
             return Verified(number, head, deletions.requests, wrong)
         return Verified(number, head, deletions.requests, wrong, number - anchored, since)
 
     while True:
-        query = select(CHAIN).where(CHAIN.c.number > number).order_by(CHAIN.c.number).limit(AT_ONCE)
+        query = select(CHAIN).where(CHAIN.c.number > number).order_by(CHAIN.c.number).limit(BATCH)
         rows = connection.execute(query).all()
         if not rows:
             break
-        present = _requests(connection, [row.name for row in rows if row.kind == "request"])
+        present = _read_requests(connection, [row.name for row in rows if row.kind == "request"])
         for row in rows:
-            said = f"Record {row.number} ({row.kind} {row.name})"
+            title = f"Record {row.number} ({row.kind} {row.name})"
             if row.number != number + 1:
-                return found(f"Record {number + 1} is missing: after record {number} comes {row.number}.")
+                return end(f"Record {number + 1} is missing: after record {number} comes {row.number}.")
             record = ChainRecord(row.kind, row.name, row.content)
             (link,) = linked(number, head, [record])
             if link[-1] != row.hash:
-                return found(f"{said} was edited or moved: its hash is not that of what it says and of the one before.")
-            now = present.get(row.name) if row.kind == "request" else _evaluation(connection, record)
+                return end(f"{title} was edited or moved: its hash is not that of what it says and of the one before.")
+            now = present.get(row.name) if row.kind == "request" else _read_evaluation(connection, record)
             wrong = deletions.judge(row, record, now)
             if wrong is not None:
-                return found(f"{said} {wrong}")
+                return end(f"{title} {wrong}")
             if limit is not None and row.kind == "request" and now is None and row.name >= limit:
-                return found(f"{said} was deleted by retention before its time was over.")
+                return end(f"{title} was deleted by retention before its time was over.")
             number, head = row.number, row.hash
             if head == anchor:
                 anchored, since = number, deletions.requests - deletions.linked
     if anchor is not None and anchored is None:
-        return found(f"The anchored head {anchor} is not in the chain: its end was cut off, or it was linked anew.")
-    return found(_stray(connection))
+        return end(f"The anchored head {anchor} is not in the chain: its end was cut off, or it was linked anew.")
+    return end(_unlinked_row(connection))
 
 
 @dataclass
 class _Deletions:
-    """What the links of retention say, held against the requests as the chain is followed.
+    """The deletions that links of retention name, compared with the requests as the chain is followed.
 
     **Soundness.** Deletions are taken in their order, and each takes requests one after the other from where the one
     before ended: while one is still to be filled, the next request of the chain is its next one or the links are
@@ -237,22 +236,22 @@ class _Deletions:
 
     @classmethod
     def of(cls, connection: Connection) -> _Deletions:
-        """All that are in the chain."""
+        """Read all deletions of the chain."""
         query = select(CHAIN.c.name).where(CHAIN.c.kind == "retention").order_by(CHAIN.c.number)
-        every = map(Deletion.named, connection.execute(query).scalars())
+        every = map(Deletion.parse, connection.execute(query).scalars())
         return cls([each for each in every if each is not None])
 
     def judge(self, row: Any, record: ChainRecord, now: ChainRecord | None) -> str | None:
-        """What is wrong with the next record, whose rows are ``now`` as given."""
+        """Return the fault of the next record, whose rows are ``now`` at present; None without one."""
         if row.kind == "retention":
-            return self._link(row)
+            return self._check_retention(row)
         if row.kind == "request" and self.filled < len(self.named):
-            return self._taken(row, now)
+            return self._check_deleted(row, now)
         if now is None:
             return "was removed: its link is there, its rows are not."
         return None if now == record else "was edited: its rows are not those that were linked."
 
-    def _taken(self, row: Any, now: ChainRecord | None) -> str | None:
+    def _check_deleted(self, row: Any, now: ChainRecord | None) -> str | None:
         one = self.named[self.filled]
         self.met, self.requests = self.met + 1, self.requests + 1
         if row.number > one.last or (self.met == 1 and row.number != one.first):
@@ -266,8 +265,8 @@ class _Deletions:
             self.waiting.append((one, row.hash))
         return None
 
-    def _link(self, row: Any) -> str | None:
-        one = Deletion.named(row.name)
+    def _check_retention(self, row: Any) -> str | None:
+        one = Deletion.parse(row.name)
         if one is None:
             return "does not name what it deleted."
         if not self.waiting or self.waiting[0][0] != one:
@@ -278,28 +277,28 @@ class _Deletions:
         return None
 
 
-def _requests(connection: Connection, names: Sequence[str]) -> dict[str, ChainRecord]:
-    """The records of requests as their rows are now; a request with no row at all is left out."""
+def _read_requests(connection: Connection, names: Sequence[str]) -> dict[str, ChainRecord]:
+    """Return the records of requests by name, as their rows are now; a request without any row is left out."""
     heads = {row.request: row for row in connection.execute(select(REQUESTS).where(REQUESTS.c.request.in_(names)))}
     rows: dict[str, list[Any]] = {name: [] for name in heads}
     query = select(PREDICTIONS).where(PREDICTIONS.c.request.in_(names))
     for row in connection.execute(query.order_by(PREDICTIONS.c.request, PREDICTIONS.c.place)):
         rows.setdefault(row.request, []).append(row)
-    return {name: of_request(heads.get(name, (name,)), some) for name, some in rows.items()}
+    return {name: request_record(heads.get(name, (name,)), predictions) for name, predictions in rows.items()}
 
 
-def _evaluation(connection: Connection, record: ChainRecord) -> ChainRecord | None:
+def _read_evaluation(connection: Connection, record: ChainRecord) -> ChainRecord | None:
     certificate, _, number = record.name.rpartition(":")
     if record.kind != "evaluation" or not number.isdecimal():
         return None
     columns = EVALUATIONS.c
     query = select(EVALUATIONS).where(columns.certificate == certificate, columns.number == int(number))
     row = connection.execute(query).first()
-    return None if row is None else of_evaluation(row)
+    return None if row is None else evaluation_record(row)
 
 
-def _stray(connection: Connection) -> str | None:
-    """A row that is in the tables and not in the chain."""
+def _unlinked_row(connection: Connection) -> str | None:
+    """Return a complaint about a row that is in the tables and not in the chain; None without one."""
     evaluation = EVALUATIONS.c.certificate + ":" + sa.cast(EVALUATIONS.c.number, sa.String)
     places: tuple[tuple[str, sa.Table, Any], ...] = (
         ("request", REQUESTS, REQUESTS.c.request),
@@ -315,7 +314,7 @@ def _stray(connection: Connection) -> str | None:
 
 
 def _json(value: Any) -> str:
-    """What JSON cannot say was never written by the service."""
+    """Encode rows as JSON; values that JSON cannot hold were never written by the service."""
     return json.dumps(value, default=repr)
 
 

@@ -1,11 +1,11 @@
-"""Connections that hold a place and do nothing with it: they are closed, so that others find one.
+"""Close idle connections, so that they do not occupy the limit of concurrent ones.
 
-Nobody is waited for longer than a time: for the headers of a request, from the beginning of a connection or from the
-first byte after an answer; for the rest of a body that was answered already; for the answer to be taken. uvicorn itself
-closes a connection that says nothing after an answer, and the application gives up on a body that is too slow. A head
+Three waits have a time limit: for the headers of a request, from the beginning of a connection or from the first byte
+after an answer; for the rest of a body that was answered already; for the client to take the answer. uvicorn itself
+closes a connection that is silent after an answer, and the application gives up on a body that is too slow. A head
 (the first line and all headers) of more than 64 KiB is answered with 431, whether it comes in one piece or in many.
-When there is no place left, a new connection takes that of the one that has been waiting longest for a first request,
-and is closed at once where there is none.
+At the limit of connections, a new one replaces the one that has been waiting longest for a first request, and is
+closed at once where there is none.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Joined:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Uvicorn writes the head, which an empty line ends, then the body."""
+        """Hold the head back until the body; uvicorn writes the head, which an empty line ends, then the body."""
         if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
             self._head = data
         else:
@@ -56,13 +56,13 @@ class _Joined:
             self._head = b""
 
 
-def patient(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol, with patience for so many seconds."""
+def limited_protocol(seconds: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a time limit of ``seconds`` for each wait."""
 
-    class Patient(H11Protocol):
-        _since: float | None = None  # when it was first found to be waited for
+    class LimitedProtocol(H11Protocol):
+        _since: float | None = None  # start of the present wait
         _timer: asyncio.TimerHandle | None = None
-        _refused = False  # nothing that comes is read any more
+        _refused = False  # further bytes are ignored
 
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
@@ -73,7 +73,7 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
             self._since = self.loop.time()
             self._check()
             if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
-                others = [one for one in self.connections if isinstance(one, Patient) and one is not self]
+                others = [one for one in self.connections if isinstance(one, LimitedProtocol) and one is not self]
                 silent = (one for one in others if one.cycle is None)
                 oldest = min(silent, key=lambda one: one._since or 0.0, default=self)
                 self.connections.discard(oldest)
@@ -102,9 +102,9 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
             self.transport.write_eof()
 
         def _check(self) -> None:
-            """Looked at now and then, since timers for every request would cost more."""
+            """Abort a connection that has waited too long; polled, since timers for every request would cost more."""
             now = self.loop.time()
-            if not self._waited_for():
+            if not self._is_waiting():
                 self._since = None
             elif self._since is None:
                 self._since = now
@@ -113,10 +113,10 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
                 return
             self._timer = self.loop.call_later(seconds / 4, self._check)
 
-        def _waited_for(self) -> bool:
+        def _is_waiting(self) -> bool:
             if self._refused or self.cycle is None or self.transport.get_write_buffer_size():
                 return True
             unfinished = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
             return self.cycle.response_complete and unfinished
 
-    return Patient
+    return LimitedProtocol

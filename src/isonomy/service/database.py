@@ -1,4 +1,4 @@
-"""The database behind the audit log: opened so that a commit is on disk, and brought to the present tables.
+"""Open the database of the audit log so that a commit is on disk, and migrate its tables.
 
 **Durability.** SQLite: write-ahead log with ``synchronous=FULL``, so that a commit returns after the log was
 synchronised to disk. PostgreSQL: ``synchronous_commit`` is switched on where the server has it off.
@@ -28,18 +28,18 @@ APPENDING = 7_466_081_121  # another one: two services that append to one chain 
 FILE = "isonomy.db"
 """The name of an SQLite log in its folder."""
 VERSIONS = (None, "0001", "0002", "0003")
-"""Of the tables: none, those without the chain, all of them, and with deletions that name what they took."""
+"""Versions of the tables: none, without the chain, with it, and with deletions that name their requests."""
 
 
 class LogError(IsonomyError):
-    """The audit log cannot be written or read; nothing is acknowledged without it."""
+    """Raised when the audit log cannot be written or read; nothing is acknowledged without it."""
 
     code = "log"
     http_status = 503
 
 
 def open_database(address: str) -> Engine:
-    """Connect, and bring the tables up to date."""
+    """Connect, and migrate the tables."""
     engine = _engine(address)
     try:
         with engine.begin() as connection:
@@ -54,7 +54,7 @@ def open_database(address: str) -> Engine:
 
 @contextmanager
 def read_only(place: str) -> Iterator[Connection]:
-    """The log in a folder, in an SQLite file or at an address of PostgreSQL, as it is at one moment."""
+    """Open a snapshot of the log in a folder, an SQLite file or at an address of PostgreSQL, without writing to it."""
     shown = place
     if "://" in place and not place.startswith("sqlite:///"):
         engine = _engine(place)
@@ -81,17 +81,17 @@ def read_only(place: str) -> Iterator[Connection]:
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the tables up to date; those of a later version are left alone. The name of the table that says which one
-    it is comes from the tool that made the first logs."""
+    """Migrate the tables to the latest version; refuse those of a later one. The table of versions is named after the
+    tool that made the first logs."""
     connection.execute(
         text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     )
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if found not in VERSIONS:
-        raise LogError(f"The audit log has tables of a later version ({found}): use that version of isonomy.")
-    if found == VERSIONS[-1]:
+    version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if version not in VERSIONS:
+        raise LogError(f"The audit log has tables of a later version ({version}): use that version of isonomy.")
+    if version == VERSIONS[-1]:
         return
-    if found == "0002":
+    if version == "0002":
         if connection.execute(select(CHAIN.c.number).where(CHAIN.c.kind == "retention").limit(1)).first() is not None:
             raise LogError(
                 "The audit log has deletions of an earlier version, which do not name what they took: keep it as it "
@@ -100,7 +100,7 @@ def migrate(connection: Connection) -> None:
         _set_version(connection)
         return
     METADATA.create_all(connection)
-    links = chain.linked(0, chain.START, chain.records_of(connection))  # what is there is linked as it stands now
+    links = chain.linked(0, chain.START, chain.records_of(connection))  # existing rows are linked as they are
     while rows := list(islice(links, 1000)):
         connection.execute(insert(CHAIN), [dict(zip(CHAIN.c.keys(), row, strict=True)) for row in rows])
     _set_version(connection)
@@ -133,8 +133,8 @@ def _engine(address: str) -> Engine:
 
 
 def _make_private(file: Path) -> None:
-    """Nobody else may read the log; what SQLite writes beside the file gets the same rights."""
-    with suppress(OSError):  # what is wrong with the place, SQLite says
+    """Let only the owner read the log; SQLite gives its other files the same rights."""
+    with suppress(OSError):  # SQLite reports what is wrong with the path
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
         file.chmod(0o600)
 

@@ -1,7 +1,7 @@
-"""Who may ask: API keys, of which only hashes are kept.
+"""Authenticate callers by API keys, of which only hashes are stored.
 
-A key is 32 random bytes, so that one round of SHA-256 is enough: there is nothing to guess. Keys that somebody makes up
-are not supported, since those would need a slow hash.
+A key is 32 random bytes, so that one round of SHA-256 is enough: it cannot be guessed. Keys chosen by a person are not
+supported, since those would need a slow hash.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Key:
             raise ParameterError(template("digest", "64 hexadecimal digits, a SHA-256", self.digest))
 
     def line(self) -> str:
-        """As it stands in a file of keys."""
+        """Return the line of a file of keys."""
         return f"{self.name} {self.digest}"
 
 
 def new_key(name: str) -> tuple[str, Key]:
-    """A new key, to be shown once, and what is kept of it."""
+    """Return a new key, to be shown once, and its name with its hash."""
     secret = PREFIX + secrets.token_urlsafe(32)
     return secret, Key(name, _digest(secret))
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
-    """A file with a line ``name sha256`` for each key; empty lines and lines that begin with # are left out."""
+    """Read a file with a line ``name sha256`` for each key; empty lines and lines that begin with # are left out."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -70,27 +70,27 @@ def read_keys(path: Path) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def who(secret: str, keys: Collection[Key]) -> str | None:
-    """The name of a key, or None if nobody has it; every key is compared, in constant time."""
-    digest, found = _digest(secret), None
+def name_of(secret: str, keys: Collection[Key]) -> str | None:
+    """Return the name of a key, or None if it is unknown; every key is compared, in constant time."""
+    digest, name = _digest(secret), None
     for key in keys:
         if hmac.compare_digest(key.digest, digest):
-            found = key.name
-    return found
+            name = key.name
+    return name
 
 
 class KeyBackend(AuthenticationBackend):
-    """A user is the name of a key; everybody is nobody where there are no keys."""
+    """Authenticates a caller by the name of a key; access is anonymous when no keys are configured."""
 
     def __init__(self, keys: Collection[Key]) -> None:
         self._keys = keys
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """Whose key was given."""
+        """Return the user whose key was given; None when no keys are configured."""
         if not self._keys:
             return None
         scheme, secret = get_authorization_scheme_param(conn.headers.get("authorization"))
-        name = who(secret, self._keys) if scheme.lower() == "bearer" else None
+        name = name_of(secret, self._keys) if scheme.lower() == "bearer" else None
         if name is None:
             raise HTTPException(401, "A valid API key is needed.", {"WWW-Authenticate": "Bearer"})
         return AuthCredentials(), SimpleUser(name)

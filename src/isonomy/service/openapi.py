@@ -1,5 +1,5 @@
-"""The description of the service at ``/openapi.json``: its routes, and JSON Schemas of requests and answers, from the
-schema of the individuals."""
+"""Describe the service at ``/openapi.json``: its routes, and JSON Schemas of requests and answers, from the schema of
+the individuals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MOST = 1000
 
 
 class Operation(NamedTuple):
-    """A method and a path, and who answers (in a thread of its own unless it is a coroutine). Without a ``summary`` the
-    description of the service has nothing of it; ``limited``: the address may say how many, at most."""
+    """A method, a path and its handler (run in a thread unless it is a coroutine). Without a ``summary`` it is not
+    described; ``limited``: it takes the query parameter ``limit``."""
 
     method: str
     path: str
@@ -35,7 +35,7 @@ class Operation(NamedTuple):
 
 
 def description(schema: Schema, settings: Settings, operations: Iterable[Operation]) -> Json:
-    """All operations that are described."""
+    """Describe all operations that have a summary."""
     paths: dict[str, Json] = {}
     for one in operations:
         if one.summary:
@@ -62,12 +62,12 @@ def _described(operation: Operation, schema: Schema, settings: Settings) -> Json
         refusals["401"] = "no valid key"
     if posted:
         refusals |= {"408": "a slow body", "413": "a large body", "415": "no JSON", "503": "try again later"}
-    said = {code: {"description": why, **_holding(problem_schema())} for code, why in refusals.items()}
+    refused = {code: {"description": why, **_holding(problem_schema())} for code, why in refusals.items()}
     good: Json = {"description": "the answer", **_holding(answer_schema() if posted else {"type": "object"})}
     body: Json = {"requestBody": {"required": True, **_holding(request_schema(schema, settings))}} if posted else {}
     security: Json = {"security": [{"bearer": []}]} if operation.key and settings.keys else {}
-    asked: Json = {"parameters": [limit]} if operation.limited else {}
-    return {"summary": operation.summary, **asked, **body, **security, "responses": {"200": good, **said}}
+    parameters: Json = {"parameters": [limit]} if operation.limited else {}
+    return {"summary": operation.summary, **parameters, **body, **security, "responses": {"200": good, **refused}}
 
 
 def _holding(schema: Json) -> Json:
@@ -75,7 +75,7 @@ def _holding(schema: Json) -> Json:
 
 
 def request_schema(schema: Schema, settings: Settings) -> Json:
-    """What ``POST /v1/predictions`` takes: individuals in raw units, every column of the schema and no other."""
+    """Describe the body of ``POST /v1/predictions``: individuals in raw units, exactly the columns of the schema."""
     columns: Json = {feature.name: feature_schema(feature) for feature in schema.features}
     named: Json = {} if schema.id is None else {schema.id: _about("the id, which the answer returns", type=ID)}
     individual: Json = _closed(columns | named, *named)
@@ -96,7 +96,7 @@ def request_schema(schema: Schema, settings: Settings) -> Json:
 
 
 def feature_schema(feature: Feature) -> Json:
-    """What one column may hold."""
+    """Describe the values of one column."""
     described: Json = {"description": feature.description} if feature.description else {}
     coding = Coding(feature)
     names, null = [*coding.ranks, *coding.codes], [] if coding.absent == UNKNOWN else [None]  # a code is also a number
@@ -108,7 +108,7 @@ def feature_schema(feature: Feature) -> Json:
 
 
 def answer_schema() -> Json:
-    """What ``POST /v1/predictions`` gives."""
+    """Describe the answer of ``POST /v1/predictions``."""
     row = _closed(
         {
             "id": _about("of the individual, where the request has ids", type=ID),
@@ -138,7 +138,7 @@ def answer_schema() -> Json:
 
 
 def problem_schema() -> Json:
-    """Every answer that is not the one asked for."""
+    """Describe the answer to a refused or failed request."""
     place: Json = {"type": "array", "items": {"type": ["string", "integer"]}}
     text: Json = {"type": "string"}
     detail: Json = {"type": "array", "items": _closed({"loc": place, "msg": text, "type": text})}
@@ -146,7 +146,7 @@ def problem_schema() -> Json:
 
 
 def _closed(properties: Json, *optional: str) -> Json:
-    """An object with these properties and no other, all of them required unless they are named again."""
+    """Describe an object with exactly these properties, all required but the ``optional`` ones."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 

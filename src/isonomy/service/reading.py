@@ -1,9 +1,9 @@
-"""From the body of a request to individuals in fair coordinates, column by column.
+"""Read individuals in fair coordinates from the body of a request, column by column.
 
 Cells are read as JSON writes them, more strictly than a table from a file: a number is a number and not a text that
 looks like one, a missing value is ``null``. What is accepted becomes the same coordinates as
 :meth:`isonomy.Schema.encode` gives, bit for bit, by the same :class:`~isonomy.population.encoding.Coding`. Whole
-columns are checked at once; only when something is wrong is every cell looked at, to name the column.
+columns are checked at once; only after a failure is every cell checked, to name the column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isonomy.population.encoding import ABSENT, UNKNOWN, Coding, text_of
 from isonomy.service.settings import Settings
 
 SHOWN = 20
-"""Complaints listed in one answer."""
+"""Complaints listed in one answer, at most."""
 
 NUMBERS = frozenset({int, float})
 IDS = frozenset({str, int, float, type(None)})
@@ -35,7 +35,7 @@ PLAIN = frozenset({str, int, float, bool, type(None)})
 class BadRequestError(DataError):
     """A body that cannot be used; ``details`` names each place and says what would be right.
 
-    ``people`` of it are people whom the schema refuses: described column by column, by a value that it does not know.
+    ``people`` counts individuals whom the schema refuses: all columns are there, with a value that it does not know.
     """
 
     def __init__(self, details: Sequence[dict[str, Any]], people: int = 0) -> None:
@@ -44,25 +44,27 @@ class BadRequestError(DataError):
 
     @classmethod
     def at(cls, message: str, *where: str | int, kind: str = "value_error") -> BadRequestError:
-        """One complaint."""
+        """Return the error of one complaint."""
         return cls([complaint(message, *where, kind=kind)])
 
 
 def complaint(message: str, *where: str | int, kind: str = "value_error") -> dict[str, Any]:
-    """One entry of the answer 422."""
+    """Return one entry of the answer 422."""
     return {"loc": ["body", *where], "msg": message, "type": kind}
 
 
 def parse(body: bytes) -> Any:
-    """The JSON of a body. NaN and infinities pass here, so that the column can be named that holds them.
+    """Parse a body as JSON. NaN and infinities pass here, so that their column can be named later.
 
     No name may stand twice in an object. Every name is followed by a colon: where there are no more colons than names
-    in the objects that were read, none was lost. Only where there are more (in a text, say) is every object looked at.
+    in the parsed objects, none was lost. Only where there are more (in a text, say) is every object checked.
     """
     try:
         text = body.decode()
         document = json.loads(text)
-        return document if body.count(b":") == _names(document) else json.loads(text, object_pairs_hook=_once)
+        if body.count(b":") == _count_names(document):
+            return document
+        return json.loads(text, object_pairs_hook=_unique_names)
     except BadRequestError:
         raise
     except RecursionError:
@@ -73,13 +75,15 @@ def parse(body: bytes) -> Any:
         message = f"The body is not JSON: {error.msg} at character {error.pos}."
         raise BadRequestError.at(message, kind="json_invalid") from None
     except ValueError:  # a whole number with thousands of digits: infinite for every purpose here
-        return json.loads(
-            text, object_pairs_hook=_once, parse_int=lambda digits: int(digits) if len(digits) < 400 else float(digits)
-        )
+        return json.loads(text, object_pairs_hook=_unique_names, parse_int=_parse_int)
 
 
-def _names(document: Any) -> int:
-    """Names in the object of a request and in those of its individuals."""
+def _parse_int(digits: str) -> float:
+    return int(digits) if len(digits) < 400 else float(digits)
+
+
+def _count_names(document: Any) -> int:
+    """Count the names in the object of a request and in those of its individuals."""
     if not isinstance(document, dict):
         return 0
     rows = document.get("individuals", [document.get("individual")])
@@ -87,17 +91,17 @@ def _names(document: Any) -> int:
     return len(document) + (sum(map(len, rows)) if inner else 0)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ: of two that are equal, readers differ in which one counts."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, and refuse equal names, since parsers differ in which one counts."""
+    document = dict(pairs)
+    if len(document) != len(pairs):
         (name, _), *_ = (Counter(name for name, _ in pairs)).most_common(1)
         raise BadRequestError.at(f"'{name[:60]}' stands twice in one object.", kind="json_invalid")
-    return found
+    return document
 
 
-class _Unfit(Exception):  # noqa: N818  no error of anybody: the way to the slow path
-    """Some cell of a column cannot be read."""
+class _Unfit(Exception):  # noqa: N818  no error for a caller: the way to the slow path
+    """Signals that some cell of a column cannot be read."""
 
 
 _REFUSED = (_Unfit, KeyError, TypeError, ValueError, OverflowError)
@@ -115,7 +119,7 @@ class Reader:
         self._starts, self._places = starts[kinds][:, None], starts[~kinds]
         self._flags = [start + 1 for start, feature in zip(starts, schema.features, strict=True) if feature.flagged]
         self._low, self._high = (np.array([each.ends[side] for each in columns])[:, None] for side in (0, 1))
-        self._whole = np.array([each.whole for each in columns])[:, None]
+        self._integral = np.array([each.whole for each in columns])[:, None]
         scaled = [feature for feature in schema.features if feature.kind != "categorical"]
         self._origin, self._unit = (
             np.array([getattr(feature, name) for feature in scaled], dtype=np.float64)[:, None]
@@ -127,8 +131,8 @@ class Reader:
         self._pick = itemgetter(*self._names) if len(columns) > 1 else lambda row: (row[last],)
 
     def request(self, document: Any) -> tuple[list[Any], float, bool]:
-        """The individuals of a request as they stand there, milliseconds for the tight tier, and whether counterparts
-        are asked for."""
+        """Return a request's individuals as given, the milliseconds for the tight tier, and whether it asks for
+        counterparts."""
         if not isinstance(document, dict):
             raise BadRequestError.at("The body must be an object with 'individual' or 'individuals'.", kind="type")
         known = {"individual", "individuals", "tier", "budget_ms", "counterpart"}
@@ -154,10 +158,10 @@ class Reader:
         budget = self._settings.budget_ms if budget is None else budget
         return rows, budget if tier == "tight" else 0.0, counterpart
 
-    def named(self, rows: list[Any], single: bool = False) -> tuple[list[Any], list[Any]]:
-        """Part individuals from their ids, as they stand in the request; there are none where no row has one.
+    def split_ids(self, rows: list[Any], single: bool = False) -> tuple[list[Any], list[Any]]:
+        """Split individuals from their ids; the ids are empty where no row has one.
 
-        An id is a text, a number or null, and no column: it changes nothing but the name of an answer.
+        An id is a text, a number or null, and no column: it only names an answer.
         """
         name = self.schema.id
         if name is None or not any(isinstance(row, dict) and name in row for row in rows):
@@ -172,9 +176,9 @@ class Reader:
         return bare, ids
 
     def coordinates(self, rows: Sequence[Any], single: bool = False) -> FloatArray:
-        """Fair coordinates (n, m) of individuals in raw units; a :class:`BadRequestError` names what does not fit.
+        """Encode individuals in raw units as coordinates (n, m); a :class:`BadRequestError` names what does not fit.
 
-        All columns become numbers first, (k, n), so that what follows is done once and not for each of them.
+        All columns become numbers (k, n) first, so that the rest is done once and not for each column.
         """
         try:
             if set(map(len, rows)) != {len(self._names)}:
@@ -195,34 +199,33 @@ class Reader:
 
     def _within(self, values: FloatArray) -> BoolArray:
         inside: BoolArray = (values >= self._low) & (values <= self._high)
-        inside &= ~self._whole | (values == np.rint(values))
+        inside &= ~self._integral | (values == np.rint(values))
         return inside
 
     def _refusal(self, rows: Sequence[Any], single: bool) -> BadRequestError:
-        """All that is wrong, cell by cell, up to a limit; and how many are people outside the schema: objects with all
-        its columns and no other, whose values do not fit. Whatever else is wrong is a mistake in writing, which tells
-        nothing of anybody."""
-        found: list[dict[str, Any]] = []
+        """List complaints cell by cell, up to a limit, and count people outside the schema: objects with exactly its
+        columns, whose values do not fit. Any other fault is one of the request, not of a person."""
+        complaints: list[dict[str, Any]] = []
         people = 0
         for number, row in enumerate(rows):
             where: tuple[str | int, ...] = ("individual",) if single else ("individuals", number)
             if not isinstance(row, dict):
-                found.append(complaint("An individual must be an object of columns.", *where, kind="type"))
+                complaints.append(complaint("An individual must be an object of columns.", *where, kind="type"))
                 continue
             wrong = [(column.feature.name, why) for column in self._columns if (why := column.wrong(row)) is not None]
             people += bool(wrong) and row.keys() == self._names.keys()
-            if len(found) < SHOWN:
+            if len(complaints) < SHOWN:
                 extra = islice((name[:60] for name in row if name not in self._names), SHOWN)
-                found += [
+                complaints += [
                     complaint(f"The schema has no column '{name}'.", *where, name, kind="extra") for name in extra
                 ]
-                found += [complaint(why, *where, name, kind="column") for name, why in wrong]
-        assert found, "a batch was refused that has nothing wrong with it"
-        return BadRequestError(found[:SHOWN], people)
+                complaints += [complaint(why, *where, name, kind="column") for name, why in wrong]
+        assert complaints, "a batch was refused that has nothing wrong with it"
+        return BadRequestError(complaints[:SHOWN], people)
 
 
 class _Column(Coding):
-    """How the cells of one feature are read from JSON: its coding, and which types a cell may have.
+    """Reads the cells of one feature from JSON: its coding, and which types a cell may have.
 
     A category or level becomes its rank, which has no ``ends``.
     """
@@ -232,7 +235,7 @@ class _Column(Coding):
         self.ends = (self.low, self.high) if self.numeric else (-math.inf, math.inf)
 
     def read(self, cells: Sequence[Any]) -> tuple[Sequence[float], Sequence[bool] | None]:
-        """A number for each cell, and which of them are missing where the feature has a flag for it."""
+        """Return a number for each cell (n,), and which are missing (n,) where the feature has a flag for it."""
         flagged = self.feature.flagged
         if not self.numeric:
             known: Sequence[float] = self._ranks(cells)
@@ -242,16 +245,16 @@ class _Column(Coding):
         else:  # codes such as -9 stand for a missing value, also where they are written as numbers
             texts = NUMBERS | {str}
             known, missing = cells, [c is None or (type(c) in texts and text_of(c) in self.ranks) for c in cells]
-            present = (type(c) for c, gone in zip(cells, missing, strict=True) if not gone)
+            present = (type(c) for c, absent in zip(cells, missing, strict=True) if not absent)
             if not flagged or not NUMBERS.issuperset(present):
                 raise _Unfit
         if missing is None:
             return known, None
         fill = self.feature.fill_value
-        return [fill if gone else number for number, gone in zip(known, missing, strict=True)], missing
+        return [fill if absent else number for number, absent in zip(known, missing, strict=True)], missing
 
     def wrong(self, row: dict[str, Any]) -> str | None:
-        """What is wrong with an individual's cell, or None."""
+        """Return the complaint about an individual's cell, or None."""
         name = self.feature.name
         if name not in row:
             return f"Column '{name}' is missing."
@@ -261,7 +264,7 @@ class _Column(Coding):
                 return None
         except _REFUSED:
             pass
-        return f"Column '{name}': {_shown(row[name])} is not {self._right()}."
+        return f"Column '{name}': {_shown(row[name])} is not {self._expected()}."
 
     def _ranks(self, cells: Sequence[Any]) -> list[int]:
         kinds = set(map(type, cells))
@@ -273,21 +276,21 @@ class _Column(Coding):
             return [self.absent if cell is None else self.ranks[_text(cell)] for cell in cells]
         raise _Unfit
 
-    def _right(self) -> str:
+    def _expected(self) -> str:
         null = " or null" if self.absent != UNKNOWN else ""
         if self.numeric:
             return self.number_words + null
-        some = ", ".join(repr(level) for level in self.feature.levels[:12])
-        return f"one of {some}{', …' * (len(self.feature.levels) > 12)}{null}"
+        levels = ", ".join(repr(level) for level in self.feature.levels[:12])
+        return f"one of {levels}{', …' * (len(self.feature.levels) > 12)}{null}"
 
 
 def _text(cell: Any) -> str:
-    """The category that a cell names; NaN and infinities name none."""
+    """Return the category that a cell names; NaN and infinities name none."""
     return "" if isinstance(cell, float) and not math.isfinite(cell) else text_of(cell)
 
 
 def _shown(cell: Any) -> str:
-    """A cell in an answer: short, whatever was sent, and a number too large to be written as what it is."""
+    """Shorten a cell for an answer; a huge number is described, since writing its digits may fail."""
     if isinstance(cell, int) and abs(cell) > 10**30:
         return "a whole number with more than 30 digits"
     text = "null" if cell is None else repr(cell)

@@ -1,8 +1,8 @@
-"""What a service serves: a network with everything that its certificate says.
+"""A network to serve, with the claims of its certificate.
 
-**Soundness.** Of a certificate that was read from files, the upper bound is computed again from the profiles, and
-claims that contradict it or one another are refused. That each profile bounds its individual is taken from the files,
-unless a short search refutes it: ``isonomy verify`` proves it.
+**Soundness.** The upper bound of a certificate read from files is computed again from the profiles, and claims that
+contradict it or one another are refused. That each profile bounds its individual is taken from the files, unless a
+short search refutes it: ``isonomy verify`` proves it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ from isonomy.records.reading import readable
 from isonomy.similarity.metric import Metric
 
 ROUNDING = 1e-9
-"""By which share a bound may come out larger on another machine than on the one that wrote it."""
+"""Relative difference allowed between a bound computed here and on the machine that wrote it."""
 
-ASKED = 64
-"""Audited individuals, at most, around whom the evidence is searched for a contradiction."""
+SEARCHED = 64
+"""Audited individuals, at most, for whom a search tries to refute the evidence."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Served(Reference):
-    """A network, who counts as similar, and what was proved of whom.
+    """A network, its metric, and what was proved about which people.
 
     ``identity`` is the SHA-256 of the certificate, which every log entry names; ``statement`` says in words what was
     proved. ``people`` are the audited individuals, or some of them, drawn at random, where ``everybody`` is false.
-    ``largest`` is the largest violation possible as far as the certificate knows: of a declared range of outputs, for
-    one.
+    ``largest`` is the largest possible violation known to the certificate, from a declared range of outputs for one.
     """
 
     network: Network
@@ -67,12 +66,12 @@ class Served(Reference):
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
-        """Read what an audit wrote: ``certificate.json``, or the directory that holds it."""
+        """Read the certificate that an audit wrote: ``certificate.json``, or the directory that holds it."""
         return cls.of_record(read(Path(path)))
 
     @classmethod
     def of_certificate(cls, certificate: Certificate, people: Population, identity: str = "") -> Served:
-        """Serve a certificate that is at hand, for the people that it was made of."""
+        """Serve a certificate in memory, with the people that it was computed for."""
         question = certificate.question
         if question.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
@@ -81,7 +80,7 @@ class Served(Reference):
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
-        """Serve a certificate that was read from its files, unless these contradict one another."""
+        """Serve a certificate read from its files, unless these contradict one another."""
         with readable(record.path):
             upper = _checked(record, record.dual.bound(record.gamma).upper)
             _refute(record)
@@ -96,39 +95,39 @@ class Served(Reference):
 
     @classmethod
     def _of(
-        cls, asked: Question | Record, found: Certificate | Record, upper: float, people: Population | None,
+        cls, question: Question | Record, result: Certificate | Record, upper: float, people: Population | None,
         statement: str, identity: str,
     ) -> Served:  # fmt: skip
-        """What was asked and what was found; without an epsilon of its own, a certificate promises what it proved."""
-        dual, names = found.dual, ("delta", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
+        """Combine question and result; without an epsilon of its own, a certificate promises what it proved."""
+        dual, names = result.dual, ("delta", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
         served = cls(
-            **{name: getattr(asked, name) for name in ("network", "metric", "schema", "domain")},
-            **{name: getattr(found, name) for name in names},
-            epsilon=upper if found.epsilon is None else found.epsilon, upper=upper, people=people, identity=identity,
+            **{name: getattr(question, name) for name in ("network", "metric", "schema", "domain")},
+            **{name: getattr(result, name) for name in names},
+            epsilon=upper if result.epsilon is None else result.epsilon, upper=upper, people=people, identity=identity,
             curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-            statement=statement, largest=found.profiles.largest, outcome=asked.outcome,
+            statement=statement, largest=result.profiles.largest, outcome=question.outcome,
         )  # fmt: skip
         return replace(served, statement=f"{statement} {served.caution}".rstrip())
 
     @property
     def verdict(self) -> Verdict:
-        """Of the audit, against epsilon."""
+        """Return the verdict of the audit against epsilon."""
         return judge(self.lower, self.upper, self.epsilon)
 
     @cached_property
     def observed(self) -> dict[str, float]:
-        """How well predictions agree with the outcomes of the audited individuals; empty where these are not known."""
+        """Score predictions against the outcomes of the audited individuals; empty where these are unknown."""
         return {} if self.people is None else scores(self.network, self.people)
 
     @property
     def printed(self) -> dict[str, str]:
-        """Upper and lower with the decimals that they have everywhere."""
+        """Return upper and lower bound with the decimals of every other output."""
         decimals = decimals_of_bound(self.upper, self.network.head == "regression")
         return {"upper": at_most(self.upper, decimals), "lower": at_least(self.lower, decimals)}
 
     @property
     def caution(self) -> str:
-        """What has to be said beside a certificate that did not keep its own epsilon; nothing of one that did."""
+        """Return the warning for a certificate that did not keep its own epsilon; "" for one that did."""
         if self.verdict == "violated":
             return (
                 f"The audit itself found a population within gamma with a mean violation of {self.printed['lower']}, "
@@ -142,22 +141,22 @@ class Served(Reference):
         return ""
 
     def question(self) -> Question:
-        """What is asked of every individual, ready to be asked; the one in it stands in for all."""
-        asked = Question.of(self.network, somebody(self.schema), self.metric, self.delta, self.domain)
-        return asked if self.outcome is None else replace(asked, outcome=self.outcome)
+        """Return the question for any individual; its one row is a placeholder."""
+        question = Question.of(self.network, placeholder(self.schema), self.metric, self.delta, self.domain)
+        return question if self.outcome is None else replace(question, outcome=self.outcome)
 
     def reference(self, largest: float) -> Reference:
-        """What a monitor needs to know; ``largest`` is the largest violation that the head allows.
+        """Return the reference of a monitor; ``largest`` is the largest violation that the head allows.
 
-        Whoever the schema refuses is outside the domain, and what the certificate knows of anybody in a bounded one
-        does not hold there.
+        A person whom the schema refuses is outside the domain, where the certificate's ``largest`` of a bounded domain
+        does not hold.
         """
         kind = self.domain.kind if isinstance(self.domain, Domain) else self.domain
         return replace(self, largest=min(largest, self.largest if kind == "unbounded" else math.inf))
 
 
 def _checked(record: Record, proved: float) -> float:
-    """The upper bound to promise, at least what the evidence gives; claims that contradict one another are refused."""
+    """Return the upper bound to promise, at least the proved one; refuse claims that contradict one another."""
     upper, lower, epsilon = record.upper, record.lower, record.epsilon
     if not 0 <= lower <= upper:
         raise FileError(f"its 'lower' is {lower}, which must be a number from 0 to its 'upper', {upper}.")
@@ -176,34 +175,34 @@ def _checked(record: Record, proved: float) -> float:
 
 
 def _refute(record: Record) -> None:
-    """Refuse what the evidence itself contradicts: an edited delta or order, more often than not.
+    """Refuse claims that the evidence itself contradicts: an edited delta or order, more often than not.
 
     The people behind ``lower`` must have counterparts within delta, and attain it within gamma. A short search among
     some of the audited individuals, by the delta that is claimed, must not go beyond what the evidence says of them.
     """
-    if record.people is None or record.points is None:  # redacted: there is nobody to ask
+    if record.people is None or record.points is None:  # redacted: there are no rows to search
         return
     points, metric, delta = record.points, record.metric, record.delta
-    apart = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
-    if not apart <= delta * (1 + ROUNDING):
-        raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {apart:g} apart.")
+    distance = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
+    if not distance <= delta * (1 + ROUNDING):
+        raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {distance:g} apart.")
     attained = points.mixture(record.weights, Transport(record.gamma, record.order)).value
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
-    rows = np.unique(np.linspace(0, len(record.weights) - 1, ASKED).astype(np.int64))
+    rows = np.unique(np.linspace(0, len(record.weights) - 1, SEARCHED).astype(np.int64))
     bounds = Bounds(record.question, "tight", record.arithmetic == "float32")
-    found = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
+    attack = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
     claimed = record.profiles.value[record.profiles.start[rows]]
-    worst = int(np.argmax(found.lower - claimed))
-    if found.lower[worst] > claimed[worst]:
+    worst = int(np.argmax(attack.lower - claimed))
+    if attack.lower[worst] > claimed[worst]:
         raise FileError(
             f"its evidence says that individual {rows[worst]} changes by at most {claimed[worst]:.6g} within delta = "
-            f"{delta:g}, but somebody similar changes by {found.lower[worst]:.6g}."
+            f"{delta:g}, but somebody similar changes by {attack.lower[worst]:.6g}."
         )
 
 
-def somebody(schema: Schema) -> Population:
-    """An individual that the schema makes possible, nobody in particular."""
+def placeholder(schema: Schema) -> Population:
+    """Return a population of one individual that the schema allows."""
     row: dict[str, Any] = {feature.name: typical(feature) for feature in schema.features}
     if schema.weight is not None:
         row[schema.weight] = min(1.0, schema.max_weight or 1.0)
@@ -211,7 +210,7 @@ def somebody(schema: Schema) -> Population:
 
 
 def typical(feature: Feature) -> float | int | str:
-    """A raw value that a feature can have: the first category, or a number in the middle of its range."""
+    """Return a raw value that a feature can have: the first category, or a number in the middle of its range."""
     if feature.kind in ("categorical", "ordinal"):
         return feature.categories[0]
     low, high = (end if np.isfinite(end) else 0.0 for end in (feature.low, feature.high))

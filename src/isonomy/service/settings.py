@@ -1,4 +1,4 @@
-"""How a service is run. Everything has a default that is safe to leave as it is."""
+"""Settings of a service; every default is safe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADDRESS = Rule(
 class Settings:
     """The settings of one service; all but ``keys``, who may ask, are options of ``isonomy serve``.
 
-    Nobody needs a key when there are none. For the monitor's see :class:`isonomy.monitor.Monitor`.
+    Without keys access is anonymous. For the monitor's see :class:`isonomy.monitor.Monitor`.
     """
 
     keys: tuple[Key, ...] = ()
@@ -70,7 +70,8 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """Of the audit log's database; a new folder is for its owner alone, nothing is written where nobody said."""
+        """Return the address of the audit log's database; a new folder is readable by its owner alone, and there is no
+        default place."""
         if (self.log is None) == (self.database is None):
             raise ParameterError("Say where the audit log is to be: either 'log', a folder, or 'database', an address.")
         if self.log is None:
@@ -82,6 +83,6 @@ class Settings:
         return f"sqlite:///{Path(self.log) / FILE}"
 
     def shown(self) -> dict[str, object]:
-        """What may be written to a log: no keys, no secrets, no password of a database."""
+        """Return the settings that may be logged: no keys, no secrets, no password of a database."""
         hidden = {"keys", "database", "webhook", "webhook_secret"}
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}

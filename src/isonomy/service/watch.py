@@ -1,5 +1,5 @@
-"""Looking at the stream in the background: a look when one is due, kept in the log, and an alert when things change:
-a webhook, tried a few times, that never holds anything up.
+"""Run the monitor in the background: evaluate the window when due, log the evaluation, and alert on a change of state
+by a webhook, tried a few times, that never blocks.
 
 The body of an alert is signed where there is a secret: ``X-Isonomy-Signature: sha256=`` and the HMAC of the body.
 """
@@ -29,9 +29,9 @@ from isonomy.service.web import LOGGER
 
 HOUR = 3600.0
 WAITS = (1.0, 5.0, 30.0)
-"""Seconds before each further try."""
+"""Seconds before each further attempt."""
 MONITORED = ("window", "every", "least", "confidence", "guarantee", "sample")
-"""Settings that are the monitor's own."""
+"""Settings that are arguments of the monitor."""
 
 
 class Watch:
@@ -49,7 +49,7 @@ class Watch:
             tighten=certifier.tighten,
             seen=log.looks(served.identity),
         )
-        import_module("ot")  # takes seconds, and the interpreter with it: not during the first look
+        import_module("ot")  # takes seconds and holds the interpreter: not during the first look
         past = log.evaluations(served.identity, 1)
         self._contradicted = False
         self._latest: dict[str, Any] | None = past[-1] if past else None
@@ -59,17 +59,17 @@ class Watch:
         self._thread.start()
 
     def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray) -> None:
-        """People who were served just now."""
+        """Add people who were served."""
         if self.monitor.add(x, upper, lower):
             self._wake.set()
 
     def refuse(self, people: int) -> None:
-        """So many were refused just now, since they are outside the domain."""
+        """Count people who were refused, since they are outside the domain."""
         if self.monitor.refuse(people):
             self._wake.set()
 
     def report(self) -> dict[str, Any]:
-        """The state, what it rests on, and the groups of the window."""
+        """Return the state, its reasons, and the groups of the window."""
         served, settings = self._certifier.served, self._settings
         few = f"Too few people have come by: the first look is after {max(self.monitor.least, self.monitor.every)}."
         latest = self._latest or {"state": "undecided", "reason": f"{few} {served.caution}".rstrip()}
@@ -78,12 +78,12 @@ class Watch:
             x, upper = self.monitor.people()
             if len(x):
                 groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
-        told = {"certificate": served.identity, "gamma": served.gamma, "epsilon": served.epsilon}
-        looked = {"confidence": settings.confidence, "guarantee": settings.guarantee, "arrived": self.monitor.arrived}
-        return {**latest, **told, **looked, "window": settings.window, "groups": groups}
+        claims = {"certificate": served.identity, "gamma": served.gamma, "epsilon": served.epsilon}
+        terms = {"confidence": settings.confidence, "guarantee": settings.guarantee, "arrived": self.monitor.arrived}
+        return {**latest, **claims, **terms, "window": settings.window, "groups": groups}
 
     def close(self) -> None:
-        """End, after the look that is being taken."""
+        """End, after the evaluation in progress."""
         self._ending.set()
         self._wake.set()
         self._thread.join(timeout=60.0)
@@ -109,13 +109,13 @@ class Watch:
             return
         identity = self._certifier.served.identity
         try:
-            found = self.monitor.look()
-            # As JSON has it: no infinities.
-            document = json.loads(json.dumps(asdict(found)), parse_constant=lambda _: None)
+            look = self.monitor.look()
+            # JSON has no infinities.
+            document = json.loads(json.dumps(asdict(look)), parse_constant=lambda _: None)
             at = time.time_ns() // 1000
-            # First on disk, then shown: looks must be counted, also across restarts.
-            self._log.append_evaluation(identity, found.number, at, found.state, json.dumps(document)).result()
-        except SoundnessError as error:  # what was shown before rests on bounds that are contradicted now
+            # First on disk, then reported: looks must be counted, also across restarts.
+            self._log.append_evaluation(identity, look.number, at, look.state, json.dumps(document)).result()
+        except SoundnessError as error:  # the last report rests on bounds that are contradicted now
             LOGGER.error("monitor: contradiction", extra={"facts": {"error": str(error)}})
             self._latest = {"state": "undecided", "reason": f"Nothing is said any more: {error.said}."}
             self._contradicted = True
@@ -127,26 +127,26 @@ class Watch:
             return
         before = "undecided" if self._latest is None else self._latest["state"]
         self._latest = {"at": at, **document}
-        self._noted(found)
-        LOGGER.info("monitor", extra={"facts": {"state": found.state, "number": found.number, "reason": found.reason}})
-        if self._webhook is not None and found.state != before:
+        self._noted(look)
+        LOGGER.info("monitor", extra={"facts": {"state": look.state, "number": look.number, "reason": look.reason}})
+        if self._webhook is not None and look.state != before:
             self._webhook.send({"event": "state", "before": before, "certificate": identity, "at": at, **document})
 
     def _tidy(self) -> None:
-        with suppress(Exception):  # whoever keeps these lines elsewhere has anchored the log
+        with suppress(Exception):  # these lines, stored elsewhere, anchor the log
             records, head = self._log.head()
             LOGGER.info("log", extra={"facts": {"records": records, "head": head}})
         if self._settings.retention_days is None:
             return
         try:
-            gone = self._log.forget(int((time.time() - self._settings.retention_days * 86_400.0) * 1e6))
-            LOGGER.info("retention", extra={"facts": {"requests": gone}})
+            deleted = self._log.forget(int((time.time() - self._settings.retention_days * 86_400.0) * 1e6))
+            LOGGER.info("retention", extra={"facts": {"requests": deleted}})
         except Exception as error:  # tried again in an hour
             LOGGER.error("retention failed", extra={"facts": {"error": str(error)}})
 
 
 class Webhook:
-    """Sends messages to one address, in order, from a thread of its own."""
+    """Sends messages to one address, in order, from its own thread."""
 
     def __init__(self, address: str, secret: str | None = None, *, waits: Sequence[float] = WAITS) -> None:
         self.address, self._secret, self._waits = address, secret, tuple(waits)
@@ -156,14 +156,14 @@ class Webhook:
         self._thread.start()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Leave a message; it is dropped, and said so in the log, when too many wait."""
+        """Queue a message; it is dropped, and the drop is logged, when too many wait."""
         try:
             self._queue.put_nowait(json.dumps(message).encode())
         except queue.Full:
             LOGGER.error("webhook: too many messages wait; one was dropped")
 
     def close(self) -> None:
-        """Try what waits once, and end."""
+        """Try each waiting message once, and end."""
         self._closing.set()
         self._queue.put(None)
         self._thread.join(timeout=10.0)

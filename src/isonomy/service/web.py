@@ -1,6 +1,6 @@
-"""What FastAPI leaves to the service: the names it may be called by, headers, bodies and numbers within limits, how
-errors are told, the page at ``/``; and what operators are told around every request: numbers for Prometheus, and log
-lines, one JSON object each, on the standard error stream. Never features, never keys."""
+"""Handle what FastAPI leaves to the service: allowed host names, headers, limits of bodies and numbers, answers to
+errors, the page at ``/``; and metrics for Prometheus and log lines about every request, one JSON object each, on the
+standard error stream. Never features, never keys."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ POLICY = (
     f"default-src 'none'; connect-src 'self'; img-src data:; script-src {_SCRIPT}; style-src {_STYLE}; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""The page is one file with nothing from elsewhere, and lets nothing else in."""
+"""The page is one file and loads nothing from elsewhere."""
 
 
 class Metrics:
-    """The numbers of one service, in a registry of their own."""
+    """The metrics of one service, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -75,30 +75,30 @@ class Metrics:
             self.predictions.labels(*pair).inc(count)
 
     def committed(self, seconds: float, requests: int) -> None:
-        """A transaction of the audit log."""
+        """Count a transaction of the audit log."""
         self.commits.observe(seconds)
         self.logged.inc(requests)
 
-    def looked(self, found: Evaluation) -> None:
-        """An evaluation of the monitor."""
+    def looked(self, evaluation: Evaluation) -> None:
+        """Set the metrics of an evaluation of the monitor."""
         self.looks.inc()
         for state in STATES:
-            self.state.labels(state).set(state == found.state)
-        self.mean.set(found.mean.observed)
-        self.share.set(found.refused.observed)
-        if found.distance is not None:
-            self.distance.set(found.distance.lower)
+            self.state.labels(state).set(state == evaluation.state)
+        self.mean.set(evaluation.mean.observed)
+        self.share.set(evaluation.refused.observed)
+        if evaluation.distance is not None:
+            self.distance.set(evaluation.distance.lower)
 
     def page(self) -> bytes:
-        """In the text format of Prometheus."""
+        """Return the metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
 class Lines(logging.Formatter):
-    """A record as one line of JSON; ``extra={"facts": {...}}`` adds fields."""
+    """Formats a record as one line of JSON; ``extra={"facts": {...}}`` adds fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = {"at": at, "level": record.levelname.lower(), "message": record.getMessage()}
         fields.update(getattr(record, "facts", {}))
@@ -118,21 +118,22 @@ def write_lines(level: str = "INFO") -> None:
 
 
 def json_response(document: Any, status: int = 200) -> Response:
-    """In ASCII: Starlette's own fails at half a character, which a complaint may repeat."""
+    """Return a JSON response in ASCII: Starlette's own fails at half a character, which a complaint may repeat."""
     return Response(json.dumps(document), status, media_type=JSON)
 
 
 class RequestMiddleware:
-    """Around every request. The library's check of hosts answers 400 and, in older versions, knows no IPv6."""
+    """Checks the host, adds headers and counts every request. Starlette's check of hosts answers 400 and, in older
+    versions, knows no IPv6."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, hosts: Collection[str]) -> None:
-        """``hosts``: the names under which the service may be called (``*``: any). A page from elsewhere whose name was
-        made to mean this machine (DNS rebinding) calls it by that name, and is refused."""
+        """``hosts``: the allowed host names (``*``: any). A page from elsewhere whose name leads to this machine (DNS
+        rebinding) uses that name, and is refused."""
         self._app, self._metrics, self._hosts = app, metrics, {host.lower().strip("[]") for host in hosts}
         self._refused = JSONResponse({"detail": "The service is not called so; --allow-host adds a name."}, 421)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request through."""
+        """Pass one request on, or refuse its host."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -152,7 +153,7 @@ class RequestMiddleware:
             self._note(scope, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        path = scope["path"] if "endpoint" in scope else "other"  # never what the caller wrote: it has no end
+        path = scope["path"] if "endpoint" in scope else "other"  # never the caller's own: their number is unlimited
         self._metrics.requests.labels(path, status).inc()
         self._metrics.seconds.labels(path).observe(seconds)
         if LOGGER.isEnabledFor(logging.INFO):
@@ -161,21 +162,21 @@ class RequestMiddleware:
 
 
 def _host(scope: Scope) -> str | None:
-    """The name that the one Host header has, without its port."""
-    given = [value for name, value in scope["headers"] if name == b"host"]
-    if len(given) != 1:
+    """Return the name in the only Host header, without its port; None without exactly one header."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1:
         return None
-    name: str = given[0].decode("latin-1").lower()
+    name: str = hosts[0].decode("latin-1").lower()
     return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body, given up as soon as it is too large."""
+    """Read the body; fail as soon as it is longer than ``most`` bytes."""
     large = HTTPException(413, f"The body must have at most {most} bytes.", {"Connection": "close"})
-    told = request.headers.get("content-length", "")
-    if told and "transfer-encoding" in request.headers:  # a proxy may believe the other one
+    length = request.headers.get("content-length", "")
+    if length and "transfer-encoding" in request.headers:  # a proxy may use the other one
         raise HTTPException(400, "Give either Content-Length or Transfer-Encoding.", {"Connection": "close"})
-    if told.isdecimal() and int(told[:20]) > most:
+    if length.isdecimal() and int(length[:20]) > most:
         raise large
     parts, size = [], 0
     try:
@@ -185,12 +186,12 @@ async def read_body(request: Request, most: int) -> bytes:
             if size > most:
                 raise large
     except ClientDisconnect:
-        raise HTTPException(400, "The body broke off.") from None  # nobody is left to hear it
+        raise HTTPException(400, "The body broke off.") from None  # the client is gone
     return b"".join(parts)
 
 
 def whole_number(request: Request, name: str, usual: int, most: int) -> int:
-    """A parameter of the address, from 1 on."""
+    """Return the query parameter ``name``, a whole number from 1 to ``most``; ``usual`` where it is left out."""
     value = request.query_params.get(name, str(usual))
     if not (value.isascii() and value.isdecimal() and 1 <= int(value[:20]) <= most):
         why = f"'{name}' must be a whole number from 1 to {most}."
@@ -199,7 +200,7 @@ def whole_number(request: Request, name: str, usual: int, most: int) -> int:
 
 
 async def refused(_: Request, error: IsonomyError) -> Response:
-    """What the library says is told, but for where a file is: that concerns the operator alone."""
+    """Answer with the library's message, without the place of a file, which concerns the operator alone."""
     detail = getattr(error, "details", str(error))
     if isinstance(error, SoundnessError):
         LOGGER.error("contradiction", extra={"facts": {"error": str(error)}})
@@ -208,13 +209,13 @@ async def refused(_: Request, error: IsonomyError) -> Response:
 
 
 async def not_allowed(request: Request, error: HTTPException) -> Response:
-    """With all methods of the path, where the router names those of its first route."""
+    """Answer 405 with all methods of the path, where the router names those of its first route."""
     routes = [route for route in request.app.routes if route.path == request.scope["path"]]
     error.headers = {"Allow": ", ".join(sorted(set().union(*(route.methods for route in routes))))}
     return await http_exception_handler(request, error)
 
 
 async def failed(_: Request, error: Exception) -> Response:
-    """What nobody thought of."""
+    """Answer an unexpected error with 500, and log it."""
     LOGGER.error("a request failed", exc_info=error)
     return json_response({"detail": "Something went wrong here; it was written to the log."}, 500)
