@@ -22,7 +22,7 @@ _MEMBERS = 20_000  # groups and arrays of one file
 
 
 def dump(source: Any, limit: int, texts_limit: int) -> bytes:
-    """An npz archive: one array per dataset, and their names, the attributes and strangers as one JSON text."""
+    """Return an npz archive: the datasets, and one JSON text of their names, the attributes and outside links."""
     arrays: dict[str, Any] = {}
     attributes: dict[str, dict[str, Any]] = {}
     strangers: list[str] = []
@@ -56,7 +56,7 @@ def dump(source: Any, limit: int, texts_limit: int) -> bytes:
 
 
 def _text(value: Any) -> Any:
-    """Texts and lists of texts; other attributes are of no interest."""
+    """Return texts and lists of texts; other attributes are of no interest."""
     if isinstance(value, bytes | str | np.bytes_):
         return value.decode() if isinstance(value, bytes) else str(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "SOU" and value.ndim == 1:

@@ -59,7 +59,7 @@ def read_keras(
     output: str | None = None,
     reads: Reads = "auto",
 ) -> Network:
-    """The graph of a Keras file up to its raw outputs, and its head."""
+    """Return the graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
             config = read_json(member(archive, "config.json", TEXT), "Its description")
@@ -105,7 +105,7 @@ class _Model:
         self.known = {(name, 0): operand for name, operand in fed.items()}
 
     def output(self, wanted: str | None) -> Value:
-        """The tensor of the last layer, or of the output that is asked for."""
+        """Return the tensor of the last layer, or of the ``wanted`` output."""
         named = {name: (name, node) for name, node in self.ends}
         if len(self.ends) > 1 and wanted not in named:
             raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
@@ -115,7 +115,7 @@ class _Model:
         return result
 
     def _value(self, name: str, node: int) -> Value | Table:
-        """The tensor that a layer gives at one of its uses."""
+        """Return the tensor that a layer gives at one of its uses."""
         key = (name, node)
         if key not in self.known:
             layer = self.layers.get(name)
@@ -136,7 +136,7 @@ class _Model:
 
 
 def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
-    """The shape of the features that an input reads; 0 where it is not said."""
+    """Return the shape of the features that an input reads; 0 where it is unknown."""
     full = layer.config.get("batch_shape") or layer.config.get("batch_input_shape")
     if not full:  # a sequential model that begins with its first layer
         kernel = next((each for part in layers for each in part.weights), np.empty((0,)))
@@ -145,7 +145,7 @@ def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
 
 
 def _described(config: Any) -> list[_Layer]:
-    """The layers of a functional model, or of a sequential one, each of which reads the one before it."""
+    """Return the layers of a functional model, or of a sequential one, each of which reads the one before it."""
     if not isinstance(config, Mapping) or config.get("class_name") not in ("Sequential", "Functional", "Model"):
         kind = config.get("class_name") if isinstance(config, Mapping) else type(config).__name__
         raise UnsupportedOperationError(f"only sequential and functional models can be read, not {kind}: use ONNX.")
@@ -170,7 +170,7 @@ def _described(config: Any) -> list[_Layer]:
 
 
 def _histories(tree: Any) -> list[tuple[str, int]]:
-    """Every reference to a tensor, ``[layer, node, tensor]``, in the nested lists of either version of the format.
+    """Return every reference to a tensor, ``[layer, node, tensor]``, in nested lists of either version of the format.
 
     Whatever else is passed to a layer (a number, ``training=True``) could change what it does, so it is refused.
     """
@@ -198,7 +198,7 @@ def _harmless(arguments: Mapping[str, Any]) -> None:
 
 
 def _meant(kind: str, call: Call, *operands: Value | Table) -> Any:
-    """What a kind of layer gives; an option that changes it and that its rule does not look at is refused."""
+    """Apply a kind of layer; an option that changes its function and that its rule does not read is refused."""
     result = _LAYERS[kind](call, *operands)
     training = [name for name in call.options if name.endswith(_TRAINING)]
     call.refuse_unread(dict.fromkeys(call.options, False), {*training, *_HARMLESS})
@@ -206,7 +206,7 @@ def _meant(kind: str, call: Call, *operands: Value | Table) -> Any:
 
 
 def _activated(call: Call, x: Value, activation: Any) -> Any:
-    """An activation by its name, or by the record of an activation layer; a function of the user's is neither."""
+    """Apply an activation by its name, or by the record of an activation layer; a function of the user's is neither."""
     if isinstance(activation, Mapping):
         kind, config = activation.get("class_name"), activation.get("config")
         if kind not in ("ReLU", "LeakyReLU", "ELU", "Softmax") or not isinstance(config, Mapping):
@@ -240,7 +240,7 @@ def _batch_norm(call: Call, x: Value) -> Value:
 
 
 def _normalization(call: Call, x: Value) -> Value:
-    """``(x - mean) / max(sqrt(variance), 1e-7)``, given as options or adapted to data."""
+    """Return ``(x - mean) / max(sqrt(variance), 1e-7)``, given as options or adapted to data."""
     mean, variance = call("mean"), call("variance")
     if mean is None and len(call.weights) >= 2:
         mean, variance = call.weights[:2]
@@ -321,7 +321,7 @@ _LAYERS: dict[str, Rule] = {
 
 
 def _weights_by_class(stored: _Stored, layers: list[_Layer]) -> list[_Layer]:
-    """Layers of a ``.keras`` archive: weights are in groups named by class, counted in the order of the layers."""
+    """Return layers of a ``.keras`` archive: weights are in groups named by class and counted in order."""
     root = "/layers" if "/layers" in stored else "/_layer_checkpoint_dependencies"
     counts: Counter[str] = Counter()
     known = (*stored.attributes, *stored.strangers)
@@ -341,7 +341,7 @@ def _weights_by_class(stored: _Stored, layers: list[_Layer]) -> list[_Layer]:
 
 
 def _weighted_by_name(stored: _Stored, layer: _Layer) -> _Layer:
-    """A layer of an ``.h5`` file: a group named by it lists its weights."""
+    """Return a layer of an ``.h5`` file: a group named by it lists its weights."""
     group = f"/model_weights/{layer.name}"
     names = stored.text(group, "weight_names") or []
     return replace(layer, weights=tuple(stored.array(f"{group}/{name}") for name in names))
@@ -359,7 +359,7 @@ class _Stored:
         return path in self.attributes
 
     def array(self, path: str) -> Constant:
-        """An array of numbers that the file itself holds."""
+        """Return an array of numbers that the file itself holds."""
         if any(path == each or path.startswith(f"{each}/") for each in self.strangers):
             raise FileError(f"Its '{path}' is a link, kept elsewhere, or no numbers, and is not read.")
         if path not in self.arrays:
@@ -367,12 +367,12 @@ class _Stored:
         return self.arrays[path]
 
     def text(self, path: str, name: str) -> Any:
-        """A text, or list of texts, attached to a group; None when there is none."""
+        """Return a text, or list of texts, attached to a group; None when there is none."""
         return self.attributes.get(path, {}).get(name)
 
 
 def _read_hdf5(source: Path | bytes) -> _Stored:
-    """The contents of a file, or of a file in memory."""
+    """Read a file, or a file in memory, in another process."""
     if importlib.util.find_spec("h5py") is None:
         raise FileError("It needs the package h5py: pip install isonomy[keras].")
     script = str(Path(__file__).with_name("hdf5_dump.py"))

@@ -55,7 +55,7 @@ _OPEN: ContextVar[_Room] = ContextVar("room", default=_Room())  # noqa: B039 - w
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """While this lasts a file of so many bytes is read."""
+    """Set the budget of the block: that of a file of ``size`` bytes."""
     token = _OPEN.set(_Room(size, ROOM + size))
     try:
         yield
@@ -64,12 +64,12 @@ def room_for(size: int) -> Iterator[None]:
 
 
 def give(size: int) -> None:
-    """So many bytes of what is being read lie in other files."""
+    """Add ``size`` bytes to the budget: those of other files that are part of what is read."""
     _OPEN.get().left += size
 
 
 def take(numbers: int, what: str) -> None:
-    """Make sure of so many numbers, which stay, before they are allocated."""
+    """Reserve ``numbers`` float64 of the budget before they are allocated, or raise NetworkError above it."""
     room = _OPEN.get()
     room.left -= numbers
     if numbers > MATRIX or room.left < 0:
@@ -77,13 +77,13 @@ def take(numbers: int, what: str) -> None:
 
 
 def unpacked() -> int:
-    """Bytes to which the file that is being read may unpack."""
+    """Return the bytes to which the file that is being read may unpack."""
     return UNPACKED + 2 * _OPEN.get().size
 
 
 @contextmanager
 def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip archive whose members together are small enough; ``zipfile`` gives no more of one than its entry says."""
+    """Open a zip archive of limited size in all; ``zipfile`` gives no more of a member than its entry says."""
     with zipfile.ZipFile(path) as archive:
         if sum(each.file_size for each in archive.infolist()) > unpacked():
             raise FileError("The archive unpacks to more than the supported size.")
@@ -91,7 +91,7 @@ def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
-    """One member of an archive, if it is there and of a reasonable size."""
+    """Return one member of an archive, if it is there and of a reasonable size."""
     try:
         size = archive.getinfo(name).file_size
     except KeyError:
@@ -103,7 +103,7 @@ def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
 
 @contextmanager
 def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] | None = None) -> Iterator[None]:
-    """Errors name the node, layer or model; whatever else breaks while it is read becomes an error about it.
+    """Name the node, layer or model in errors; any other exception while it is read becomes an error about it.
 
     ``absent`` is what it means that an attribute is missing, ``kind`` what an error becomes where it is not the file's.
     """
@@ -121,7 +121,7 @@ def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] 
 
 @contextmanager
 def reading_file(path: Path, kind: str) -> Iterator[None]:
-    """Errors name the file; whatever a damaged file breaks becomes one sentence, and it gets the room of its size."""
+    """Name the file in errors, turn any other exception into one, and set the budget of the file's size."""
     try:
         with room_for(path.stat().st_size):
             yield
@@ -138,6 +138,6 @@ def reading_file(path: Path, kind: str) -> Iterator[None]:
 
 
 def one_line(message: str) -> str:
-    """A message whose parts come from a file, in one printable line."""
+    """Return a message whose parts come from a file, in one printable line."""
     text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
     return text if len(text) <= 2000 else f"{text[:2000]}..."

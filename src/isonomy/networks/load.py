@@ -27,8 +27,8 @@ OPTIONS = ("head", "output", "activation", "reads")
 
 
 def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = "auto") -> Network:
-    """What is to be judged, from its ``source``: a path, a torch module, a fitted scikit-learn estimator or pipeline,
-    or a network as it is.
+    """Return the network of a ``source``: a path, a torch module, a fitted scikit-learn estimator or pipeline, or a
+    network as it is.
 
     With a ``schema`` it reads the schema's coordinates. ``head`` is as for :func:`load_network`, which has more options
     for files; so have :meth:`Network.from_torch` and :meth:`Network.from_sklearn` for live objects.
@@ -73,7 +73,7 @@ def load_network(
 
 
 def open_network(path: str | Path, schema: Schema | None = None, *, name: str | None = None, **options: Any) -> Network:
-    """As :func:`load_network`, for callers who pass the network's ``remark`` on themselves."""
+    """Read a network as :func:`load_network` does, for callers who pass its ``remark`` on themselves."""
     instance("path", path, str | Path, "the path of a network file")
     said = {"schema": schema, "head": "auto", "output": None, "activation": None, "reads": "auto"} | options
     instance("schema", schema, Schema | None, "None or a Schema")

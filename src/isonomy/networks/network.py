@@ -109,7 +109,8 @@ class Network:
         head: Head = "softmax",
         name: str = "network",
     ) -> Network:
-        """A perceptron of ``weights`` (out, in), ``biases`` (out,), ``activation`` between them, ``head``, ``name``."""
+        """Build a perceptron of ``weights`` (out, in), ``biases`` (out,), ``activation`` between, ``head``,
+        ``name``."""
         for parameter, given in (("weights", weights), ("biases", biases)):
             if not hasattr(given, "__len__") or isinstance(given, str) or not len(given):
                 raise ParameterError(template(parameter, "a list with an array for each layer", given))
@@ -128,7 +129,7 @@ class Network:
 
     @property
     def remark(self) -> str:
-        """What was assumed when the network was read, in one sentence; empty if nothing was."""
+        """Return in one sentence what was assumed when the network was read; empty if nothing was."""
         if not self.assumed_head:
             return ""
         return (
@@ -138,27 +139,27 @@ class Network:
 
     @property
     def input_width(self) -> int:
-        """How many features the network reads."""
+        """Return the number of features that the network reads."""
         return self.graph.input_width
 
     @property
     def classes(self) -> int:
-        """How many raw outputs there are: k for softmax, 1 for a single sigmoid or number."""
+        """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
         return self.graph.output_width
 
     def logits(self, x: npt.ArrayLike) -> FloatArray:
-        """The raw outputs (n, classes) at individuals (n, m), in float64."""
+        """Return the raw outputs (n, classes) at individuals (n, m), in float64."""
         table = np.atleast_1d(numbers("x", x, _REAL))
         parts = [self.graph.evaluate(table[at : at + _ROWS]) for at in range(0, max(len(table), 1), _ROWS)]
         return np.concatenate(parts).astype(np.float64, copy=False)
 
     def __call__(self, x: npt.ArrayLike) -> FloatArray:
-        """Probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
+        """Return probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
         return self.probabilities(self.logits(x))
 
     @np.errstate(all="ignore")
     def probabilities(self, logits: FloatArray) -> FloatArray:
-        """The head applied to raw outputs (n, classes)."""
+        """Apply the head to raw outputs (n, classes)."""
         if self.head == "softmax":
             odds = np.exp(logits - logits.max(1, keepdims=True))
             return np.asarray(odds / odds.sum(1, keepdims=True))
@@ -167,7 +168,7 @@ class Network:
         return logits
 
     def adapted(self, adapter: Affine) -> Network:
-        """The network that reads ``adapter(x)`` instead of ``x``."""
+        """Return the network that reads ``adapter(x)`` instead of ``x``."""
         if adapter.width_out != self.input_width:
             raise NetworkError(
                 f"The adapter gives {adapter.width_out} numbers but '{self.name}' reads {self.input_width}."
@@ -175,7 +176,7 @@ class Network:
         return replace(self, graph=self.graph.preceded(adapter, adapter.width_in))
 
     def hash(self) -> str:
-        """SHA-256 of the graph and the head: the same for the same function, however it is named."""
+        """Return the SHA-256 of the graph and the head: the same for the same function, however it is named."""
         return hashlib.sha256(f"{self.head} {self.graph.hash()}".encode()).hexdigest()
 
     def __repr__(self) -> str:
@@ -243,7 +244,7 @@ def check_predictions(
 
 
 def _coordinates(individuals: Any, schema: Schema | None) -> tuple[FloatArray, list[Any], Schema | None]:
-    """Coordinates, the names of the rows, and the schema if there is one."""
+    """Return coordinates, the names of the rows, and the schema if there is one."""
     if isinstance(individuals, Population):
         individuals.schema.refuse_other(schema)
         return individuals.x, individuals.rows.tolist(), individuals.schema

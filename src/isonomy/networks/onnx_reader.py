@@ -47,7 +47,7 @@ def read_onnx(
     output: str | None = None,
     reads: Reads = "auto",
 ) -> Network:
-    """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
+    """Return the graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
@@ -64,7 +64,7 @@ def read_onnx(
 
 
 def _opened(path: Path) -> onnx.ModelProto:
-    """The parsed file, with weights stored beside it, and with its own functions written out."""
+    """Return the parsed file, with weights stored beside it, and with its own functions written out."""
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.node or not model.graph.output:
         raise FileError(f"'{path}' is damaged or not an ONNX network: it holds no graph.")
@@ -100,7 +100,7 @@ def _complete_calls(model: onnx.ModelProto) -> None:
 
 
 def _check_size(model: onnx.ModelProto, path: Path) -> None:
-    """How many nodes there are once functions are written out, and how large the weights beside the file are."""
+    """Refuse too many nodes, counted once functions are written out, and too large weights beside the file."""
     functions = {(each.domain, each.name): each for each in model.functions}
     known: dict[tuple[str, str], int | None] = {}
 
@@ -190,7 +190,7 @@ class _Reader:
         return in_class_order(read, self.schema, self.classes or self._labels())
 
     def _labels(self) -> tuple[str, ...]:
-        """The classes that a label beside the chosen output is looked up in, by the place of the largest number."""
+        """Return the classes of a label beside the chosen output, looked up by the place of the largest number."""
         places = {each.output[0] for each in self.graph.node if each.op_type == "ArgMax" and self.output in each.input}
         for node in self.graph.node:
             looked_up = node.op_type in ("ArrayFeatureExtractor", "Gather") and node.input[1] in places
@@ -199,7 +199,7 @@ class _Reader:
         return ()
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
-        """The outputs of one node."""
+        """Return the outputs of one node."""
         for name in filter(None, node.input):
             if name not in self.known:
                 raise NetworkError(f"it reads '{name}', which nothing before it gives.")
@@ -234,7 +234,7 @@ class _Reader:
         return result if isinstance(result, tuple) else (result,)
 
     def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:
-        """The shape of the features of one individual; ``cells``: raw ones, whose number may stay open."""
+        """Return the shape of the features of one individual; ``cells``: raw ones, whose number may stay open."""
         tensor = source.type.tensor_type
         sizes = sizes if tensor.HasField("shape") else [0, 0]
         if cells and all(sizes[1:]):
@@ -254,7 +254,7 @@ class _Reader:
         return tuple(sizes[1:])
 
     def _first_width(self, source: str) -> int:
-        """The number of features as the first layer tells it; 0 when it does not."""
+        """Return the number of features by the first layer; 0 where it does not show it."""
         same = {source}
         for node in self.needed:
             if node.input and node.input[0] in same:
@@ -268,7 +268,7 @@ class _Reader:
 
 
 def _defaults(kind: str, opset: int) -> dict[str, Any]:
-    """What the attributes of an operator are in an opset where a node leaves them out."""
+    """Return the values that the attributes of an operator have in an opset where a node leaves them out."""
     known = onnx.defs.get_schema(kind, opset, "").attributes
     if kind == "Clip":  # those of float32, which limit nothing
         return {}
@@ -277,7 +277,7 @@ def _defaults(kind: str, opset: int) -> dict[str, Any]:
 
 
 def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -> str:
-    """The output that holds probabilities, logits or numbers."""
+    """Return the output that holds probabilities, logits or numbers."""
     kinds = {each.name: each.type.tensor_type.elem_type for each in outputs}
     listed = ", ".join(f"'{name}'" for name in kinds)
     if wanted is not None:
@@ -297,7 +297,7 @@ def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -
 
 
 def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:
-    """The nodes that an output depends on, in order."""
+    """Return the nodes that an output depends on, in order."""
     wanted, found = {output}, []
     for node in reversed(list(nodes)):
         if not wanted.isdisjoint(node.output):

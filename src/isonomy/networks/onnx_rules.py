@@ -113,7 +113,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
 
 
 def _cut(choice: Choice) -> bool:
-    """Whether a category is a number with decimals."""
+    """Say whether a category is a number with decimals."""
     cells = (cell for cells in choice.spellings for cell in cells if cell is not None)
     return any(re.fullmatch(r"\s*[-+]?\d*[.eE][-+\deE]*\s*", cell) for cell in cells)
 
@@ -161,7 +161,7 @@ def _gather(call: OnnxCall, x: Any, index: Any) -> Any:
 
 
 def _one_hot(call: OnnxCall, x: Any, depth: Any, values: Any) -> Any:
-    """``values`` are what stands off and on the place of the index."""
+    """Encode indices one-hot; ``values`` are the numbers off and on the place of the index."""
     varying = any(isinstance(each, Value | Table | Moved) for each in (depth, values))
     if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
         raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
@@ -257,19 +257,19 @@ def _label_encoder(call: OnnxCall, x: Any) -> Any:
 
 
 def _listed(options: Mapping[str, Any], part: str) -> list[Any]:
-    """An attribute that is written in one of several types, such as ``keys_strings``; empty if it is not there."""
+    """Return an attribute that has one of several types, such as ``keys_strings``; empty if it is not there."""
     written = (options.get(f"{part}_{kind}") for kind in ("strings", "floats", "int64s", "ints", "tensor"))
     return plain(next(filter(None, written), []))
 
 
 def plain(values: Any) -> list[Any]:
-    """A list or a tensor as texts and numbers of Python."""
+    """Return a list or a tensor as texts and numbers of Python."""
     flat = np.ravel(numpy_helper.to_array(values)).tolist() if isinstance(values, TensorProto) else values
     return [each.decode() if isinstance(each, bytes) else each for each in flat]
 
 
 def class_names(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The classes that a node names, in the order of its outputs."""
+    """Return the classes that a node names, in the order of its outputs."""
     return tuple(str(cell_of(each)) for each in _listed(options, "classlabels"))
 
 
@@ -284,7 +284,7 @@ def _extract(call: OnnxCall, x: Any, index: Any) -> Any:
 
 
 def _linear(call: OnnxCall, x: Any) -> Value:
-    """The raw scores of a linear model."""
+    """Return the raw scores of a linear model."""
     value = call.builder.numeric(x)
     intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
     if len(value.shape) != 1 or not flat.size or flat.size % value.width:
@@ -299,7 +299,7 @@ def _regressor(call: OnnxCall, x: Any) -> Value:
 
 
 def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
-    """Label and scores; the label is never read."""
+    """Return the label, which is never read, and the scores."""
     after = call("post_transform", b"NONE").decode()
     scores, builder = _linear(call, x), call.builder
     coefficients = np.array(call("coefficients", [])).reshape(scores.width, -1)
@@ -342,7 +342,7 @@ CLASSICAL: dict[str, Rule] = {
 
 
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:
-    """The outputs of one operator by the reference implementation of ONNX."""
+    """Return the outputs of one operator by the reference implementation of ONNX."""
     operands = list(operands)
     _refuse_misread(node, opset, operands)
     feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
@@ -372,7 +372,7 @@ def _refuse_misread(node: onnx.NodeProto, opset: int, operands: list[Any]) -> No
 
 
 def _size(node: onnx.NodeProto, opset: int, feeds: dict[str, Any]) -> int:
-    """Numbers in the outputs of a node, by ONNX's own inference of shapes, before any is computed."""
+    """Return how many numbers the outputs of a node have, by ONNX's own inference of shapes, before any is computed."""
     arrays = {name: np.asarray(each) for name, each in feeds.items()}
     kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in arrays.items()}
     types = {name: helper.make_tensor_type_proto(kinds[name], each.shape) for name, each in arrays.items()}

@@ -46,7 +46,7 @@ from isonomy.population.toml import TEXT, read_json
 
 
 def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Network:
-    """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
+    """Return the graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         _refuse_known(estimator)
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
@@ -84,7 +84,7 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
 
 
 def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
-    """The preprocessing steps that do something, and the estimator at the end."""
+    """Return the preprocessing steps that do something, and the estimator at the end."""
     if type(estimator) is pipeline.Pipeline:
         *before, last = (step for _, step in _as_made(estimator).steps)
         inner, core = _taken_apart(last)
@@ -105,7 +105,7 @@ _ANSWERS = ("predict", "predict_proba", "decision_function")
 
 
 def _as_made(part: Any) -> Any:
-    """The part itself, unless a method of it was replaced, so that its type does not say what it does."""
+    """Return the part; refuse one of which a method was replaced, since its type does not say what it does."""
     replaced = next((name for name in (*_ANSWERS, "transform") if name in vars(part)), None)
     if replaced:
         raise UnsupportedOperationError(f"the method '{replaced}' of {type(part).__name__} was replaced.")
@@ -147,7 +147,7 @@ def _perceptron(builder: Builder, x: Value, estimator: Any, head: Any) -> _Resul
 
 
 def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
-    """A linear model whose probabilities are the sigmoid or the softmax of its decision."""
+    """Read a linear model whose probabilities are the sigmoid or the softmax of its decision."""
     weight, bias = np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)
     if hasattr(estimator, "loss") and estimator.loss != "log_loss":
         return _decision(builder, x, estimator, head)
@@ -160,7 +160,7 @@ def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> _Re
 
 
 def _decision(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
-    """A linear classifier without probabilities: only the number that it decides by."""
+    """Read a linear classifier without probabilities: only the number that it decides by."""
     if head != "regression":
         raise UnsupportedOperationError(
             f"{type(estimator).__name__} gives no probabilities: say head='regression' to certify its decision value."
@@ -197,7 +197,7 @@ Columns = list[Column]
 
 
 def _transformed(step: Any, columns: Columns) -> Columns:
-    """The columns that one fitted transformer makes of others."""
+    """Return the columns that one fitted transformer makes of others."""
     if _does_nothing(step):
         return columns
     if isinstance(step, str) and step == "drop":
@@ -227,7 +227,7 @@ def _union(step: Any, columns: Columns) -> Columns:
 
 
 def _by_column(step: Any, columns: Columns) -> Columns:
-    """Each transformer reads the columns at its places, as it does when the pipeline predicts."""
+    """Apply each transformer to the columns at its places, as the pipeline does when it predicts."""
     places = step._transformer_to_input_indices
     return _side_by_side(
         step, [(name, inner, [columns[i] for i in places[name]]) for name, inner, _ in step.transformers_]
@@ -235,7 +235,7 @@ def _by_column(step: Any, columns: Columns) -> Columns:
 
 
 def _side_by_side(step: Any, parts: Iterable[tuple[str, Any, Columns]]) -> Columns:
-    """What transformers make of their columns, each times its weight."""
+    """Apply transformers to their columns, each times its weight."""
     weights = step.transformer_weights or {}
     made: Columns = []
     for name, inner, read in parts:
@@ -247,7 +247,7 @@ def _side_by_side(step: Any, parts: Iterable[tuple[str, Any, Columns]]) -> Colum
 
 
 def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
-    """``(x - minus) * times / over + plus``, each named by the attribute that holds it."""
+    """Return the rule ``(x - minus) * times / over + plus``, each named by the attribute that holds it."""
 
     def rule(step: Any, columns: Columns) -> Columns:
         if getattr(step, "clip", False):
@@ -261,7 +261,7 @@ def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
 
 
 def _encode(step: Any, columns: Columns) -> Columns:
-    """The encoder is run on every category of each column beside one category of the others; a lookup of one column
+    """Run the encoder on every category of each column beside one category of the others; a lookup of one column
     results in each column of its output."""
     known = [list(map(cell_of, values)) for values in step.categories_]
     choices = [as_choice(column, cells) for column, cells in zip(columns, known, strict=True)]
@@ -282,7 +282,7 @@ def _encode(step: Any, columns: Columns) -> Columns:
 
 
 def _stranger(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
-    """A cell that an encoder does not know, if it can take one."""
+    """Return a cell that an encoder does not know, if it can take one."""
     if getattr(step, "handle_unknown", "value") == "error":
         encoder = "the encoder, which refuses it (handle_unknown='error')"
         raise preprocessing.unknown_to(encoder, choice.name, spellings)
@@ -290,7 +290,7 @@ def _stranger(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
 
 
 def _run(step: Any, rows: list[list[Any]]) -> Any:
-    """What the encoder makes of rows of cells; a text in a column of numbers becomes a number not seen in training."""
+    """Run the encoder on rows of cells; a text in a column of numbers becomes a number not seen in training."""
     cells: dict[Any, Any] = {}
     names = getattr(step, "feature_names_in_", range(len(step.categories_)))
     for i, (name, values) in enumerate(zip(names, step.categories_, strict=True)):
@@ -389,7 +389,7 @@ _TRUSTED = (
 
 
 def read_skops(path: Path, **options: Any) -> Network:
-    """The graph of the estimator in a skops file; an unknown type is refused before anything is made."""
+    """Return the graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     _check_size(path)
     strange = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
@@ -421,7 +421,7 @@ def _check_size(path: Path) -> None:
 
 
 def _array_bytes(archive: zipfile.ZipFile, name: str) -> int:
-    """What an array takes, as it says at its beginning."""
+    """Return the bytes of an array by its own header."""
     with archive.open(name) as file:
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

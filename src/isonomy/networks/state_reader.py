@@ -36,7 +36,7 @@ _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
 def read_state(path: Path, activation: str | None, head: HeadChoice) -> Network:
-    """The graph of a state dict up to its raw outputs, and its head."""
+    """Return the graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
         raise NetworkError("a state dict does not say what stands between its layers: say activation='relu', for one.")
@@ -52,7 +52,7 @@ def read_state(path: Path, activation: str | None, head: HeadChoice) -> Network:
 
 
 def _tensors(path: Path) -> dict[str, FloatArray]:
-    """The named tensors of a file, read without executing anything."""
+    """Return the named tensors of a file, read without executing anything."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _SAFE:
         raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
     if not zipfile.is_zipfile(path):
@@ -84,7 +84,7 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
 
 
 def _is_state(content: Any) -> bool:
-    """Whether it is names with their tensors."""
+    """Say whether it is names with their tensors."""
     return isinstance(content, dict) and bool(content) and all(map(torch.is_tensor, content.values()))
 
 
@@ -92,7 +92,7 @@ _Layer = tuple[str, FloatArray, FloatArray | None]
 
 
 def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
-    """Dense layers in their order."""
+    """Return the dense layers in their order."""
     found: list[_Layer] = []
     for name, weight in tensors.items():
         stem, _, leaf = name.rpartition(".")
@@ -135,7 +135,7 @@ _CHOICES = 1024  # ways to count equal layers; files of real modules have a hand
 
 
 def _same(layers: Sequence[_Layer]) -> list[list[str]]:
-    """The names of the layers, those with equal weights and biases together."""
+    """Return the names of the layers, those with equal weights and biases together."""
     groups: dict[Any, list[str]] = {}
     for name, weight, bias in layers:
         key = (weight.shape, weight.tobytes(), None if bias is None else bias.tobytes())
@@ -144,7 +144,7 @@ def _same(layers: Sequence[_Layer]) -> list[list[str]]:
 
 
 def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:
-    """The names of layers that may be all there is: of equal ones at least one."""
+    """Yield the names of layers that may be the whole network: of equal ones at least one."""
     if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
         most = max(same, key=len)
         raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in most)))
@@ -159,7 +159,7 @@ def _chained(layers: Sequence[_Layer]) -> bool:
 
 
 def _named(activation: str) -> list[str]:
-    """``"relu"``, or with parameters ``"leaky_relu(0.1)"``; common parameters may be left out."""
+    """Parse ``"relu"``, or with parameters ``"leaky_relu(0.1)"``; common parameters may be left out."""
     found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", activation) if isinstance(activation, str) else None
     if found is None:
         raise NetworkError(f"activation must be a name such as 'relu' or 'leaky_relu(0.1)'. Got {activation!r}.")

@@ -42,7 +42,7 @@ _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 
 
 
 def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto") -> Network:
-    """The graph of a module up to its raw outputs, and its head."""
+    """Return the graph of a module up to its raw outputs, and its head."""
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
     if width is not None and (not isinstance(width, int) or width < 1):
@@ -79,7 +79,7 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
 
 
 def read_pt2(path: Path, head: HeadChoice = "auto") -> Network:
-    """The graph of an exported program up to its raw outputs, and its head."""
+    """Return the graph of an exported program up to its raw outputs, and its head."""
     with opened_archive(path) as archive:
         members = {name.partition("/")[2]: name for name in archive.namelist()}
         if "models/model.json" not in members:
@@ -142,22 +142,22 @@ class _Program:
         self.kept: set[int] = set()  # where parameters and buffers lie in memory
 
     def get(self, name: str) -> Any:
-        """What a name stands for."""
+        """Return the tensor or value of a name."""
         if name in self.stale:
             raise NetworkError(f"'{name}' is read after a part of it was changed in place; {_ADVICE}.")
         return self.known[name]
 
     def storage_of(self, name: str) -> str:
-        """The name of the memory that a tensor is kept in."""
+        """Return the name of the memory that a tensor is kept in."""
         return self.storage.setdefault(name, name)
 
     def keep(self, name: str, tensor: Any) -> None:
-        """A parameter or buffer, which stays from one run to the next."""
+        """Store a parameter or buffer, which stays from one run to the next."""
         self.known[name] = tensor
         self.kept |= {tensor.untyped_storage().data_ptr()} if isinstance(tensor, Tensor) else set()
 
     def refuse_kept(self, changed: Any) -> None:
-        """An operation that changes a parameter or buffer makes the next run another function."""
+        """Refuse an operation that changes a parameter or buffer: it makes the next run another function."""
         if isinstance(changed, Tensor) and changed.untyped_storage().data_ptr() in self.kept:
             raise NetworkError("it changes a parameter or buffer, so that the next run is another function.")
 
@@ -169,7 +169,7 @@ class _Program:
         operands: Sequence[str],
         layer: tuple[str, str],
     ) -> None:
-        """One operation, of a layer ``(path, class)``; ``operands`` are the names of what it reads."""
+        """Read one operation, of a layer ``(path, class)``; ``operands`` are the names of its inputs."""
         written, _, overload = target.removeprefix("torch.ops.aten.").partition(".")
         in_place = written.endswith("_") and not written.startswith("_")
         name = written.rstrip("_") if in_place else written
@@ -233,7 +233,7 @@ class _Program:
         return tuple(self.builder.placed(value, each.numpy()) for each in result)
 
     def finish(self, outputs: Sequence[Any], head: HeadChoice) -> Network:
-        """The graph up to the raw outputs, and its head."""
+        """Return the graph up to the raw outputs, and its head."""
         if len(outputs) != 1 or not isinstance(outputs[0], Value):
             raise NetworkError("one output that depends on the input is expected.")
         return self.builder.finish(outputs[0], head)
@@ -332,7 +332,7 @@ _LAYOUTS = (
 
 
 def _live_step(program: _Program, node: fx.Node) -> None:
-    """One node of an exported module, with its arguments by name."""
+    """Read one node of an exported module, with its arguments by name."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: program.get(each.name))
     constant = not any(isinstance(each, Value) for each in pytree.tree_leaves((args, kwargs)))
     operands = [each.name for each in node.all_input_nodes]
@@ -354,7 +354,7 @@ def _live_step(program: _Program, node: fx.Node) -> None:
 
 
 def _table(module: nn.Module, width: int, rows: int = BATCH) -> Tensor:
-    """Random individuals in the precision of the module."""
+    """Draw random individuals in the precision of the module."""
     kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(kind)
 
@@ -370,7 +370,7 @@ class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _run(module: nn.Module, table: Tensor) -> Tensor:
-    """The outputs of the module itself."""
+    """Return the outputs of the module itself."""
     watched = _Watched()  # type: ignore[no-untyped-call]
     try:
         with watched:
@@ -387,7 +387,7 @@ def _run(module: nn.Module, table: Tensor) -> Tensor:
 
 
 def _seen_width(module: nn.Module) -> int:
-    """The one width of a layer that the module runs on."""
+    """Return the one width of a layer that the module runs on."""
     sizes = [getattr(part, name, None) for part in module.modules() for name in ("in_features", "num_features")]
     fitting = []
     for size in dict.fromkeys(size for size in sizes if isinstance(size, int)):
@@ -438,7 +438,7 @@ def _agrees(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor],
 
 
 def _argument(entry: Any, program: _Program, operands: list[str]) -> Any:
-    """The value of an argument, written as ``{"as_int": 3}`` and the like; names of tensors join ``operands``."""
+    """Return the value of an argument, written as ``{"as_int": 3}`` or the like; add tensors' names to ``operands``."""
     if "name" in entry:
         entry = {"as_name": entry["name"]}
     ((kind, value),) = entry.items()
@@ -473,7 +473,7 @@ def _size(entry: Mapping[str, Any]) -> int:
 
 
 def _tensor(name: str, entry: Mapping[str, Any], content: Callable[[str], bytes], part: str) -> Tensor:
-    """A tensor from its raw bytes."""
+    """Return a tensor from its raw bytes."""
     meta = entry.get("tensor_meta")
     if entry.get("use_pickle", True) or not meta or meta["dtype"] not in _KINDS:
         raise FileError(
