@@ -27,7 +27,7 @@ _MOST_CLASSES = 20  # a label of numbers with more values is a regression
 
 
 def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categories: int) -> tuple[Feature, ...]:
-    """One feature per column; ``roles`` says which columns are protected, proxies, immutable."""
+    """Infer one feature per column; ``roles`` says which columns are protected, proxies, immutable."""
     return tuple(
         _infer_feature(table[name], {role: name in columns for role, columns in roles.items()}, max_categories)
         for name in table.columns
@@ -45,7 +45,7 @@ def find_identifiers(table: pd.DataFrame) -> list[str]:
 
 
 def infer_label(column: pd.Series) -> Label:
-    """Classes in sorted order, or a regression for a column of numbers, whole or not, with many values."""
+    """Infer classes in sorted order, or a regression for a column of numbers, whole or not, with many values."""
     _require_values(column)
     name = str(column.name)
     if column.dtype.kind in "iuf" and column.nunique() > _MOST_CLASSES:
@@ -112,7 +112,7 @@ def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
 
 
 def widen(low: float, high: float, integer: bool) -> tuple[float, float]:
-    """A range of round numbers around ``low .. high``: multiples of 1, 2 or 5 times a power of ten.
+    """Return a range of round numbers around ``low .. high``: multiples of 1, 2 or 5 times a power of ten.
 
     The step is about a tenth of the range. The range of non-negative data stays non-negative.
     """
@@ -132,7 +132,7 @@ def _round_step(size: float, integer: bool) -> float:
 
 
 def _sorted_texts(column: pd.Series) -> tuple[str, ...]:
-    """The distinct values as texts; numbers in numeric order, since "10" < "9" as text."""
+    """Return the distinct values as texts; numbers in numeric order, since "10" < "9" as text."""
     present = column.dropna()
     if present.dtype.kind in "iuf":
         return tuple(dict.fromkeys(text_of(value) for value in np.sort(present.unique())))

@@ -93,7 +93,7 @@ class Population:
     def from_piece(
         cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
     ) -> Population:
-        """Like :meth:`from_frame`, for a piece of a table, in which all weights may be zero.
+        """Read a piece of a table as :meth:`from_frame` does, but all its weights may be zero.
 
         ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``nobody`` may be left if so said.
         """
@@ -134,22 +134,22 @@ class Population:
 
     @property
     def split(self) -> SplitName:
-        """Which part of the table these individuals belong to."""
+        """Return the part of the table that these individuals belong to."""
         return self.selection.part
 
     @property
     def excluded(self) -> int:
-        """How many rows of the table did not fit the schema."""
+        """Return the number of rows of the table that did not fit the schema."""
         return self.selection.excluded
 
     @property
     def protected(self) -> pd.DataFrame:
-        """The raw protected columns."""
+        """Return the raw protected columns."""
         return self.frame[list(self.schema.protected)]
 
     @cached_property
     def ids(self) -> NDArray[np.object_] | None:
-        """``(n,)``: by what each person is known, as a text, None where a cell is empty; None without such a column."""
+        """Return the id ``(n,)`` of each person as a text, None in an empty cell; None without such a column."""
         name = self.schema.id
         if name is None or name not in self.frame.columns:
             return None
@@ -158,7 +158,7 @@ class Population:
 
     @property
     def repeated(self) -> bool:
-        """Does a row of the table occur more than once, so that these are not draws of different people?
+        """Say whether a row of the table occurs more than once, so that these are not draws of different people.
 
         Rows are told apart by their place in the table, not by what they say: two people may be alike in everything.
         A table that was itself drawn with replacement gives itself away by its index, as far as it kept it: labels
@@ -175,7 +175,7 @@ class Population:
 
     @property
     def train(self) -> Population:
-        """The training rows: those that the schema's split column names, else about 70 % of the rows.
+        """Return the training rows: those that the schema's split column names, else about 70 % of the rows.
 
         Without a split column a row is a training row when a fixed hash of its place in the table
         (splitmix64) falls below 0.7, so that neither a subset nor another library version changes which side
@@ -185,11 +185,11 @@ class Population:
 
     @property
     def test(self) -> Population:
-        """The rows held out from training; see ``train``."""
+        """Return the rows held out from training; see ``train``."""
         return self._part("test")
 
     def side(self, name: SplitName) -> BoolArray:
-        """``(n,)``: who is on a side of the split; see ``train``."""
+        """Return a mask ``(n,)`` of one side of the split; see ``train``."""
         if name in ("all", self.split):
             return np.ones(len(self), dtype=bool)
         split = self.schema.split
@@ -200,17 +200,17 @@ class Population:
         return column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
 
     def with_domain(self, kind: DomainKind) -> Population:
-        """The same individuals in another domain."""
+        """Return the same individuals in another domain."""
         return replace(self, domain=self.schema.domain(kind))
 
     def sample(self, n: int, seed: int = 0) -> Population:
-        """``n`` individuals drawn without replacement by ``seed``, in table order; all of them when there are fewer."""
+        """Draw ``n`` individuals without replacement by ``seed``, in table order; all of them when there are fewer."""
         n, seed = whole("n", n, 1), whole("seed", seed)
         sample = self[drawn(len(self), n, seed)]
         return replace(sample, selection=self.selection.drawn(len(sample), seed))
 
     def held_out(self) -> Population:
-        """The same individuals, with the caller's word that they are independent draws on which nothing was fitted.
+        """Return the same people, on the caller's word independent draws on which nothing was fitted.
 
         A statement about the population behind them rests on it where they are not the test part of their table.
         """
@@ -222,7 +222,7 @@ class Population:
         return len(self.x)
 
     def __getitem__(self, rows: slice | BoolArray | IntArray | list[int] | list[bool]) -> Population:
-        """Some of the individuals, by slice, mask or positions."""
+        """Return some of the individuals, by slice, mask or positions."""
         try:
             chosen = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
         except IndexError as error:
@@ -268,7 +268,7 @@ def stream(
     dialect: Dialect = USUAL,
     table_limit: int = CELLS,
 ) -> Iterator[Population]:
-    """The individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
+    """Yield the individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
 
     Memory is that of two pieces and the blocks that the reader holds (some 32 MB of a CSV file, one row group of a
     Parquet file), whatever the length of the file; a piece of more cells than ``table_limit`` is refused. Columns that
@@ -317,12 +317,12 @@ def _with_excluded(people: Population, more: int) -> Population:
 
 
 def drawn(pool: int, n: int, seed: int) -> IntArray:
-    """Return the places (n,), ascending, of those whom a seed draws from a pool of people without replacement."""
+    """Return the places (n,), ascending, that a seed draws from a pool of people without replacement."""
     return np.sort(np.random.default_rng(seed).permutation(pool)[:n])
 
 
 def in_train(numbers: IntArray) -> BoolArray:
-    """Which whole numbers are training rows: those whose fixed hash in [0, 1] falls below ``TRAIN_SHARE``.
+    """Return the mask of training rows by number: their fixed hash in [0, 1] falls below ``TRAIN_SHARE``.
 
     The hash is splitmix64 (Steele et al. 2014).
     """
