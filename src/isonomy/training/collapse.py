@@ -34,7 +34,7 @@ def collapse(
     names: Sequence[object] = (),
     label: Label | None = None,
 ) -> str:
-    """Why a network has collapsed, as the second half of a sentence about it; empty where it has not.
+    """Return why a network has collapsed, as the second half of a sentence about it; empty where it has not.
 
     ``wanted`` is what it should give the individuals ``x``: labels, or the decisions (of a regression the numbers) of
     the network that it was made from. ``names`` are those of the classes; decisions are those of the ``label``, with
@@ -60,12 +60,12 @@ def collapse(
 
 
 def class_names(label: Label | None) -> list[str]:
-    """The classes as people call them."""
+    """Return the classes as people call them."""
     return [] if label is None else [label.labels.get(name, name) for name in label.classes]
 
 
 def answers(network: Network, x: FloatArray, label: Label | None = None) -> npt.NDArray[Any]:
-    """The class (:func:`isonomy.population.outcome.decided`), or of a regression the number, of each individual."""
+    """Return the class (:func:`isonomy.population.outcome.decided`), or the predicted number, of each individual."""
     given = network(x)
     if network.head == "regression":
         return given[:, 0]

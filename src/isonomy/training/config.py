@@ -113,7 +113,7 @@ class ResolvedConfig(TrainingConfig):
 
     @classmethod
     def of(cls, given: TrainingConfig, metric: Metric, rows: int, seed: int) -> ResolvedConfig:
-        """For a metric and the rows of a table. A learning rate that is to be searched stays so.
+        """Resolve the defaults for a metric and the rows of a table. A learning rate that is to be searched stays so.
 
         The radii of the dual: stay, or move three times as far as all can; order ∞ moves everybody by gamma. Further
         radii cost time and, measured on ACS Income, gain nothing.
@@ -132,21 +132,21 @@ class ResolvedConfig(TrainingConfig):
 
     @property
     def penalised(self) -> bool:
-        """Whether a bound is part of the loss."""
+        """Say whether a bound is part of the loss."""
         return self.method in ("f-ibp", "l-dif", "u-dif")
 
     def reached(self, epoch: float) -> tuple[float, float, float]:
-        """alpha, delta and gamma at a fractional epoch."""
+        """Return alpha, delta and gamma at a fractional epoch."""
         alpha, delta, gamma = (ramp(epoch, *self._ends(name)) for name in _RAMPS)
         return self.alpha * alpha, self.delta * delta, self.gamma * gamma
 
     @property
     def settled(self) -> float:
-        """The epoch after which the ramps stand still; alpha's matters where a bound is part of the loss."""
+        """Return the epoch at which the ramps end; alpha's counts where a bound is part of the loss."""
         return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
 
     def words(self) -> str:
-        """All parameters that decide a training but for those that are known by the tensors made from them."""
+        """Return all parameters that decide a training but for those that are known by the tensors made from them."""
         return str({name: value for name, value in vars(self).items() if name not in _ELSEWHERE})
 
     def _ends(self, name: str) -> tuple[float, float]:
@@ -155,23 +155,23 @@ class ResolvedConfig(TrainingConfig):
 
 
 def ramp(epoch: float, start: float, stop: float) -> float:
-    """The share of its full value that a number has: 0 until the epoch ``start``, then linear, 1 from ``stop`` on."""
+    """Return the share of its full value that a number has: 0 until ``start``, then linear, 1 from ``stop`` on."""
     return 1.0 if epoch >= stop else max(0.0, (epoch - start) / (stop - start))
 
 
 def similar_within(metric: Metric, delta: float | None) -> float:
-    """The δ that was given, else that of the metric: 1 for counterparts, whose tolerances mean it, 0.05 for others."""
+    """Return δ as given, else the metric's: 1 for counterparts, whose tolerances mean it, 0.05 for others."""
     own = own_delta(metric, delta)
     return _DELTA if own is None else float(own)
 
 
 def set_aside(rows: int, share: float | None) -> float:
-    """The share of the rows that is not learned from: a fifth unless given, and none of a table with very few."""
+    """Return the share of the rows that is not learned from: a fifth unless given, none of very few rows."""
     if share is None:
         return _ASIDE if _ASIDE * rows >= _FEWEST else 0.0
     return float(share)
 
 
 def default_epochs(rows: int, batch_size: int) -> int:
-    """Ten, and more on a small table, where ten are too few steps to learn anything but the larger class."""
+    """Return ten epochs, more on a small table, where ten are too few steps to learn more than the larger class."""
     return max(10, math.ceil(_STEPS / math.ceil(rows / batch_size)))

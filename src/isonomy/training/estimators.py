@@ -98,7 +98,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         return self
 
     def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
-        """What a network of this kind learns from labels."""
+        """Return the outcomes that a network of this kind learns from labels."""
         raise NotImplementedError
 
     def certify(
@@ -134,7 +134,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         chunk: int = CHUNK,
         progress: Progress | Literal["auto"] | None = "auto",
     ) -> Certificate:
-        """The certificate for every population within ``gamma`` of ``people``, with the similarity of the training.
+        """Certify every population within ``gamma`` of ``people``, with the similarity of the training.
 
         ``gamma``, ``delta``, ``order``, ``ground``, ``domain`` and ``progress`` are the training's unless given (a
         population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
@@ -181,7 +181,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         epsilon: float | None = None,
         max_nodes: int | None = None,
     ) -> LocalCertificate:
-        """Certificates of the violation around each of the ``people``, with the similarity of the training.
+        """Certify the violation around each of the ``people``, with the similarity of the training.
 
         ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
         :func:`isonomy.certify_local`: ``schema``, ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``,
@@ -198,13 +198,13 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         )  # fmt: skip
 
     def _judged_in(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
-        """The domain asked for, else the training's, unless a population brings its own."""
+        """Return the given domain, else the training's, unless a population brings its own."""
         if domain is not None:
             return domain
         return self.domain if isinstance(people, Population) else self.domain_
 
     def scores(self, people: Population) -> dict[str, dict[str, float]]:
-        """How well the ``network`` does on people with labels, and how well the ``blind`` regression does on them.
+        """Return the scores of the ``network`` on people with labels, and those of the ``blind`` regression.
 
         Both as :func:`isonomy.fairness.scores` has it; the blind one (``blind_``) was fitted on what ``fit`` got and
         reads nothing protected; empty where that were arrays, which do not say what is protected.
@@ -220,7 +220,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         write_onnx(self.network_, path)
 
     def _outputs(self, X: Population | npt.ArrayLike) -> FloatArray:
-        """What the network gives individuals in the coordinates of the training."""
+        """Return the network's outputs for individuals in the coordinates of the training."""
         check_is_fitted(self)
         return self.network_(
             X.x if isinstance(X, Population) else validate_data(self, X, dtype=np.float64, reset=False)
@@ -244,7 +244,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         return metric
 
     def _taught(self, people: Population | None) -> Metric:
-        """The metric of the training: that of the certificates, unless the method needs one with a root."""
+        """Return the metric of the training: that of the certificates, unless the method needs one with a root."""
         if self.method != "sensr" or people is None or not self.metric_.boxed:
             return self.metric_
         return SensitiveSubspace.fit(people)
@@ -306,11 +306,11 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
         return codes, weight, Head(len(self.classes_)), names
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
-        """Probabilities (n, classes)."""
+        """Return probabilities (n, classes)."""
         return self._outputs(X)
 
     def predict(self, X: Population | npt.ArrayLike) -> npt.NDArray[Any]:
-        """The most probable class of each individual."""
+        """Return the most probable class of each individual."""
         chosen = self._outputs(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
@@ -327,14 +327,14 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
         return np.asarray(given, dtype=np.float64), weight, Head(0), ()
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:
-        """One number for each individual."""
+        """Return one number for each individual."""
         return self._outputs(X)[:, 0]
 
 
 def _individuals(
     estimator: Any, X: Any, y: Any, sample_weight: Any
 ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray, Population | None]:
-    """Rows, outcomes and weights, checked; of a whole population the training split."""
+    """Return rows, outcomes and weights, checked; of a whole population the training split."""
     if not isinstance(X, Population):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -366,7 +366,7 @@ def _first_sentence(error: ValueError) -> str:
 
 
 def _not_finite(x: Any) -> str:
-    """Where a table has its first cell that is not finite, if it has one."""
+    """Return the place of a table's first cell that is not finite, if it has one."""
     try:
         places = np.argwhere(~np.isfinite(numbers("X", x, "a table")))
     except IsonomyError:
@@ -375,7 +375,7 @@ def _not_finite(x: Any) -> str:
 
 
 def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
-    """The coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
+    """Return the coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
     seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
     if method == "ftu":
         seen &= ~(metric.free if people is None else people.schema.protected_coordinates)

@@ -60,7 +60,7 @@ Layers = Sequence[tuple[Tensor, Tensor]]
 
 
 def run(layers: Layers, x: Tensor) -> list[Tensor]:
-    """The pre-activations of every layer at individuals (n, read); the last are the raw outputs."""
+    """Return the pre-activations of every layer at individuals (n, read); the last are the raw outputs."""
     values: list[Tensor] = []
     for weight, bias in layers:
         values.append(functional.linear(values[-1].relu() if values else x, weight, bias))
@@ -74,7 +74,7 @@ class Head:
     classes: int
 
     def margin_rows(self) -> Tensor | None:
-        """The matrix that turns raw outputs into the differences ``z_j − z_c`` that decide; None for numbers."""
+        """Return the matrix that turns raw outputs into the differences ``z_j − z_c`` that decide; None for numbers."""
         k = self.classes
         if k == 0:
             return None
@@ -82,7 +82,7 @@ class Head:
         return torch.stack([ones[j] - ones[c] for c in range(1 if k == 2 else k) for j in range(k) if j != c])
 
     def gap(self, margin: Tensor, spread: Tensor, apart: Tensor) -> Tensor:
-        """The largest change (n,) when margins are within ``spread`` of ``margin`` and differ by at most ``apart``."""
+        """Bound the change (n,) when margins are within ``spread`` of ``margin`` and differ by at most ``apart``."""
         if self.classes == 0:
             return apart.amax(1)
         if self.classes > 2:
@@ -94,7 +94,7 @@ class Head:
         return (torch.sigmoid(away + half) - torch.sigmoid(away - half)).amax(1)
 
     def width(self, middle: Tensor, radius: Tensor) -> Tensor:
-        """The width (n,) of the range of each probability, as the paper has it."""
+        """Return the width (n,) of the range of each probability, as the paper has it."""
         if self.classes == 0:
             return (2 * radius).amax(1)
         low, high = middle - radius, middle + radius
@@ -116,7 +116,7 @@ class DifferenceBounds:
         shifts: Reach,
         one_of_several: bool = False,
     ) -> None:
-        """``one_of_several``: each individual will count at one radius only, so that most rows have no gradient."""
+        """Prepare bounds; ``one_of_several``: individuals count at one radius only, most rows have no gradient."""
         self.values, self.head, self.one_of_several = values, head, one_of_several
         weights, self.margin = [weight for weight, _ in layers], values[-1]
         if (rows := head.margin_rows()) is not None:  # merged with the last layer
@@ -126,7 +126,7 @@ class DifferenceBounds:
         self.sizes = [weight.abs().T for weight in weights[1:]]  # shared by all radii
 
     def at(self, delta: float, radius: float = 0.0) -> Tensor:
-        """The bound (n,) with the centre anywhere within ``radius``."""
+        """Return the bound (n,) with the centre anywhere within ``radius``."""
         apart: Tensor = delta * self.growing + self.fixed
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
@@ -140,7 +140,7 @@ class DifferenceBounds:
 
 
 def paper_gap(layers: Layers, x: Tensor, head: Head, box: Reach, radius: float) -> Tensor:
-    """The paper's bound (n,): intervals from the box around the similar set on, and the whole width at the end."""
+    """Return the paper's bound (n,): intervals from the box around the similar set on, the whole width at the end."""
     rows = head.margin_rows()
     middle, spread = x, box.over(torch.eye(x.shape[1]), radius).expand_as(x)
     for index, (weight, bias) in enumerate(layers):
@@ -231,12 +231,12 @@ class Reach:
     blocks: tuple[tuple[int, int], ...] = ()
 
     def growing(self, weight: Tensor) -> Tensor:
-        """The part that is multiplied by the radius, one number for each row of ``weight`` (out, read)."""
+        """Return the part that is multiplied by the radius, one number for each row of ``weight`` (out, read)."""
         along: Tensor = torch.linalg.vector_norm(weight @ self.ball, self.order, dim=1)
         return along + weight.abs() @ self.tolerance
 
     def fixed(self, weight: Tensor) -> Tensor:
-        """The part that is there at any radius; 0 when nothing is free."""
+        """Return the part that is there at any radius; 0 when nothing is free."""
         turned = weight @ self.free
         total = turned.abs() @ self.extent
         for start, stop in self.blocks:
@@ -245,7 +245,7 @@ class Reach:
         return total
 
     def unlimited(self) -> Tensor:
-        """An orthonormal basis (read, k) of the directions in which the domain alone limits a move."""
+        """Return an orthonormal basis (read, k) of the directions in which the domain alone limits a move."""
         reached = self.extent > 0
         for start, stop in self.blocks:
             reached[start:stop] = True
@@ -254,12 +254,12 @@ class Reach:
         return kept
 
     def over(self, weight: Tensor, radius: float) -> Tensor:
-        """Both parts together."""
+        """Return the sum of both parts at a radius."""
         return radius * self.growing(weight) + self.fixed(weight)
 
 
 def similar_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray, delta: float) -> Reach:
-    """The reach of the similar sets; tolerances of single coordinates are measured around individuals ``x``."""
+    """Return the reach of the similar sets; tolerances of single coordinates are measured around individuals ``x``."""
     if len(metric.gauge()[0]):
         root, order = metric.gauge()
         return _of_root(root, order, domain, reads, _moving(root, domain, delta))
@@ -273,19 +273,19 @@ def similar_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray
 
 
 def shift_reach(ground: Ground, domain: Domain, reads: IntArray) -> Reach:
-    """The reach of a shift: the ball of the ground cost."""
+    """Return the reach of a shift: the ball of the ground cost."""
     root, order = ground_root(ground_metric(ground, domain.width))
     return _of_root(root, order, domain, reads, np.ones(domain.width, dtype=bool))
 
 
 def boxed(exact: Reach) -> Reach:
-    """The box around the similar set, through which the paper's bounds go."""
+    """Return the box around the similar set, through which the paper's bounds go."""
     eye = torch.eye(len(exact.ball))
     return Reach(torch.zeros(len(eye), 0), 2.0, exact.growing(eye), eye, exact.fixed(eye))
 
 
 def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]:
-    """The coordinates in which similar individuals may differ.
+    """Return the coordinates in which similar individuals may differ.
 
     Where a category is whole (realizable domain), a one-hot block or flag stays as it is unless some change of it is
     within ``delta``, given the best change of the numbers and of the blocks that can change already. Blocks that could
@@ -329,7 +329,7 @@ def _of_root(root: FloatArray, order: float, domain: Domain, reads: IntArray, mo
 
 
 def _cheapest(basis: FloatArray, domain: Domain, moving: NDArray[np.bool_]) -> FloatArray:
-    """``T`` (moving, k) with ``basis @ T = I`` and the least box around each of its columns."""
+    """Return ``T`` (moving, k) with ``basis @ T = I`` and the least box around each of its columns."""
     extent = np.where(domain.numeric, domain.high - domain.low, 1.0)[moving]
     if domain.kind == "unbounded":
         extent = np.full(extent.shape, np.inf)
@@ -367,5 +367,5 @@ def _assembled(ball: FloatArray, order: float, domain: Domain, free: FloatArray,
 
 
 def single(array: FloatArray) -> Tensor:
-    """A copy in float32, as everything is that is trained with."""
+    """Copy an array to a tensor in float32, the precision of all training."""
     return torch.from_numpy(np.array(array, dtype=np.float32))

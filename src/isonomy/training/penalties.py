@@ -46,7 +46,7 @@ class Penalty:
     def __init__(
         self, config: ResolvedConfig, metric: Metric, domain: Domain, head: Head, reads: IntArray, x: FloatArray
     ) -> None:
-        """For a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
+        """Prepare a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
         exact = gaps.similar_reach(metric, domain, reads, x[:_LOOKED_AT], config.delta)
         root, self.ground_order = ground_root(ground_metric(config.ground, domain.width))
         self.config, self.head = config, head
@@ -66,7 +66,7 @@ class Penalty:
         gamma: float,
         generator: torch.Generator,
     ) -> Tensor:
-        """The penalty of a batch with these pre-activations, before alpha."""
+        """Return the penalty of a batch with these pre-activations, before alpha."""
         config = self.config
         if config.method == "u-dif" and gamma > 0:
             radii = [radius * (gamma / config.gamma) for radius in config.radii]
@@ -77,13 +77,13 @@ class Penalty:
         return (self.local(layers, x, values, delta) * weight).mean()
 
     def local(self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float) -> Tensor:
-        """The bound of the local violation (n,)."""
+        """Return the bound of the local violation (n,)."""
         return self.profile(layers, x, values, delta, (0.0,))[0]
 
     def profile(
         self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float, radii: Sequence[float]
     ) -> list[Tensor]:
-        """The bounds for centres within each radius. The paper's form adds the radius to delta, in the same metric."""
+        """Return the bounds for centres within each radius; the paper's form adds it to delta, in the same metric."""
         if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
         values = run(layers, x) if values is None else values
@@ -91,12 +91,12 @@ class Penalty:
         return [bounds.at(delta, radius) for radius in radii]
 
     def cost(self, shift: Tensor) -> Tensor:
-        """What each shift (n, read) costs."""
+        """Return the cost (n,) of shifts (n, read)."""
         cost: Tensor = torch.linalg.vector_norm(shift @ self.ground.T, self.ground_order, dim=1)
         return cost
 
     def ascended(self, layers: Layers, x: Tensor, delta: float, gamma: float, generator: torch.Generator) -> Tensor:
-        """Individuals moved to where the local violation is larger, within the budget of the batch and the domain.
+        """Move individuals to where the local violation is larger, within the budget of the batch and the domain.
 
         From a small random start, each step goes along the slope, the further the steeper it is, but at most
         ``FURTHEST`` gamma: what a slope says holds nearby only.
@@ -130,7 +130,7 @@ class Penalty:
 
 
 def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order: float, weight: Tensor) -> Tensor:
-    """``min over λ of λ γ^p + Σ π_i max_k [g_i(r_k) − λ r_k^p]``; order ∞ is the mean at the radius γ itself.
+    """Return ``min over λ of λ γ^p + Σ π_i max_k [g_i(r_k) − λ r_k^p]``; order ∞ is the mean at the radius γ itself.
 
     At the best multiplier the slope of the whole is that with the multiplier held still (envelope theorem), so it is
     found without gradients.
@@ -147,7 +147,7 @@ def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order:
 
 
 def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor) -> float:
-    """The multiplier at which the preferred costs spend the budget, by halving; ``bounds`` are (radii, n)."""
+    """Return the multiplier at which the preferred costs spend the budget, by halving; ``bounds`` are (radii, n)."""
     # Numpy, since on so few numbers torch spends its time on calls.
     values, prices, share = bounds.numpy(), costs.numpy(), weight.numpy() / len(weight)
     steps = np.diff(prices)
@@ -168,7 +168,7 @@ class Adversary:
     """
 
     def __init__(self, config: ResolvedConfig, metric: Metric, domain: Domain, reads: IntArray) -> None:
-        """For a metric: the directions that it resists least are its sensitive subspace."""
+        """Take the directions that a metric resists least as its sensitive subspace."""
         root = metric.gauge()[0]
         if metric.boxed:
             right = "one with a root, such as SensitiveSubspace, for 'sensr'"
@@ -185,7 +185,7 @@ class Adversary:
         self.steps, self.rate, self.multiplier = config.ascent_steps, 0.1, 2.0
 
     def __call__(self, layers: Layers, x: Tensor, y: Tensor, head: Head) -> Tensor:
-        """Adversarial individuals for a batch."""
+        """Return the adversarial individuals of a batch."""
         frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
 
         def loss(at: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class Adversary:
         return moved
 
     def _climbed(self, part: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """One step of a fixed length along the slope of a gain."""
+        """Take one step of a fixed length along the slope of a gain."""
         part = part.detach().requires_grad_()
         (slope,) = torch.autograd.grad(gain(part), part)
         length = torch.linalg.vector_norm(slope, dim=1, keepdim=True).clamp(min=1e-12)
@@ -214,7 +214,7 @@ class Adversary:
 
 
 def errors(outputs: Tensor, y: Tensor, head: Head) -> Tensor:
-    """Cross-entropy, or the squared error of a regression, for each individual."""
+    """Return the cross-entropy, or the squared error of a regression, of each individual."""
     if head.classes:
         return functional.cross_entropy(outputs, y, reduction="none")
     return (outputs[:, 0] - y).square()

@@ -77,22 +77,22 @@ class Repair:
 
     @property
     def certified(self) -> bool:
-        """Whether no population within gamma has a mean violation above epsilon, whatever the network."""
+        """Say whether no population within gamma has a mean violation above epsilon, whatever the network."""
         return self.certificate.upper <= self.epsilon
 
     @property
     def collapsed(self) -> bool:
-        """Whether this network decides nothing."""
+        """Say whether this network decides nothing."""
         return bool(self.collapse)
 
     @property
     def reached(self) -> bool:
-        """Whether the certified mean violation is at most epsilon, of a network that decides."""
+        """Say whether the certified mean violation is at most epsilon, of a network that decides."""
         return self.certified and not self.collapsed
 
     @property
     def reason(self) -> str:
-        """Why epsilon was not reached, in a sentence."""
+        """Return why epsilon was not reached, in a sentence."""
         if self.reached:
             return ""
         if self.collapsed:
@@ -170,7 +170,7 @@ def repair(
     generator = torch.Generator().manual_seed(random_state)
 
     def drift(rows: Tensor, outputs: Tensor) -> Tensor:
-        """How far outputs are from the original ones."""
+        """Return the distance of outputs from the original ones."""
         with torch.no_grad():
             kept = original(rows)
         if not head.classes:
@@ -191,7 +191,7 @@ def repair(
         return Repair(candidate, certificate, epsilon, *changes, strength, lost)
 
     def tried(best: Repair, strength: float) -> Repair:
-        """The present weights, when they are fairer and still decide."""
+        """Return the repair of the present weights, when they are fairer and decide, else the best so far."""
         now = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
         if now.collapsed and not best.collapsed:
             return replace(best, lost=now.collapse if now.certified else best.lost)
@@ -224,7 +224,7 @@ def repair(
 
 
 def _changes(before: Network, after: Network, judged: Population) -> tuple[float, float]:
-    """The share of people who keep their decision, and the mean largest change of what they receive."""
+    """Return the share of people who keep their decision, and the mean largest change of what they receive."""
     old, new = before(judged.x), after(judged.x)
     label, numbers = judged.schema.label, before.head == "regression"
     label = label if label is not None and len(label.classes) == (0 if numbers else old.shape[1]) else None
@@ -234,7 +234,7 @@ def _changes(before: Network, after: Network, judged: Population) -> tuple[float
 
 
 def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
-    """How a network has collapsed: it should give what the original does, or the labels where that is a constant."""
+    """Say how a network has collapsed from the original's answers, or from the labels where those are constant."""
     label = judged.schema.label
     names = class_names(label)
     for people in (judged, learned):
@@ -246,7 +246,7 @@ def _collapse(before: Network, after: Network, judged: Population, learned: Popu
 
 
 def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Individuals and weights, of a small table with mixtures of two people, drawn by weight, beside them."""
+    """Return individuals and weights; a small table is filled up with mixtures of two people, drawn by weight."""
     missing = max(0, _ROWS - len(train))
     rng = np.random.default_rng(seed)
     one, other = rng.choice(len(train), size=(2, missing), p=train.weights / train.weights.sum())

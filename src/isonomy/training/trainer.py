@@ -63,7 +63,7 @@ class TrainingSet:
         return len(self.x)
 
     def taken(self, order: Tensor) -> TrainingSet:
-        """The rows in another order."""
+        """Return the rows in another order."""
         return TrainingSet(self.x[order], self.y[order], self.weight[order])
 
 
@@ -83,7 +83,7 @@ class TrainingData:
 def train(
     config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record], float]:
-    """Train; a learning rate to be searched is the best of a grid on held-out rows."""
+    """Train a perceptron; a learning rate to be searched is the best of a grid on held-out rows."""
     if config.learning_rate == "search":
         scores = np.full(len(RATES), -math.inf)  # held-out accuracy, or minus the squared error
         for index, rate in enumerate(RATES):
@@ -141,7 +141,7 @@ def kept(history: Sequence[Record]) -> Record:
 
 
 def constant_error(table: TrainingSet, head: Head) -> float:
-    """The error of the best constant: the entropy of the classes, or the variance of the outcomes."""
+    """Return the error of the best constant: the entropy of the classes, or the variance of the outcomes."""
     if not head.classes:
         mean = (table.weight * table.y).sum() / table.weight.sum()
         return max(float((table.weight * (table.y - mean).square()).mean()), _NOTHING)
@@ -150,7 +150,7 @@ def constant_error(table: TrainingSet, head: Head) -> float:
 
 
 def cooled(progress: float) -> float:
-    """The factor of the learning rate: full for the first half of the training, then falling to a fiftieth."""
+    """Return the factor of the learning rate: full for the first half of the training, then falling to a fiftieth."""
     return 1.0 if progress < 0.5 else max(0.02, 2 * (1 - progress))
 
 
@@ -268,7 +268,7 @@ class Trainer:
         return record
 
     def _judged(self, held_out: TrainingSet) -> Record:
-        """Error, accuracy, penalty and objective of the held-out rows, with the schedules at their ends."""
+        """Return error, accuracy, penalty and objective of the held-out rows, with the schedules at their ends."""
         config, head, layers, totals = self.config, self.head, self.perceptron.layers, torch.zeros(3)
         place = self.generator.get_state()
         for start in range(0, len(held_out), 4096):
@@ -290,7 +290,7 @@ class Trainer:
         return record | {"validation_objective": error + config.alpha * penalty}
 
     def _stale(self) -> bool:
-        """Whether the best epoch, or the end of the ramps, is further back than patience allows."""
+        """Say whether the best epoch, or the end of the ramps, is further back than patience allows."""
         if self.config.patience is None or self.best is None:
             return False
         scores = [record.get("validation_objective", math.inf) for record in self.history]
@@ -311,7 +311,7 @@ class Trainer:
                 raise NotANumberError(f"Epoch {epoch}, last batch: layer {layer} has weights that are not finite.")
 
     def _fingerprint(self, *tables: TrainingSet | None) -> str:
-        """SHA-256 of everything that decides how the training goes."""
+        """Return the SHA-256 of everything that decides how the training goes."""
         digest = hashlib.sha256(self.config.words().encode())
         places = [*tables, self.penalty, self.penalty.moves, self.penalty.shifts, self.adversary]
         held = [value for place in places if place is not None for value in vars(place).values()]
@@ -341,13 +341,13 @@ class Trainer:
 
 
 def save_state(path: Path, fingerprint: str, state: dict[str, Any]) -> None:
-    """A kill at any moment leaves the old or the new state."""
+    """Write a state so that a kill at any moment leaves the old or the new one."""
     with atomic(path, "checkpoint") as file:
         torch.save({"format": _FORMAT, "fingerprint": fingerprint, "state": state}, file)
 
 
 def load_state(path: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The state of the same training, or None when there is no file; another training's file is refused."""
+    """Return the state of the same training, or None when there is no file; another training's file is refused."""
     if not path.exists():
         return None
     try:
