@@ -75,12 +75,12 @@ class Distance:
 
     @property
     def shown(self) -> bool:
-        """The populations differ, with confidence: the lower bound is above 0."""
+        """Say whether the populations differ, with confidence: the lower bound is above 0."""
         return self.lower > 0.0
 
     @property
     def whole(self) -> bool:
-        """Everybody of the one table was compared with everybody of the other, and exactly."""
+        """Say whether the whole tables were compared, and exactly."""
         return self.individuals == (self.n_one, self.n_other) and not self.approximate
 
 
@@ -97,8 +97,8 @@ def wasserstein(
     method: Method = "exact",
     max_weight: float | None = None,
 ) -> Distance:
-    """The Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations, ``c`` the
-    ``ground`` cost (see :class:`isonomy.Transport`).
+    """Return the Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations, ``c``
+    the ``ground`` cost (see :class:`isonomy.Transport`).
 
     ``one`` and ``other`` are populations of one schema, or arrays of individuals. ``order`` is any number from 1 to
     100, or infinity: the bottleneck distance. At most ``sample`` individuals of each are compared at a time,
@@ -176,7 +176,7 @@ def _draw(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
 
 
 def _same_population(one: Rows, other: Rows, sizes: tuple[int, int]) -> tuple[str, list[Rows]]:
-    """The tables that hold two disjoint samples of these sizes, else both pooled with equal total weight."""
+    """Return the tables that hold two disjoint samples of these sizes, else both pooled with equal total weight."""
     large = {name: rows for name, rows in (("one", one), ("other", other)) if len(rows) >= sum(sizes)}
     if large:
         return " and ".join(large), list(large.values())
@@ -185,7 +185,7 @@ def _same_population(one: Rows, other: Rows, sizes: tuple[int, int]) -> tuple[st
 
 
 def _splits(tables: list[Rows], sizes: tuple[int, int], repeats: int, rng: np.random.Generator) -> Iterator[Pair]:
-    """Disjoint samples of the given sizes, from each table in turn."""
+    """Yield disjoint samples of the given sizes, from each table in turn."""
     for i in range(repeats):
         mixed = _draw(tables[i % len(tables)], sum(sizes), rng)
         yield mixed[: sizes[0]], mixed[sizes[0] :]
@@ -203,7 +203,7 @@ def _is_sliced(method: Method, large: bool, norm: float, order: float) -> bool:
 
 
 def _refusal(one: object, other: object, ground: Metric, max_weight: float | None) -> str:
-    """Why nothing can be proved of the populations behind the tables, if that is known."""
+    """Return why nothing can be proved of the populations behind the tables, if that is known."""
     for name, people in (("one", one), ("other", other)):
         if not isinstance(people, Population):
             continue
@@ -242,7 +242,7 @@ def _tables(
 
 
 def _rows(parameter: str, people: Population | ArrayLike, max_weight: float | None) -> Rows:
-    """The individuals that count: a weight of 0 is nobody. The largest weight that can occur is 1.
+    """Return the individuals of positive weight, scaled so that the largest weight that can occur is 1.
 
     Where none is known, the largest weight is: good enough for an estimate.
     """

@@ -64,14 +64,14 @@ class Rows:
 
     @property
     def shares(self) -> FloatArray:
-        """Weights that sum to 1."""
+        """Return the weights divided by their sum."""
         return np.asarray(self.weights / self.weights.sum())
 
 
 def lower_bound(
     one: Rows, other: Rows, cost: GroundCost, order: float, sample: int, alpha: float, rng: np.random.Generator
 ) -> tuple[float, str]:
-    """A lower confidence bound of ``W_order``, and by what; 0 when no witness tells the populations apart."""
+    """Return a lower confidence bound of ``W_order``, and its witness's name; 0 without a witness."""
     if min(len(one), len(other)) < FEWEST:
         return 0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population"
     mixed = rng.permutation(len(one))
@@ -87,7 +87,7 @@ def lower_bound(
 
 
 def evaluate(witness: Witness, one: Rows, other: Rows, alpha: float) -> float:
-    """What a witness proves about W_p from individuals that it was not fitted on; 0 if nothing."""
+    """Return the lower bound of W_p that a witness proves from individuals that it was not fitted on; 0 if none."""
     first, second = witness.ranges
     total = mean_lower(witness.one(one.x), one.weights, *first, alpha / 2.0)
     total += mean_lower(witness.other(other.x), other.weights, *second, alpha / 2.0)
@@ -99,7 +99,7 @@ def evaluate(witness: Witness, one: Rows, other: Rows, alpha: float) -> float:
 
 
 def fit_witnesses(one: Rows, other: Rows, cost: GroundCost, order: float) -> list[Witness]:
-    """Candidates: potentials of order 1 and of the order itself, under the cost and along the shift of the mean.
+    """Fit candidates: potentials of order 1 and of the order itself, under the cost and along the shift of the mean.
 
     In many dimensions potentials fit noise, and a single direction tells more than all of them together.
     """
@@ -117,7 +117,7 @@ def fit_witnesses(one: Rows, other: Rows, cost: GroundCost, order: float) -> lis
 
 
 def _fit_potentials(one: Rows, other: Rows, cost: GroundCost, order: float) -> list[Potentials]:
-    """Potentials of the transport problem between the samples, with costs cut off at several reaches."""
+    """Fit potentials of the transport problem between the samples, with costs cut off at several reaches."""
     points = cost.places(one.x)
     costs = cost.between(points, cost.places(other.x))
     largest = float(cost.sizes(one.x).max())
@@ -139,7 +139,7 @@ def _fit_potentials(one: Rows, other: Rows, cost: GroundCost, order: float) -> l
 
 
 def _three_parts(rows: Rows, mixed: IntArray, sample: int) -> tuple[Rows, Rows, Rows]:
-    """To fit (three eighths), to choose (one eighth) and to judge (half), each up to a size."""
+    """Split rows to fit (three eighths), to choose (one eighth) and to judge (half), each up to a size."""
     n = len(rows)
     ends = (3 * n // 8, n // 2)
     return (
@@ -150,7 +150,7 @@ def _three_parts(rows: Rows, mixed: IntArray, sample: int) -> tuple[Rows, Rows, 
 
 
 def _promise(witness: Witness, one: Rows, other: Rows, sizes: tuple[float, float], alpha: float) -> float:
-    """About what the witness will prove, judged by other individuals than it was fitted on."""
+    """Estimate what the witness will prove, by other individuals than it was fitted on."""
     log, total = math.log(2.0 / alpha), 0.0
     values = (witness.one(one.x), witness.other(other.x))
     for value, rows, size, (low, high) in zip(values, (one, other), sizes, witness.ranges, strict=True):
@@ -188,28 +188,28 @@ class Potentials:
 
     @property
     def name(self) -> str:
-        """In words, for reports."""
+        """Return the words for reports."""
         where = "" if self.cost.direction is None else " along the shift of the mean"
         return f"transport potentials of order {self.order:g}{where}, costs cut off at {self.reach:.4g}"
 
     @property
     def unit(self) -> float:
-        """The reach."""
+        """Return the reach."""
         return self.reach
 
     @property
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Low and high of ``φ`` and of ``ψ``, each 1 apart but for rounding, which is added."""
+        """Return low and high of ``φ`` and of ``ψ``, each 1 apart but for rounding, which is added."""
         top = float(self.heights.max())
         error = gamma(8) * (1.0 + abs(top))
         return (top - 1.0 - error, top + error), (-top - error, 1.0 - top + error)
 
     def one(self, x: FloatArray) -> FloatArray:
-        """``φ``, rounded down."""
+        """Return ``φ``, rounded down."""
         return self._over(x, lambda near: (self.heights - 1.0 + (1.0 - near) ** self.order).max(axis=1))
 
     def other(self, y: FloatArray) -> FloatArray:
-        """``ψ``, rounded down."""
+        """Return ``ψ``, rounded down."""
         return self._over(y, lambda near: (near**self.order - self.heights).min(axis=1))
 
     def _over(self, x: FloatArray, value: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -242,15 +242,15 @@ class Slope:
 
     @property
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Low and high of ``φ`` and of ``ψ``."""
+        """Return low and high of ``φ`` and of ``ψ``."""
         return (-self.high, -self.low), (self.low, self.high)
 
     def one(self, x: FloatArray) -> FloatArray:
-        """``φ``, rounded down."""
+        """Return ``φ``, rounded down."""
         return np.asarray(-self._clipped(x) - self.cost.error(self.cost.sizes(x), 0.0))
 
     def other(self, y: FloatArray) -> FloatArray:
-        """``ψ``, rounded down."""
+        """Return ``ψ``, rounded down."""
         return np.asarray(self._clipped(y) - self.cost.error(self.cost.sizes(y), 0.0))
 
     def _clipped(self, x: FloatArray) -> FloatArray:
@@ -263,7 +263,7 @@ Witness = Potentials | Slope
 def mean_direction(
     cost: GroundCost, one: FloatArray, other: FloatArray, shares: tuple[FloatArray, FloatArray]
 ) -> FloatArray | None:
-    """The direction of the dual unit ball along which the means differ most, noise left out; None without any.
+    """Return the direction of the dual unit ball along which the means differ most, noise left out; None without any.
 
     ``one`` and ``other`` are places, ``shares`` their weights with sum 1. A coordinate counts where its difference
     is above two standard errors.
