@@ -46,7 +46,7 @@ _HALVINGS = 60
 
 
 def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """Hoeffding's upper bound of the mean of independent values in ``[0, largest]``, with weights in ``(0, 1]``.
+    """Return Hoeffding's upper bound of the mean of independent values in ``[0, largest]``, with weights in ``(0, 1]``.
 
     ``sum v (mu - h) <= G sqrt(n log(1/alpha) / 2)`` with probability ``1 - alpha``, divided by the sum of the weights.
     """
@@ -57,7 +57,7 @@ def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatAr
 
 
 def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """The smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
+    """Return the smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
 
     **Soundness.** The capital grows with ``m`` and falls with every value, so values may be rounded up, and the end of
     a bisection holds whenever it was refuted itself. Bets depend on n and alpha only. They stay below 31/32, which
@@ -97,7 +97,7 @@ METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], fl
 
 
 def mean_lower(values: FloatArray, weights: FloatArray, low: float, high: float, alpha: float) -> float:
-    """A number below the weighted mean of the population with probability at least ``1 − alpha``, by betting.
+    """Return a number below the weighted mean of the population with probability at least ``1 − alpha``, by betting.
 
     ``values`` lie in ``[low, high]`` *by proof*; ``weights`` are at most 1, the largest weight that can occur.
 
@@ -128,7 +128,8 @@ def _refuted(m: float, unit: FloatArray, bets: FloatArray, alpha: float) -> bool
 
 
 def _bets(unit: FloatArray, weights: FloatArray, alpha: float) -> FloatArray:
-    """``λ_i = sqrt(2 log(1/α) / (n v))`` with the variance ``v`` of ``w (x − μ)`` so far, the best constant bet."""
+    """Return ``λ_i = sqrt(2 log(1/α) / (n v))`` of the variance ``v`` of ``w (x − μ)`` so far, the best constant
+    bet."""
     count = np.arange(1, len(unit) + 1)
     mean = (0.5 + np.cumsum(weights * unit)) / (1.0 + np.cumsum(weights))
     variance = (0.25 + np.cumsum((weights * (unit - mean)) ** 2)) / (1.0 + count)
@@ -137,5 +138,5 @@ def _bets(unit: FloatArray, weights: FloatArray, alpha: float) -> FloatArray:
 
 
 def _log_inverse(alpha: float) -> float:
-    """An upper bound of ``log(1 / alpha)``."""
+    """Return an upper bound of ``log(1 / alpha)``."""
     return -math.log(alpha) * SLOW + U

@@ -20,8 +20,8 @@ _APART = "&#8203;"  # a space without width, which stays where hosts look throug
 
 
 def visible(text: str) -> str:
-    r"""The text in one line, in which nothing can steer a terminal or hide: what is no printable character of any
-    script (controls, line ends, marks that turn the direction of writing) is shown as an escape such as ``\x1b``.
+    r"""Return the text in one line, in which nothing can steer a terminal or hide: what is no printable character of
+    any script (controls, line ends, marks that turn the direction of writing) is shown as an escape such as ``\x1b``.
 
     What is left is also what XML can hold.
     """
@@ -29,10 +29,10 @@ def visible(text: str) -> str:
 
 
 def for_markdown(text: str) -> str:
-    """The text in one line of Markdown that renders as these very words: no markup, link, image or mention."""
+    """Return the text in one line of Markdown that renders as these very words: no markup, link, image or mention."""
     return _LINKED.sub(_APART, _MARKS.sub(r"\\\g<0>", visible(text)))
 
 
 def in_json(document: str) -> str:
-    r"""A JSON text, indented or not, whose characters that cannot be seen are escapes such as ``\u202e``."""
+    r"""Return a JSON text, indented or not, whose characters that cannot be seen are escapes such as ``\u202e``."""
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)

@@ -33,7 +33,7 @@ LONGEST = 2**20
 
 @contextmanager
 def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Path]:
-    """Inside, another file to write; when all went well it takes the name ``path``, and is on the disk.
+    """Give another file to write, which takes the name ``path``, and is on the disk, when all went well.
 
     Without ``folders`` the folder must be there: a file that somebody names is not put into a new one.
     """
@@ -68,7 +68,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The content, or None where there is no such file or no such thing in it."""
+    """Return the content, or None where there is no such file or no JSON object in it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -77,7 +77,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -100,7 +100,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], about: str) -> 
 
 
 def read_arrays(path: Path, about: str) -> Arrays | None:
-    """The arrays, bit for bit as they were written about the same, or None where there is no such file."""
+    """Return the arrays, bit for bit as they were written about the same, or None where there is no such file."""
     try:
         with path.open("rb") as file:
             header = json.loads(file.readline(LONGEST))
@@ -124,7 +124,7 @@ class Store(Protocol):
     """Keeps finished parts by name. A part that is damaged, or was put about something else, is no part."""
 
     def get(self, name: str, about: str) -> Arrays | None:
-        """The arrays, bit for bit as they were put about the same, or None."""
+        """Return the arrays, bit for bit as they were put about the same, or None."""
 
     def put(self, name: str, arrays: Arrays, about: str) -> None:
         """Keep arrays: whole or not at all, in place of what had the name."""
@@ -137,15 +137,15 @@ class FolderStore:
         self.folder, self.identity = folder, identity
 
     def path(self, name: str) -> Path:
-        """Where a part is."""
+        """Return the file of a part."""
         return self.folder / f"{name}.arrays"
 
     def get(self, name: str, about: str) -> Arrays | None:
-        """From its file."""
+        """Read the arrays of a part from its file."""
         return read_arrays(self.path(name), self._whole(about))
 
     def put(self, name: str, arrays: Arrays, about: str) -> None:
-        """Into a file of its own."""
+        """Write arrays into a file of their own."""
         write_arrays(self.path(name), arrays, self._whole(about))
 
     def _whole(self, about: str) -> str:

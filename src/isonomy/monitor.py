@@ -90,7 +90,7 @@ class Reference:
 
     @property
     def caution(self) -> str:
-        """Why the certificate does not keep its own epsilon; "" where it does. It is said beside every state."""
+        """Return why the certificate does not keep its own epsilon, for every state; "" where it does."""
         return ""
 
 
@@ -187,14 +187,14 @@ def evaluate(
 
 
 def mean_at_most(upper: FloatArray, largest: float, risk: float) -> float:
-    """At least the mean violation of the population, with probability ``1 − risk``; numbers without a limit bound no
-    mean."""
+    """Bound the mean violation of the population from above, with probability ``1 − risk``; numbers without a limit
+    bound no mean."""
     return betting(upper, largest, risk) if math.isfinite(largest) else math.inf
 
 
 def mean_at_least(lower: FloatArray, largest: float, risk: float) -> float:
-    """At most the mean violation of the population, with probability ``1 − risk``: what is missing to the largest
-    violation, everybody's rounded up, is bounded from above."""
+    """Bound the mean violation of the population from below, with probability ``1 − risk``: the rest to the largest
+    violation, rounded up for each individual, is bounded from above."""
     if not math.isfinite(largest):
         return 0.0
     missing = np.clip(up(largest - lower), 0.0, largest)
@@ -202,7 +202,7 @@ def mean_at_least(lower: FloatArray, largest: float, risk: float) -> float:
 
 
 def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
-    """The share of the refused with its bounds of Clopper and Pearson, both right with probability ``1 − risk``."""
+    """Return the share of refused people with bounds of Clopper and Pearson, right with probability ``1 − risk``."""
     n, count = len(refused), int(refused.sum())
     low = float(beta.ppf(risk / 2.0, count, n - count + 1)) if count else 0.0
     high = float(beta.isf(risk / 2.0, count + 1, n - count)) if count < n else 1.0
@@ -211,7 +211,7 @@ def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
 
 
 def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample: int) -> Observed | None:
-    """The distance of a window from the audited individuals; None without these."""
+    """Return the distance of a window from the audited individuals; None without these."""
     if reference.people is None:
         return None
     confidence = float(np.nextafter(1.0 - risk, 1.0))
@@ -313,19 +313,19 @@ class Monitor:
 
     @property
     def due(self) -> bool:
-        """Is it time to look?"""
+        """Say whether a look is due."""
         with self._lock:
             return min(self.arrived, self.window) >= self.least and self.arrived - self._looked >= self.every
 
     def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray | None = None) -> bool:
-        """Let people ``x`` (n, m) with proved violations ``upper`` (n,) into the window; is a look due?
+        """Add people ``x`` (n, m) with proved violations ``upper`` (n,) to the window; return whether a look is due.
 
         ``lower`` (n,) are attained violations, where somebody looked for them.
         """
         return self._add(x, upper, np.zeros(len(x)) if lower is None else lower, False)
 
     def refuse(self, count: int) -> bool:
-        """Let so many into the window whom the schema refused; is a look due?"""
+        """Add ``count`` people whom the schema refused to the window; return whether a look is due."""
         count = min(count, self.window)  # nobody else would be left in any case
         return self._add(np.zeros((count, self._held.x.shape[1])), np.zeros(count), np.zeros(count), True)
 
@@ -341,12 +341,12 @@ class Monitor:
         return self.due
 
     def people(self) -> tuple[FloatArray, FloatArray]:
-        """The people of the window whom the schema admits and their proved violations, in the order of arrival."""
+        """Return the admitted people of the window and their proved violations, in the order of arrival."""
         seen, _ = self._snapshot()
         return seen.x[~seen.refused], seen.upper[~seen.refused]
 
     def risk(self, number: int) -> float:
-        """The risk that the look of this number may take."""
+        """Return the risk that the look of this number may take."""
         alpha = float(np.nextafter(1.0 - self.confidence, 0.0))
         return alpha if self.guarantee == "each" else float(down(alpha / (float(number) * (number + 1.0))))
 
@@ -373,7 +373,7 @@ class Monitor:
             return found
 
     def _snapshot(self) -> tuple[_Window, int]:
-        """Copies in the order of arrival, and how many people came before the window."""
+        """Copy the window in the order of arrival, and count the people who arrived before it."""
         with self._lock:
             if not self.arrived:
                 raise ParameterError("The window is empty: nobody has come by yet.")
@@ -383,7 +383,7 @@ class Monitor:
             return _Window(*arrays), first
 
     def _store(self, first: int, upper: FloatArray) -> None:
-        """Keep tighter bounds of those who are still in the window."""
+        """Replace bounds by tighter ones for people who have not left the window."""
         with self._lock:
             still = np.arange(max(first, self.arrived - self.window), first + len(upper))
             self._held.upper[still % self.window], self._held.tight[still % self.window] = upper[still - first], True
@@ -400,7 +400,7 @@ class GroupViolation:
 
 
 def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 10) -> list[GroupViolation]:
-    """Who bears the violations: protected groups of at least ``smallest`` people, by the rule of group fairness.
+    """Return the mean violations of protected groups of at least ``smallest`` people, by the rule of group fairness.
 
     Smaller ones would tell about persons, and say little. A number to which the schema gives no range is left out.
     """

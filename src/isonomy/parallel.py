@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a for
 
 
 def workers() -> int:
-    """How many chunks run at the same time.
+    """Return the number of chunks that run at the same time.
 
     What :func:`set_workers` said; else the environment's ``OMP_NUM_THREADS``; else the processors that this process may
     use. Within a chunk it is one.
@@ -44,12 +44,12 @@ def workers() -> int:
 
 
 def set_workers(count: int | None) -> None:
-    """Let so many chunks run at the same time in this process; None: as many as is usual."""
+    """Set the number of chunks that run at the same time in this process; None: the default of :func:`workers`."""
     _said[:] = [] if count is None else [whole("count", count, 1)]
 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """``work`` on every item, results in order, by :func:`workers` threads.
+    """Yield the results of ``work`` on every item, in order, by :func:`workers` threads.
 
     Several callers share the threads, so work must not wait for what another one does.
     """
@@ -106,7 +106,7 @@ class _Blas:
 
 
 def _limit() -> Callable[[], None]:
-    """Set the limit; what is given lifts it."""
+    """Set the limit, and return the function that lifts it."""
     limits = ExitStack()
     limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
     return limits.close
@@ -114,7 +114,7 @@ def _limit() -> Callable[[], None]:
 
 @cache
 def _libraries() -> Any:
-    """The BLAS libraries behind numpy's products; looking for them takes longer than a small product."""
+    """Return the BLAS libraries behind numpy's products; looking for them takes longer than a small product."""
     import_module("numpy")
     return import_module("threadpoolctl").ThreadpoolController().select(user_api="blas")
 
@@ -124,7 +124,7 @@ one_thread_in_blas = _Blas()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A sequential search, whose last bits do not depend on the machine's processors."""
+    """Run the block with one thread, so that its last bits do not depend on the machine's processors."""
     before = getattr(_inside, "chunk", False)
     _inside.chunk = True
     try:
