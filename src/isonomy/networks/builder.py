@@ -36,9 +36,9 @@ from isonomy.networks.graph import (
     Select,
     numbers,
 )
-from isonomy.networks.limits import AT_ONCE, take
+from isonomy.networks.limits import AT_ONCE, reserve
 from isonomy.networks.network import Network
-from isonomy.networks.preprocessing import Table, affine_of, settled
+from isonomy.networks.preprocessing import Table, affine_of, required_values
 from isonomy_verify.arithmetic import TINY, gamma
 
 BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
@@ -151,7 +151,7 @@ class Builder:
         """Return the numbers of a table of cells as an affine map of the coordinates; other operands as they are."""
         if not isinstance(operand, Table):
             return operand
-        return self.affine(self.input, affine_of(settled(operand.columns), self.input.width), operand.shape)
+        return self.affine(self.input, affine_of(required_values(operand.columns), self.input.width), operand.shape)
 
     def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
         """Apply a linear function of each individual, known by its values at the unit vectors, and add a bias."""
@@ -280,7 +280,7 @@ class Builder:
             parts = [self.numeric(each) if isinstance(each, Value | Table) else self.constant(each) for each in parts]
             node = parts[0].node if len(parts) == 1 else self._emit(Concat(), *(each.node for each in parts))
             joined = Value(node, (sum(each.width for each in parts),))
-        take(6 * joined.width, "what is joined")  # its places are numbers of Python
+        reserve(6 * joined.width, "what is joined")  # its places are numbers of Python
         split = np.split(self.positions(joined), np.cumsum([each.width for each in parts])[:-1], axis=1)
         places = [part.reshape(self.batch, *each.shape) for part, each in zip(split, parts, strict=True)]
         try:
@@ -305,19 +305,19 @@ class Builder:
         if head not in (*get_args(Head), "auto"):
             raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
         last, (op, read, name) = output.node, self.nodes[output.node]
-        found: Head | None = None
+        own: Head | None = None
         if isinstance(op, Unfinished) and "softmax" in op.kind:
-            found, last, self.ending = "softmax", read[0], op.kind
+            own, last, self.ending = "softmax", read[0], op.kind
         elif op == Activation("sigmoid") and head != "regression":
-            found, last, self.ending = "sigmoid", read[0], "sigmoid"
+            own, last, self.ending = "sigmoid", read[0], "sigmoid"
         elif (both := self._complement(output.node)) is not None and head != "regression":
-            found, last, self.ending = "sigmoid", both, "both"
-        if found and head not in ("auto", found):
-            raise NetworkError(f"The network ends in a {found} ('{name}'), so head='{head}' cannot be.")
-        if head == "auto" and not found and output.width == 1:
+            own, last, self.ending = "sigmoid", both, "both"
+        if own and head not in ("auto", own):
+            raise NetworkError(f"The network ends in a {own} ('{name}'), so head='{head}' cannot be.")
+        if head == "auto" and not own and output.width == 1:
             raise NetworkError("The network ends in one raw number: say head='sigmoid' or head='regression'.")
-        chosen: Head = (found or "softmax") if head == "auto" else head
-        return Network(self._graph(last), chosen, assumed_head=head == "auto" and found is None)
+        chosen: Head = (own or "softmax") if head == "auto" else head
+        return Network(self._graph(last), chosen, assumed_head=head == "auto" and own is None)
 
     # -- helpers
 
@@ -377,4 +377,4 @@ class Builder:
 
     @staticmethod
     def _limit(rows: int, columns: int) -> None:
-        take(rows * columns, f"a layer of {rows} times {columns} weights")
+        reserve(rows * columns, f"a layer of {rows} times {columns} weights")

@@ -43,7 +43,7 @@ def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "
     them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.
     """
     columns = model_columns(schema, width=width, reads=reads)
-    return preprocessing.affine_of(preprocessing.settled(columns), schema.width)
+    return preprocessing.affine_of(preprocessing.required_values(columns), schema.width)
 
 
 def model_columns(
@@ -273,7 +273,7 @@ def _values(column: Column, table: _Entries) -> list[Column]:
     if not isinstance(given, Mapping):
         raise NetworkError(f"it needs 'values', such as {{ female = 0, male = 1 }}. Got {given!r}.")
     known = {cell_of(name): exact(value, f"the value of {name!r}") for name, value in given.items()}
-    return [choice.numbers(choice.found(known, _unknown(choice, "values")))]
+    return [choice.numbers(choice.entries(known, _unknown(choice, "values")))]
 
 
 def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:

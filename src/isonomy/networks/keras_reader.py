@@ -33,7 +33,7 @@ from isonomy.networks import operations
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed
-from isonomy.networks.limits import member, reading, unpacked
+from isonomy.networks.limits import member, reading, unpacked_limit
 from isonomy.networks.network import Network
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.networks.preprocessing import Table
@@ -63,15 +63,15 @@ def read_keras(
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
             config = read_json(member(archive, "config.json", TEXT), "Its description")
-            stored = _read_hdf5(member(archive, "model.weights.h5", unpacked()))
-        layers = _weights_by_class(stored, _described(config))
+            stored = _read_hdf5(member(archive, "model.weights.h5", unpacked_limit()))
+        layers = _weights_by_class(stored, _read_layers(config))
     else:
         stored = _read_hdf5(path)
         written = stored.text("", "model_config")
         if not isinstance(written, str):
             raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
         config = read_json(written, "Its description")
-        layers = [_weighted_by_name(stored, layer) for layer in _described(config)]
+        layers = [_weighted_by_name(stored, layer) for layer in _read_layers(config)]
     model = _Model(config, layers, schema, reads)
     return model.builder.finish(model.output(output), head)
 
@@ -97,8 +97,8 @@ class _Model:
         self.ends = [(layers[-1].name, 0)]
         inputs = layers[:1]
         if config["class_name"] != "Sequential":
-            self.ends = _histories(inner.get("output_layers", []))
-            chosen = [name for name, _ in _histories(inner.get("input_layers") or [])]
+            self.ends = _tensor_references(inner.get("output_layers", []))
+            chosen = [name for name, _ in _tensor_references(inner.get("input_layers") or [])]
             inputs = [layer for layer in layers if layer.kind == "InputLayer" and layer.name in (chosen or self.layers)]
         shapes = {layer.name: _input_shape(layer, layers) for layer in inputs}
         self.builder, fed = feed(shapes, schema, reads)
@@ -132,7 +132,7 @@ class _Model:
                 known = ", ".join(sorted(_LAYERS))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
             operands = read if layer.kind == "Embedding" else [self.builder.numeric(each) for each in read]
-            return _meant(layer.kind, Call(self.builder, layer.config, layer.weights), *operands)
+            return _apply_layer(layer.kind, Call(self.builder, layer.config, layer.weights), *operands)
 
 
 def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
@@ -144,7 +144,7 @@ def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
     return tuple(int(size or 0) for size in full[1:])
 
 
-def _described(config: Any) -> list[_Layer]:
+def _read_layers(config: Any) -> list[_Layer]:
     """Return the layers of a functional model, or of a sequential one, each of which reads the one before it."""
     if not isinstance(config, Mapping) or config.get("class_name") not in ("Sequential", "Functional", "Model"):
         kind = config.get("class_name") if isinstance(config, Mapping) else type(config).__name__
@@ -158,7 +158,7 @@ def _described(config: Any) -> list[_Layer]:
             raise UnsupportedOperationError(f"'{name}' ({origin}.{kind}) is not a layer of Keras itself.")
         if kind != "InputLayer" and "trainable" not in each["config"]:  # every layer has this option, no operation has
             raise UnsupportedOperationError(f"'{name}' ({kind}) is an operation, not a layer; use a layer, or ONNX.")
-        inbound = [_histories(node) for node in each.get("inbound_nodes", [])]
+        inbound = [_tensor_references(node) for node in each.get("inbound_nodes", [])]
         layers.append(_Layer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
     if not layers or len({layer.name for layer in layers}) != len(layers):
         raise FileError("The description of its layers is empty or names a layer twice.")
@@ -169,26 +169,26 @@ def _described(config: Any) -> list[_Layer]:
     return layers[:1] + [replace(layer, inbound=(((before.name, 0),),)) for before, layer in pairwise(layers)]
 
 
-def _histories(tree: Any) -> list[tuple[str, int]]:
+def _tensor_references(tree: Any) -> list[tuple[str, int]]:
     """Return every reference to a tensor, ``[layer, node, tensor]``, in nested lists of either version of the format.
 
     Whatever else is passed to a layer (a number, ``training=True``) could change what it does, so it is refused.
     """
     if isinstance(tree, Mapping):
         if "keras_history" in tree.get("config", {}):
-            return _histories(tree["config"]["keras_history"])
+            return _tensor_references(tree["config"]["keras_history"])
         if "args" in tree and set(tree) == {"args", "kwargs"}:
-            _harmless(tree["kwargs"])
-            return _histories(tree["args"])
+            _refuse_arguments(tree["kwargs"])
+            return _tensor_references(tree["args"])
     elif isinstance(tree, list):
         if len(tree) >= 3 and isinstance(tree[0], str) and all(type(each) is int for each in tree[1:3]):
-            _harmless(tree[3] if len(tree) > 3 else {})
+            _refuse_arguments(tree[3] if len(tree) > 3 else {})
             return [(tree[0], tree[1])]
-        return [found for part in tree for found in _histories(part)]
+        return [reference for part in tree for reference in _tensor_references(part)]
     raise UnsupportedOperationError(f"a layer is called with {tree!r}, which is no tensor.")
 
 
-def _harmless(arguments: Mapping[str, Any]) -> None:
+def _refuse_arguments(arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if value not in (None, False):
             raise UnsupportedOperationError(f"a layer is called with {name}={value!r}, which is not supported.")
@@ -197,7 +197,7 @@ def _harmless(arguments: Mapping[str, Any]) -> None:
 # -- what layers do
 
 
-def _meant(kind: str, call: Call, *operands: Value | Table) -> Any:
+def _apply_layer(kind: str, call: Call, *operands: Value | Table) -> Any:
     """Apply a kind of layer; an option that changes its function and that its rule does not read is refused."""
     result = _LAYERS[kind](call, *operands)
     training = [name for name in call.options if name.endswith(_TRAINING)]
@@ -205,13 +205,13 @@ def _meant(kind: str, call: Call, *operands: Value | Table) -> Any:
     return result
 
 
-def _activated(call: Call, x: Value, activation: Any) -> Any:
+def _apply_activation(call: Call, x: Value, activation: Any) -> Any:
     """Apply an activation by its name, or by the record of an activation layer; a function of the user's is neither."""
     if isinstance(activation, Mapping):
         kind, config = activation.get("class_name"), activation.get("config")
         if kind not in ("ReLU", "LeakyReLU", "ELU", "Softmax") or not isinstance(config, Mapping):
             raise UnsupportedOperationError("an activation that is a function of the user's own is not supported.")
-        return _meant(kind, Call(call.builder, config), x)
+        return _apply_layer(kind, Call(call.builder, config), x)
     name = "linear" if activation is None else activation
     if not isinstance(name, str) or name not in _ACTIVATIONS:
         known = ", ".join(sorted(_ACTIVATIONS))
@@ -226,7 +226,7 @@ def _dense(call: Call, x: Value) -> Any:
     if biased and call.weights[1].shape != call.weights[0].shape[1:]:
         raise NetworkError("its bias does not fit its kernel.")
     value = call.builder.matmul(x, call.weights[0], call.weights[1] if biased else None)
-    return _activated(call, value, call("activation"))
+    return _apply_activation(call, value, call("activation"))
 
 
 def _batch_norm(call: Call, x: Value) -> Value:
@@ -300,7 +300,7 @@ _LAYERS: dict[str, Rule] = {
     "Embedding": _embedding,
     "BatchNormalization": _batch_norm,
     "Normalization": _normalization,
-    "Activation": lambda call, x: _activated(call, x, call("activation")),
+    "Activation": lambda call, x: _apply_activation(call, x, call("activation")),
     "ReLU": _relu,
     "LeakyReLU": lambda call, x: call.builder.activation(x, "leaky_relu", call("negative_slope", call("alpha", 0.3))),
     "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
@@ -324,7 +324,7 @@ def _weights_by_class(stored: _Stored, layers: list[_Layer]) -> list[_Layer]:
     """Return layers of a ``.keras`` archive: weights are in groups named by class and counted in order."""
     root = "/layers" if "/layers" in stored else "/_layer_checkpoint_dependencies"
     counts: Counter[str] = Counter()
-    known = (*stored.attributes, *stored.strangers)
+    known = (*stored.attributes, *stored.outside)
     weighted = []
     for layer in layers:
         base = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", layer.kind)).lower()
@@ -353,14 +353,14 @@ class _Stored:
 
     arrays: Mapping[str, Constant]
     attributes: Mapping[str, Mapping[str, Any]]
-    strangers: tuple[str, ...]
+    outside: tuple[str, ...]
 
     def __contains__(self, path: str) -> bool:
         return path in self.attributes
 
     def array(self, path: str) -> Constant:
         """Return an array of numbers that the file itself holds."""
-        if any(path == each or path.startswith(f"{each}/") for each in self.strangers):
+        if any(path == each or path.startswith(f"{each}/") for each in self.outside):
             raise FileError(f"Its '{path}' is a link, kept elsewhere, or no numbers, and is not read.")
         if path not in self.arrays:
             raise FileError(f"Its array '{path}' is missing.")
@@ -378,7 +378,7 @@ def _read_hdf5(source: Path | bytes) -> _Stored:
     script = str(Path(__file__).with_name("hdf5_dump.py"))
     name = "-" if isinstance(source, bytes) else str(source.resolve())
     # -P: the folder of the script, whose files have common names, is not searched for modules.
-    command = [sys.executable, "-P", script, name, str(unpacked()), str(TEXT)]
+    command = [sys.executable, "-P", script, name, str(unpacked_limit()), str(TEXT)]
     try:
         done = subprocess.run(
             command,

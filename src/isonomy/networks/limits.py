@@ -3,7 +3,7 @@ the part and the file that was being read, in one sentence.
 
 A file is believed in proportion to its size. What it holds itself costs its sender as much as us; what it only *asks
 for* (a constant of a given shape, a doubled tensor, a member that unpacks to a thousand times its size) costs nothing
-to write, so all of that together gets ``ROOM`` and what the file weighs. A file that is small therefore cannot make a
+to write, so all of that together gets ``BUDGET`` and the size of the file. A file that is small therefore cannot make a
 reader take more than about 200 MB, whatever it says. Texts have the limit ``TEXT``, schemas ``CATEGORIES``
 (:mod:`isonomy.population`).
 """
@@ -26,7 +26,7 @@ FILE = 2**31
 MATRIX = 2**25
 """Numbers in one weight matrix."""
 
-ROOM = 2**22
+BUDGET = 2**22
 """Numbers (32 MiB) that all matrices and constants of a network may have beyond the bytes of its file: an honest layer
 takes a number for every two to eight bytes, and the largest layer of a small file, 2048 by 2048, fits once. While a
 matrix is made there are up to four of its size."""
@@ -43,40 +43,40 @@ NODES = 2**15
 
 
 @dataclass
-class _Room:
-    """What is left for one file."""
+class _Budget:
+    """The size of a file, and the numbers that it may still allocate."""
 
     size: int = 0
     left: float = math.inf
 
 
-_OPEN: ContextVar[_Room] = ContextVar("room", default=_Room())  # noqa: B039 - what is no file's may take all it wants
+_OPEN: ContextVar[_Budget] = ContextVar("budget", default=_Budget())  # noqa: B039 - what is no file's may take all it wants
 
 
 @contextmanager
-def room_for(size: int) -> Iterator[None]:
+def budget_for(size: int) -> Iterator[None]:
     """Set the budget of the block: that of a file of ``size`` bytes."""
-    token = _OPEN.set(_Room(size, ROOM + size))
+    token = _OPEN.set(_Budget(size, BUDGET + size))
     try:
         yield
     finally:
         _OPEN.reset(token)
 
 
-def give(size: int) -> None:
+def enlarge_budget(size: int) -> None:
     """Add ``size`` bytes to the budget: those of other files that are part of what is read."""
     _OPEN.get().left += size
 
 
-def take(numbers: int, what: str) -> None:
+def reserve(numbers: int, what: str) -> None:
     """Reserve ``numbers`` float64 of the budget before they are allocated, or raise NetworkError above it."""
-    room = _OPEN.get()
-    room.left -= numbers
-    if numbers > MATRIX or room.left < 0:
+    budget = _OPEN.get()
+    budget.left -= numbers
+    if numbers > MATRIX or budget.left < 0:
         raise NetworkError(f"{what} is larger than the supported size.")
 
 
-def unpacked() -> int:
+def unpacked_limit() -> int:
     """Return the bytes to which the file that is being read may unpack."""
     return UNPACKED + 2 * _OPEN.get().size
 
@@ -85,7 +85,7 @@ def unpacked() -> int:
 def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive of limited size in all; ``zipfile`` gives no more of a member than its entry says."""
     with zipfile.ZipFile(path) as archive:
-        if sum(each.file_size for each in archive.infolist()) > unpacked():
+        if sum(each.file_size for each in archive.infolist()) > unpacked_limit():
             raise FileError("The archive unpacks to more than the supported size.")
         yield archive
 
@@ -96,7 +96,7 @@ def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
         size = archive.getinfo(name).file_size
     except KeyError:
         raise FileError(f"The archive lacks '{name}'.") from None
-    if size > min(largest, unpacked()):
+    if size > min(largest, unpacked_limit()):
         raise FileError(f"The archive's '{name}' is larger than the supported size.")
     return archive.read(name)
 
@@ -123,7 +123,7 @@ def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] 
 def reading_file(path: Path, kind: str) -> Iterator[None]:
     """Name the file in errors, turn any other exception into one, and set the budget of the file's size."""
     try:
-        with room_for(path.stat().st_size):
+        with budget_for(path.stat().st_size):
             yield
     except (NetworkError, FileError) as error:
         text = str(error) if path.name in str(error) else f"{path.name}: {error}"

@@ -66,8 +66,8 @@ class Network:
     ) -> Network:
         """Read a ``module`` of ``torch.nn`` in evaluation mode under a ``name``; it is itself left as it is.
 
-        ``width`` is the number of features; it is needed only when the first layer does not tell. ``head`` is found at
-        the end of the module; several raw outputs are taken as a softmax with a warning, unless it is said.
+        ``width`` is the number of features, needed only when the first layer does not show it. ``head`` is read from
+        the end of the module; several raw outputs are taken as a softmax with a warning, unless it is given.
         """
         needed("torch", "torch", "A live torch module")
         from isonomy.networks.torch_reader import read_torch
@@ -93,7 +93,7 @@ class Network:
         The adapter is taken from the pipeline: raw columns by the names of its training table, so that the network
         answers for raw rows. An estimator without names reads ``"raw"`` columns or ``"coordinates"``; ``reads`` says
         which when their number does not. Outputs follow the order of the schema's classes. Without a schema a bare
-        estimator reads its own features. ``head`` and ``name`` are its own unless said.
+        estimator reads its own features. ``head`` and ``name`` are its own unless given.
         """
         from isonomy.networks.sklearn_reader import read_sklearn
 
@@ -188,7 +188,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many rows were compared, and the largest difference found (0 when labels were compared)."""
+    """How many rows were compared, and the largest difference (0 when labels were compared)."""
 
     rows: int
     largest: float

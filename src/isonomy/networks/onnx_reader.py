@@ -25,7 +25,7 @@ from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.builder import BATCH, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
-from isonomy.networks.limits import FILE, NODES, give, reading
+from isonomy.networks.limits import FILE, NODES, enlarge_budget, reading
 from isonomy.networks.network import Network
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
@@ -33,7 +33,7 @@ from isonomy.networks.unread import TREES
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
+_NOT_CONSTANT = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
 _HARMLESS = ("broadcast", "consumed_inputs", "is_test", "momentum", "ratio", "round_mode", "saturate", "seed")
 _DOMAINS = ("ai.onnx", "ai.onnx.ml")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
@@ -89,8 +89,8 @@ def _complete_calls(model: onnx.ModelProto) -> None:
     def complete(nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:
             called = functions.get((node.domain, node.op_type))
-            said = {each.name for each in node.attribute}
-            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in said)
+            given = {each.name for each in node.attribute}
+            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in given)
             for each in node.attribute:
                 for graph in (each.g, *each.graphs):
                     complete(graph.node)
@@ -126,12 +126,12 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
     beside = 0
     for tensor in external_data_helper._get_all_tensors(model):
         if external_data_helper.uses_external_data(tensor):
-            told = external_data_helper.ExternalDataInfo(tensor)
-            file = path.parent / told.location
-            beside += told.length or (file.stat().st_size if file.is_file() else 0)
+            info = external_data_helper.ExternalDataInfo(tensor)
+            file = path.parent / info.location
+            beside += info.length or (file.stat().st_size if file.is_file() else 0)
     if beside > FILE:
         raise FileError(f"'{path}' keeps more than {FILE >> 30} GiB of weights in other files.")
-    give(beside)
+    enlarge_budget(beside)
 
 
 class _Reader:
@@ -208,10 +208,10 @@ class _Reader:
         constant = not any(isinstance(each, Value | Table | Moved) for each in operands)
         standard, classical = node.domain in ("", "ai.onnx"), node.domain == "ai.onnx.ml"
         rule = CLASSICAL.get(node.op_type) if classical else RULES.get(node.op_type) if standard else None
-        steady = standard and "Random" not in node.op_type and node.op_type not in _UNSTEADY
+        foldable = standard and "Random" not in node.op_type and node.op_type not in _NOT_CONSTANT
         if classical and constant:
             raise UnsupportedOperationError(f"{node.op_type} is supported only on what depends on the individual.")
-        if rule is None and not (constant and steady):
+        if rule is None and not (constant and foldable):
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
             why = "it is neither an affine map nor an elementwise activation"
             if "Tree" in node.op_type:
@@ -298,9 +298,9 @@ def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -
 
 def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:
     """Return the nodes that an output depends on, in order."""
-    wanted, found = {output}, []
+    wanted, ancestors = {output}, []
     for node in reversed(list(nodes)):
         if not wanted.isdisjoint(node.output):
             wanted.update(filter(None, node.input))
-            found.append(node)
-    return found[::-1]
+            ancestors.append(node)
+    return ancestors[::-1]

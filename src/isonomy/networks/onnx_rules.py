@@ -27,7 +27,7 @@ from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
 from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.graph import Affine, Constant, numbers
-from isonomy.networks.limits import take
+from isonomy.networks.limits import reserve
 from isonomy.networks.operations import Call, Rule, elementwise, rule, same
 from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of, noting
 
@@ -100,7 +100,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
         for column in x.columns:
             cut = isinstance(column, Choice) and _cut(column)
-            if cut or (isinstance(column, Number) and column.whole is None and not noting()):
+            if cut or (isinstance(column, Number) and column.integer_range is None and not noting()):
                 raise UnsupportedOperationError(
                     f"column '{column.name}': a conversion that cuts a number is not supported."
                 )
@@ -141,7 +141,7 @@ def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved,
     """Let the reference operator move an array of positions."""
     if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
-    call.asked.update(call.options)
+    call.options_read.update(call.options)
     operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
     results: list[Value | Table | Moved] = []
     for places in reference(call.node, call.opset, [positions, *others]):
@@ -166,7 +166,7 @@ def _one_hot(call: OnnxCall, x: Any, depth: Any, values: Any) -> Any:
     if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
         raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
     size = int(operations.number(depth, "its depth"))
-    take(size * size, f"a lookup in {size} rows")
+    reserve(size * size, f"a lookup in {size} rows")
     return x.looked_up(np.eye(size))
 
 
@@ -346,7 +346,7 @@ def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tupl
     operands = list(operands)
     _refuse_misread(node, opset, operands)
     feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
-    take(_size(node, opset, feeds), "the constant that it asks for")
+    reserve(_size(node, opset, feeds), "the constant that it asks for")
     graph = helper.make_graph(
         [node],
         "one",
@@ -360,12 +360,12 @@ def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tupl
 
 def _refuse_misread(node: onnx.NodeProto, opset: int, operands: list[Any]) -> None:
     """Refuse what the reference implementation computes at random, or by the meaning of a later opset."""
-    said = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     if node.op_type in ("Softmax", "LogSoftmax", "Hardmax") and opset < 13:
-        rank, axis = np.ndim(operands[0]), said.get("axis", 1)
+        rank, axis = np.ndim(operands[0]), attributes.get("axis", 1)
         if axis not in (-1, rank - 1):
             raise UnsupportedOperationError("before opset 13 it is supported along the last axis of a constant only.")
-    if opset < 7 and "axis" in said and said.get("broadcast"):
+    if opset < 7 and "axis" in attributes and attributes.get("broadcast"):
         raise UnsupportedOperationError("its option 'axis' is not supported.")
     if node.op_type == "Dropout" and len(operands) > 2 and np.any(operands[2]):
         raise NetworkError("dropout is active; the network must be in evaluation mode.")
@@ -379,9 +379,9 @@ def _size(node: onnx.NodeProto, opset: int, feeds: dict[str, Any]) -> int:
     small = {name: numpy_helper.from_array(each) for name, each in arrays.items() if each.size <= _SHAPE}
     schema = onnx.defs.get_schema(node.op_type, opset, "")
     imports = [helper.make_opsetid("", opset)]
-    found = onnx.shape_inference.infer_node_outputs(schema, node, types, small, opset_imports=imports)
+    inferred = onnx.shape_inference.infer_node_outputs(schema, node, types, small, opset_imports=imports)
     sizes = 0
-    for kind in found.values():
+    for kind in inferred.values():
         axes = kind.tensor_type.shape.dim
         if kind.tensor_type.HasField("shape") and all(axis.HasField("dim_value") for axis in axes):
             sizes += math.prod(axis.dim_value for axis in axes)

@@ -46,13 +46,13 @@ class Call:
     builder: Builder
     options: Mapping[str, Any]
     weights: Sequence[Constant] = ()  # of a layer, in the order of the file
-    asked: set[str] = field(default_factory=set)  # options that the rule has looked at
+    options_read: set[str] = field(default_factory=set)  # options that the rule has looked at
 
     def __call__(self, name: str, default: Any = None) -> Any:
         """Return an option, or its default; None counts as left out."""
-        self.asked.add(name)
-        found = self.options.get(name)
-        return default if found is None else found
+        self.options_read.add(name)
+        value = self.options.get(name)
+        return default if value is None else value
 
     def refuse_unread(self, usual: Mapping[str, Any], harmless: Collection[str]) -> None:
         """Refuse an option that the rule did not look at, unless it is harmless, left out, or has its ``usual`` value.
@@ -60,7 +60,7 @@ class Call:
         **Soundness.** An option that goes unnoticed may make the operation another function.
         """
         for name, value in self.options.items():
-            if name not in self.asked and name not in harmless and value is not None:
+            if name not in self.options_read and name not in harmless and value is not None:
                 plain = isinstance(value, bool | int | float | str | bytes)
                 if not (plain and name in usual and value == usual[name]):
                     raise UnsupportedOperationError(f"its option '{name}' is not supported.")
@@ -358,8 +358,8 @@ def _rescaled(
     """Return ``scale * value``, where ``scale`` has a relative error, plus an absolute one."""
     if absolute is None and not error.any() and (scale == 1).all():
         return value
-    wide = np.ones(value.width)
+    ones = np.ones(value.width)
     # At most six roundings made a scale from the exact ones; the quotient by 1 - error is within 1 + 2 error.
     slack = 2.0 * np.abs(scale) * (error + gamma(8)) + TINY
-    extra = None if absolute is None else 2.0 * absolute * wide
-    return builder.diagonal(value, scale * wide, weight_slack=slack * wide, bias_slack=extra)
+    extra = None if absolute is None else 2.0 * absolute * ones
+    return builder.diagonal(value, scale * ones, weight_slack=slack * ones, bias_slack=extra)

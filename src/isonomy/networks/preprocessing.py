@@ -31,7 +31,7 @@ import pandas as pd
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.given import FINITE
 from isonomy.networks.graph import Affine, Constant, numbers
-from isonomy.networks.limits import take
+from isonomy.networks.limits import reserve
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
@@ -119,7 +119,7 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
     """Return the affine map of ``width`` coordinates to all functions, rounded once, with rigorous slacks."""
     if not functions:
         raise NetworkError("The model reads no feature at all.")
-    take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
+    reserve(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
     weight, magnitude = np.zeros((2, len(functions), width))
     bias, weight_slack, bias_slack, magnitude_bias = np.zeros((4, len(functions)))
     for row, function in enumerate(functions):
@@ -140,20 +140,20 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
 
 @dataclass(frozen=True)
 class Number:
-    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``whole``: its range."""
+    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``integer_range``: if whole."""
 
     name: str
     value: ExactAffine
     flag: ExactAffine | None = None
     filled: Fraction = ZERO
-    whole: tuple[int, int] | None = None
+    integer_range: tuple[int, int] | None = None
 
     def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
         """Return ``(value + shift) * factor + offset``; a missing cell stays missing."""
         if factor == 1 and not shift and not offset:
             return self
         value = self.value.plus(shift).times(factor).plus(offset)
-        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, whole=None)
+        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, integer_range=None)
 
     def imputed(self, fill: Fraction) -> Number:
         """Fill a missing cell by ``fill``: exact, since the value is ``filled`` where the flag is 1."""
@@ -162,7 +162,7 @@ class Number:
         change = fill - self.filled
         return Number(self.name, self.value.plus(self.flag.times(change)) if change else self.value)
 
-    def settled(self) -> ExactAffine:
+    def required_value(self) -> ExactAffine:
         """Return the value, once no cell can be missing."""
         if self.flag is not None:
             raise NetworkError(
@@ -211,7 +211,7 @@ class Choice:
             return number
         return replace(number, flag=self.lookup([Fraction(value is None) for value in values]))
 
-    def found(self, known: Mapping[Cell, _T], otherwise: Callable[[tuple[Cell, ...]], _T]) -> list[_T]:
+    def entries(self, known: Mapping[Cell, _T], otherwise: Callable[[tuple[Cell, ...]], _T]) -> list[_T]:
         """Return for each value its entry in ``known``, by its cells, else ``otherwise`` of its spellings.
 
         Several spellings of the missing value (an empty cell, "?") count as far as the model knows them, and must then
@@ -281,13 +281,13 @@ def as_number(column: Column) -> Number:
     for spellings in column.spellings:
         try:
             name = spellings[0]
-            found = None if name is None or None in spellings else exact(_TRUTH.get(name.lower(), name), "")
+            value = None if name is None or None in spellings else exact(_TRUTH.get(name.lower(), name), "")
         except NetworkError:
             raise NetworkError(
                 f"column '{column.name}' holds categories such as {name!r}, but the model reads a number: encode it in "
                 'the pipeline, or with encode = "values" in [model.inputs] for a model without one.'
             ) from None
-        values.append(found)
+        values.append(value)
     return column.numbers(values)
 
 
@@ -317,12 +317,12 @@ def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
         return column
     if isinstance(column, Absent):
         raise NetworkError(column.reason)
-    if column.whole is None:
+    if column.integer_range is None:
         raise NetworkError(
             f"column '{column.name}' is a number, but the model treats each of its values apart: declare it as "
             'kind = "categorical" in the schema.'
         )
-    low, high = column.whole
+    low, high = column.integer_range
     spellings: list[tuple[Cell, ...]] = [(str(k),) for k in range(low, high + 1)]
     spellings += [(None,)] * (column.flag is not None)
     return Choice(
@@ -334,9 +334,9 @@ def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
     )
 
 
-def settled(columns: Iterable[Column]) -> list[ExactAffine]:
+def required_values(columns: Iterable[Column]) -> list[ExactAffine]:
     """Return the functions of columns that are numbers by now."""
-    return [as_number(column).settled() for column in columns]
+    return [as_number(column).required_value() for column in columns]
 
 
 def cell_of(value: Any) -> Cell:
@@ -445,7 +445,7 @@ def _not_nan(column: Column, gap: Cell) -> UnsupportedOperationError:
 def one_hot(column: Column, names: Sequence[Cell], unknown: Unknown, dropped: Any = ...) -> list[Column]:
     """Return one number for each category but the dropped one."""
     choice = as_choice(column, names)
-    at = choice.found({name: i for i, name in enumerate(names)}, unknown)
+    at = choice.entries({name: i for i, name in enumerate(names)}, unknown)
     kept = [i for i, name in enumerate(names) if name != dropped]
     return [Number(choice.name, choice.lookup([Fraction(i == place) for place in at])) for i in kept]
 
@@ -453,7 +453,7 @@ def one_hot(column: Column, names: Sequence[Cell], unknown: Unknown, dropped: An
 def relabelled(column: Column, known: Mapping[Cell, Any], unknown: Unknown) -> Column:
     """Replace each cell by a text, a number, or None for a missing one."""
     choice = as_choice(column, known)
-    made = choice.found(known, unknown)
+    made = choice.entries(known, unknown)
     made = [None if isinstance(value, float) and np.isnan(value) else value for value in made]
     if all(value is None or isinstance(value, str) or float(value).is_integer() for value in made):
         # Whole numbers may still become the index of a lookup.
@@ -489,7 +489,7 @@ def _indices(choice: Choice) -> list[int]:
 
 def rotated(columns: Sequence[Column], matrix: Any, means: Any, name: str) -> list[Column]:
     """Return ``matrix @ (x - means)``, in columns called ``name`` and a number."""
-    values = settled(columns)
+    values = required_values(columns)
     if means is not None:
         values = [value.plus(-exact(mean, "a mean")) for value, mean in zip(values, means, strict=True)]
     return [

@@ -4,7 +4,7 @@ that was saved by skops, a format without pickles.
 The pipeline itself says how raw rows become features, so the adapter is taken from it and the certificate is about raw
 rows: coordinates -> raw cells -> features, all affine, then the estimator. One table goes from the estimator to its
 rule, one from the transformer. A transformer's rule takes the columns that it reads and gives those that it makes;
-encoders are asked themselves what they make of each category, so that ``drop``, ``handle_unknown``, rare categories and
+encoders are run on each category, so that ``drop``, ``handle_unknown``, rare categories and
 gaps are theirs.
 
 **Soundness.** Estimators and transformers are read by their exact type; what is not an affine function of the
@@ -37,7 +37,7 @@ from isonomy.networks import preprocessing
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
-from isonomy.networks.limits import member, opened_archive, reading, unpacked
+from isonomy.networks.limits import member, opened_archive, reading, unpacked_limit
 from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.networks.unread import why_unread
@@ -51,7 +51,7 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
         _refuse_known(estimator)
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
     with reading(type(estimator).__name__, absent="is not fitted, or not as expected"):
-        steps, last = _taken_apart(estimator)
+        steps, last = _split_pipeline(estimator)
         rule = _rule(last)
         if schema is None:
             if steps:
@@ -83,17 +83,17 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
         return read
 
 
-def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
+def _split_pipeline(estimator: Any) -> tuple[list[Any], Any]:
     """Return the preprocessing steps that do something, and the estimator at the end."""
     if type(estimator) is pipeline.Pipeline:
-        *before, last = (step for _, step in _as_made(estimator).steps)
-        inner, core = _taken_apart(last)
+        *before, last = (step for _, step in _unmodified(estimator).steps)
+        inner, core = _split_pipeline(last)
         return [step for step in before if not _does_nothing(step)] + inner, core
     if isinstance(estimator, BaseSearchCV) and hasattr(estimator, "best_estimator_"):
         kinds = type(estimator).__mro__
         if any(name in vars(kind) for kind in kinds[: kinds.index(BaseSearchCV)] for name in _ANSWERS):
             raise UnsupportedOperationError(f"{type(estimator).__name__} predicts by a method of its own.")
-        return _taken_apart(_as_made(estimator).best_estimator_)  # a search over parameters predicts with its best
+        return _split_pipeline(_unmodified(estimator).best_estimator_)  # the search predicts with its best
     return [], estimator
 
 
@@ -104,7 +104,7 @@ def _does_nothing(step: Any) -> bool:
 _ANSWERS = ("predict", "predict_proba", "decision_function")
 
 
-def _as_made(part: Any) -> Any:
+def _unmodified(part: Any) -> Any:
     """Return the part; refuse one of which a method was replaced, since its type does not say what it does."""
     replaced = next((name for name in (*_ANSWERS, "transform") if name in vars(part)), None)
     if replaced:
@@ -132,7 +132,7 @@ def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
         )
     if not any(hasattr(estimator, attribute) for attribute in ("coef_", "coefs_")):
         raise NetworkError(f"{type(estimator).__name__} is not fitted.")
-    _as_made(estimator)
+    _unmodified(estimator)
     return rule
 
 
@@ -173,8 +173,8 @@ def _number(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
 
 
 def _classes(estimator: Any) -> tuple[str, ...]:
-    found = getattr(estimator, "classes_", ())
-    return tuple(str(cell_of(each)) for each in found) if np.ndim(found) == 1 else ()
+    own_classes = getattr(estimator, "classes_", ())
+    return tuple(str(cell_of(each)) for each in own_classes) if np.ndim(own_classes) == 1 else ()
 
 
 _ESTIMATORS: dict[type, Callable[[Builder, Value, Any, Any], _Result]] = {
@@ -213,7 +213,7 @@ def _transformed(step: Any, columns: Columns) -> Columns:
     if width != len(columns):
         raise NetworkError(f"{label} was fitted on {width} columns but gets {len(columns)}.")
     with reading(label, absent="is not fitted"):
-        return rule(_as_made(step), columns)
+        return rule(_unmodified(step), columns)
 
 
 def _pipeline(step: Any, columns: Columns) -> Columns:
@@ -265,12 +265,12 @@ def _encode(step: Any, columns: Columns) -> Columns:
     results in each column of its output."""
     known = [list(map(cell_of, values)) for values in step.categories_]
     choices = [as_choice(column, cells) for column, cells in zip(columns, known, strict=True)]
-    asked = [  # the cell that stands for each value of each column
-        choice.found({cell_of(value): value for value in values}, partial(_stranger, step, choice))
+    inputs = [  # the cell that stands for each value of each column
+        choice.entries({cell_of(value): value for value in values}, partial(_unknown_cell, step, choice))
         for choice, values in zip(choices, step.categories_, strict=True)
     ]
-    usual = [cells[0] for cells in asked]
-    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(asked)]
+    usual = [cells[0] for cells in inputs]
+    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(inputs)]
     made: Columns = []
     for outputs in zip(*(table.T for table in tables), strict=True):
         varying = [i for i, values in enumerate(outputs) if len(np.unique(values)) > 1]
@@ -281,7 +281,7 @@ def _encode(step: Any, columns: Columns) -> Columns:
     return made
 
 
-def _stranger(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
+def _unknown_cell(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
     """Return a cell that an encoder does not know, if it can take one."""
     if getattr(step, "handle_unknown", "value") == "error":
         encoder = "the encoder, which refuses it (handle_unknown='error')"
@@ -416,7 +416,7 @@ def _check_size(path: Path) -> None:
             name = str(part["file"])
             size += _array_bytes(archive, name) if part.get("__loader__") == "NdArrayNode" else 0
             size += archive.getinfo(name).file_size
-            if size > unpacked():
+            if size > unpacked_limit():
                 raise FileError(f"'{path}' unpacks to more than the supported size.")
 
 

@@ -1,4 +1,4 @@
-"""Read a plain torch state dict of a multi-layer perceptron: weights by name, the activation said by the user.
+"""Read a plain torch state dict of a multi-layer perceptron: weights by name, the activation given by the user.
 
 **Safety.** The file must be a zip archive of tensors and is opened with ``weights_only=True``, which executes
 nothing.
@@ -26,7 +26,7 @@ from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
 from isonomy.networks.builder import Builder
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.limits import member, opened_archive, take
+from isonomy.networks.limits import member, opened_archive, reserve
 from isonomy.networks.network import Network
 from isonomy.population.toml import TEXT
 
@@ -79,7 +79,7 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
     if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
         raise NetworkError("its parameters must be plain real numbers.")
     for name, each in content.items():  # a large tensor can be one number, repeated
-        take(each.numel(), f"'{name}'")
+        reserve(each.numel(), f"'{name}'")
     return {str(name): as_array(each) for name, each in content.items()}
 
 
@@ -93,26 +93,26 @@ _Layer = tuple[str, FloatArray, FloatArray | None]
 
 def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
     """Return the dense layers in their order."""
-    found: list[_Layer] = []
+    dense: list[_Layer] = []
     for name, weight in tensors.items():
         stem, _, leaf = name.rpartition(".")
         if leaf == "weight" and weight.ndim == 2:
-            found.append((stem, weight, tensors.get(f"{stem}.bias" if stem else "bias")))
-    used = {f"{stem}.{leaf}".lstrip(".") for stem, *_ in found for leaf in ("weight", "bias")}
+            dense.append((stem, weight, tensors.get(f"{stem}.bias" if stem else "bias")))
+    used = {f"{stem}.{leaf}".lstrip(".") for stem, *_ in dense for leaf in ("weight", "bias")}
     other = next((name for name in tensors if name not in used), None)
     if other is not None:
         raise NetworkError(
             f"'{other}' belongs to no dense layer, and a state dict does not say what it does: use ONNX."
         )
-    if not found:
+    if not dense:
         raise NetworkError("it holds no dense layer.")
     # Numbers count as numbers, ``layer2`` before ``layer10``: texts and numbers alternate.
-    parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in found}
-    named = sorted(found, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
-    same = _same(found)
+    parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in dense}
+    named = sorted(dense, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
+    same = _same(dense)
     readings: dict[tuple[int, ...], list[_Layer]] = {}
     for kept in _choices(same):
-        for order in (named, found):
+        for order in (named, dense):
             layers = [layer for layer in order if layer[0] in kept]
             if _chained(layers):
                 readings[tuple(i for layer in layers for i, names in enumerate(same) if layer[0] in names)] = layers
@@ -160,9 +160,9 @@ def _chained(layers: Sequence[_Layer]) -> bool:
 
 def _named(activation: str) -> list[str]:
     """Parse ``"relu"``, or with parameters ``"leaky_relu(0.1)"``; common parameters may be left out."""
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", activation) if isinstance(activation, str) else None
-    if found is None:
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", activation) if isinstance(activation, str) else None
+    if match is None:
         raise NetworkError(f"activation must be a name such as 'relu' or 'leaky_relu(0.1)'. Got {activation!r}.")
     usual = {"leaky_relu": ["0.01"], "elu": ["1"], "softplus": ["1"]}
-    given = [part.strip() for part in (found[2] or "").split(",") if part.strip()]
-    return [found[1], *(given or usual.get(found[1], []))]
+    given = [part.strip() for part in (match[2] or "").split(",") if part.strip()]
+    return [match[1], *(given or usual.get(match[1], []))]

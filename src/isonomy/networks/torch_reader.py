@@ -460,12 +460,12 @@ def _argument(entry: Any, program: _Program, operands: list[str]) -> Any:
 
 
 def _names(outputs: Any) -> list[str]:
-    found = []
+    names = []
     for entry in outputs:
         (value,) = entry.values()
         parts = value if isinstance(value, list) else [value]
-        found += [str(each.get("name", each.get("as_name"))) for each in parts if isinstance(each, Mapping)]
-    return found
+        names += [str(each.get("name", each.get("as_name"))) for each in parts if isinstance(each, Mapping)]
+    return names
 
 
 def _size(entry: Mapping[str, Any]) -> int:
