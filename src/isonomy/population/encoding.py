@@ -4,7 +4,7 @@ Columns of pandas frames are encoded here, those of CSV files become such column
 the same codings. :func:`encode_column` never raises on a bad cell but marks the row, so that such rows can be excluded
 and counted, or the first one named (:func:`complaint`).
 
-Decoded, members of the realizable domain are plain values. A relaxed individual is nobody in particular, so its
+Decoded, members of the realizable domain are plain values. A relaxed individual is no real person, so its
 mixtures are spelled out: ``female 0.70 / male 0.30``.
 """
 
@@ -126,13 +126,17 @@ def find_column(table: pd.DataFrame, name: str) -> pd.Series:
 
 
 def encode_table(
-    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str, nobody: bool = False
+    table: pd.DataFrame,
+    features: Sequence[Feature],
+    singles: Sequence[Feature],
+    unknown: str,
+    allow_empty: bool = False,
 ) -> tuple[FloatArray, list[FloatArray], BoolArray]:
     """Encode a table: coordinates ``(n, m)``, the one coordinate of each single (label, weight), rows kept.
 
     With ``unknown="error"`` the first cell that cannot be read is an error; with ``"exclude"`` such rows are left out
-    of all that is returned, and the mask of the rows kept says which; one at least must be left, unless ``nobody`` is
-    an answer too. The result is the only array of its size: large tables are encoded block by block into it.
+    of all that is returned, and the mask of the rows kept says which; one at least must be left, unless
+    ``allow_empty``. The result is the only array of its size: large tables are encoded block by block into it.
     """
     if unknown not in ("error", "exclude"):
         raise ParameterError(template("unknown", "'error' or 'exclude'", unknown))
@@ -150,7 +154,7 @@ def encode_table(
             readable[i] &= not bad.any()
     if kept.all():
         return x, alone, kept
-    if unknown == "error" or not (nobody or kept.any()):
+    if unknown == "error" or not (allow_empty or kept.any()):
         i = int(np.argmin(readable))
         first = complaint(columns[i], codings[i])
         raise DataError(first if unknown == "error" else f"Not one row fits the schema. {first}")

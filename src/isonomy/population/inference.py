@@ -21,7 +21,7 @@ from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, F
 
 _IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _COUNTER = re.compile(r"(?i:(^|[_\s.-])(index|row)$|^unnamed|^$)")  # says where a row stands rather than who it is
-_MOST_CODES = 12  # a protected integer column with at most so many values holds codes, not amounts
+_MOST_CODES = 12  # a protected integer column with at most this many values holds codes, not amounts
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # what an object column may hold
 _MOST_CLASSES = 20  # a label of numbers with more values is a regression
 
@@ -94,7 +94,7 @@ def with_levels(
 def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
     name, integer = str(column.name), column.dtype.kind in "iu"
     values = column.dropna().to_numpy(dtype=np.float64)
-    largest = (LARGEST_WHOLE if integer else LARGEST_NUMBER) / 4  # leaves room for widening
+    largest = (LARGEST_WHOLE if integer else LARGEST_NUMBER) / 4  # the range is widened
     wild = ~(np.abs(values) <= largest)
     if wild.any():
         at = int(np.argmax(wild))

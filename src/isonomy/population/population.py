@@ -63,7 +63,7 @@ class Population:
         ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
         has the same number, and is on the same side of the split, in either reading.
         """
-        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, nobody=False)
+        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, allow_empty=False)
         _refuse_zero_weights(schema, people.weights.sum())
         if first_row:
             return people
@@ -91,15 +91,22 @@ class Population:
 
     @classmethod
     def from_piece(
-        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
+        cls,
+        frame: Any,
+        schema: Schema,
+        *,
+        domain: DomainKind,
+        unknown: Unknown,
+        first_row: int,
+        allow_empty: bool = True,
     ) -> Population:
         """Read a piece of a table as :meth:`from_frame` does, but all its weights may be zero.
 
-        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``nobody`` may be left if so said.
+        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``allow_empty``: no row need fit.
         """
         table = read_frame(frame)
         singles = [each for each in schema.singles if each.name in table.columns or each.name == schema.weight]
-        x, values, kept = encode_table(table, schema.features, singles, unknown, nobody)
+        x, values, kept = encode_table(table, schema.features, singles, unknown, allow_empty)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
         if schema.max_weight is not None and (weights > schema.max_weight).any():
             place = int(np.argmax(weights > schema.max_weight))
@@ -160,7 +167,7 @@ class Population:
     def repeated(self) -> bool:
         """Say whether a row of the table occurs more than once, so that these are not draws of different people.
 
-        Rows are told apart by their place in the table, not by what they say: two people may be alike in everything.
+        Rows are identified by their place in the table, not by their values: two people may be alike in everything.
         A table that was itself drawn with replacement gives itself away by its index, as far as it kept it: labels
         that occur again, each with the same row.
         """
@@ -231,7 +238,7 @@ class Population:
             raise ParameterError(
                 template("rows", "a slice, mask or list of positions of at least one individual", rows)
             )
-        everybody = len(chosen) == len(self) == len(np.unique(chosen))
+        all_chosen = len(chosen) == len(self) == len(np.unique(chosen))
         return replace(
             self,
             frame=self.frame.iloc[chosen],
@@ -239,7 +246,7 @@ class Population:
             y=None if self.y is None else self.y[chosen],
             weights=self.weights[chosen],
             rows=self.rows[chosen],
-            selection=self.selection if everybody else self.selection.picked(len(chosen)),
+            selection=self.selection if all_chosen else self.selection.picked(len(chosen)),
         )
 
     def __repr__(self) -> str:
@@ -290,7 +297,7 @@ def _stream(
 ) -> Iterator[Population]:
     """Hold one population back, so that rows excluded after it can still be counted with it."""
     held: Population | None = None
-    without: pd.DataFrame | None = None  # the first piece of which nobody is left
+    without: pd.DataFrame | None = None  # the first piece of which no individual is left
     excluded, weight = 0, 0.0
     for first_row, frame in pieces:
         people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)

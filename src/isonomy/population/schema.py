@@ -268,11 +268,11 @@ class Schema:
         if given is None:
             return
         instance("schema", given, Schema, "a Schema")
-        said = [
+        meanings = [
             (schema.hash(), schema.max_weight, schema.label and (schema.label.favourable, schema.label.threshold))
             for schema in (given, self)
         ]
-        if said[0] != said[1]:
+        if meanings[0] != meanings[1]:
             raise ParameterError(
                 f"'schema' says something else than the schema {self.name!r} that these individuals have: leave it "
                 "out, or read their table anew with it."

@@ -1,4 +1,4 @@
-"""Which people of a table are spoken of, and how they came to be those: what every sentence about them has to say."""
+"""Which people of a table a statement is about, and how they were selected: part of every sentence about them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class ChunkKey:
 class Chunk:
     """The individuals of some rows in fair coordinates, where they stood, and how many rows were left out.
 
-    ``y`` is None where there is no label column, or it was not asked for.
+    ``y`` is None where there is no label column, or it is not read.
     """
 
     key: ChunkKey
@@ -177,8 +177,8 @@ def open_people(
     named = path.name, file_hash(path)
     if work is None:
         limits: Any = {"dialect": dialect, "table_limit": reading.table_limit}
-        everybody = Population.from_file(path, reading.columns, unknown=unknown, **limits)
-        return InMemory.of(everybody, schema, split, (named,))
+        population = Population.from_file(path, reading.columns, unknown=unknown, **limits)
+        return InMemory.of(population, schema, split, (named,))
     return _open_copy(path, reading, named, Path(work).resolve())
 
 
@@ -440,7 +440,7 @@ def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition of a Dask data frame, computed by whoever reads it."""
+    """A partition of a Dask data frame, computed where it is read."""
 
     name: str
     rows: int

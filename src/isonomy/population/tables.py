@@ -85,7 +85,7 @@ def described(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> dict[st
     file = Path(path)
     if file.is_dir() or file.name.lower().endswith(PARQUET):
         return {"kind": "parquet"} | dict.fromkeys(("separator", "quote", "encoding", "decimal", "missing"))
-    settled = _settled(file, dialect)
+    settled = _resolved(file, dialect)
     return {
         "kind": "csv", "separator": settled.separator, "quote": QUOTE, "encoding": settled.encoding,
         "decimal": settled.decimal, "missing": list(MISSING_WORDS),
@@ -256,7 +256,7 @@ def within(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int)
 
 
 def _csv_batches(file: Path, schema: Schema, rows: int, dialect: Dialect, limit: int) -> Iterator[pa.RecordBatch]:
-    dialect = _settled(file, dialect)
+    dialect = _resolved(file, dialect)
     check_columns(file, 1 + header_of(file, dialect.encoding).count(dialect.separator), limit)
     with _open_csv(file, dialect) as reader:
         columns = present_columns(reader.schema.names, schema, file)
@@ -264,7 +264,7 @@ def _csv_batches(file: Path, schema: Schema, rows: int, dialect: Dialect, limit:
         yield from within(reader, file, rows, limit)
 
 
-def _settled(file: Path, dialect: Dialect) -> Dialect:
+def _resolved(file: Path, dialect: Dialect) -> Dialect:
     """Return the dialect with the tab in place of the comma, where it stands for that."""
     try:
         header = header_of(file, dialect.encoding)
