@@ -192,12 +192,12 @@ def test_a_blind_network_has_nothing_that_is_free(kind: isonomy.population.Domai
     directions = moves.unlimited()
     torch.testing.assert_close(directions.T @ directions, torch.eye(directions.shape[1]), atol=1e-5, rtol=0)
     assert 1 <= directions.shape[1] < len(reads)
-    perceptron = Perceptron.fresh(reads, people.schema.width, (8,), 2, torch.Generator().manual_seed(0))
+    perceptron = Perceptron.random(reads, people.schema.width, (8,), 2, torch.Generator().manual_seed(0))
     x = torch.tensor(people.x[:50, reads], dtype=torch.float32)
     average = x.mean(0)
     expected = perceptron(x - (x - average) @ directions @ directions.T)
     assert moves.fixed(perceptron.layers[0][0]).max().item() > 0.1
-    perceptron.blinded(directions, average)
+    perceptron.remove_directions(directions, average)
     assert moves.fixed(perceptron.layers[0][0]).max().item() < 1e-5
     torch.testing.assert_close(perceptron(x), expected, atol=1e-5, rtol=1e-5)
 

@@ -43,13 +43,13 @@ def collapse(
     The criterion is to be *no better than a constant*, by measures that a constant cannot make look good. Accuracy is
     none: with a class of 1 %, giving everybody the other one is 99 % right. The balanced accuracy of a constant is one
     over the number of classes that occur, whatever their shares, and so is that expected of decisions made without
-    looking at anybody. A network has collapsed when it gives everybody one class where several are wanted, or when its
-    balanced accuracy is above that number by no more than ``LEAST``, or by no more than what chance gives decisions
+    reading any individual. A network has collapsed when it gives everybody one class where several are wanted, or when
+    its balanced accuracy is above that number by no more than ``LEAST``, or by no more than what chance gives decisions
     with the same shares (``CHANCE`` standard errors: on 30 rows one lucky decision proves nothing). A regression has
     collapsed when it gives everybody one number, or explains no more than ``LEAST`` of the variance, of which the best
     constant explains nothing.
 
-    Where only one class (or number) is wanted nothing can be told, and nothing is said.
+    Where only one class (or number) is wanted the criterion decides nothing, and the result is empty.
     """
     share = np.asarray(weights, dtype=np.float64)
     counts = share > 0

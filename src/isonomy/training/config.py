@@ -28,7 +28,7 @@ _STEPS = 600
 _DELTA = 0.05
 """The radius of similarity in a metric that has none of its own."""
 
-_ASIDE, _FEWEST = 0.2, 20
+_VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
@@ -124,7 +124,7 @@ class ResolvedConfig(TrainingConfig):
         everybody = given.order == math.inf
         if given.radii is None:
             values["radii"] = (values["gamma"],) if everybody else (0.0, FURTHEST * values["gamma"])
-        else:  # where a budget is spent, somebody stays
+        else:  # where a budget is spent, some individuals stay
             values["radii"] = tuple(sorted({*map(float, given.radii), *([] if everybody else [0.0])}))
         values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
         values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
@@ -141,7 +141,7 @@ class ResolvedConfig(TrainingConfig):
         return self.alpha * alpha, self.delta * delta, self.gamma * gamma
 
     @property
-    def settled(self) -> float:
+    def ramps_end(self) -> float:
         """Return the epoch at which the ramps end; alpha's counts where a bound is part of the loss."""
         return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
 
@@ -168,7 +168,7 @@ def similar_within(metric: Metric, delta: float | None) -> float:
 def set_aside(rows: int, share: float | None) -> float:
     """Return the share of the rows that is not learned from: a fifth unless given, none of very few rows."""
     if share is None:
-        return _ASIDE if _ASIDE * rows >= _FEWEST else 0.0
+        return _VALIDATION_SHARE if _VALIDATION_SHARE * rows >= _FEWEST_ROWS else 0.0
     return float(share)
 
 

@@ -43,7 +43,7 @@ from isonomy.training.collapse import CollapsedModelWarning, class_names, collap
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, similar_within
 from isonomy.training.gaps import Head, IntArray
 from isonomy.training.perceptron import write_onnx
-from isonomy.training.trainer import OnEpoch, TrainingData, kept, train
+from isonomy.training.trainer import OnEpoch, TrainingData, best_record, train
 
 _Outcomes = tuple[npt.NDArray[Any], FloatArray, Head, Sequence[object]]
 """What is learned, how much each individual counts, what the network gives, and the names of its classes."""
@@ -77,7 +77,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             origin, advice = float(np.average(wanted, weights=weight)), "a smaller 'alpha' or more 'epochs'"
             unit = float(np.sqrt(np.average((wanted - origin) ** 2, weights=weight))) or 1.0
         learned = wanted if head.classes else (wanted - origin) / unit
-        taught = self._taught(people)
+        taught = self._training_metric(people)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         config = ResolvedConfig.of(self, self.metric_, len(x), seed)
         self.delta_ = config.delta
@@ -88,7 +88,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
         self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
-        self.n_iter_, self.kept_ = len(self.history_), kept(self.history_)
+        self.n_iter_, self.kept_ = len(self.history_), best_record(self.history_)
         self.blind_ = None if people is None else blind_regression(people)
         reason = collapse(self.network_, x, wanted, weight, names, None if people is None else people.schema.label)
         self.collapsed_ = bool(reason)
@@ -153,7 +153,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
             ground=usual.ground if ground is None else ground,
             epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
-            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide,
+            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide,
             favourable=favourable, threshold=threshold, arithmetic=arithmetic, output_range=output_range, rounds=rounds,
             max_branches=max_branches, seed=seed, schema=schema, unknown=unknown, split=split, engine=engine,
             scheduler=scheduler, work=work, chunk=chunk,
@@ -191,13 +191,13 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         check_is_fitted(self)
         return certify_local(
             self.network_, people, self.metric_, self.delta_ if delta is None else delta, schema=schema,
-            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
+            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
             threshold=threshold, favourable=favourable, arithmetic=arithmetic, max_branches=max_branches,
             progress=self.progress if progress == "auto" else progress,
             time_limit=time_limit, gap=gap, epsilon=epsilon, max_nodes=max_nodes,
         )  # fmt: skip
 
-    def _judged_in(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
+    def _certified_domain(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
         """Return the given domain, else the training's, unless a population brings its own."""
         if domain is not None:
             return domain
@@ -243,7 +243,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
         return metric
 
-    def _taught(self, people: Population | None) -> Metric:
+    def _training_metric(self, people: Population | None) -> Metric:
         """Return the metric of the training: that of the certificates, unless the method needs one with a root."""
         if self.method != "sensr" or people is None or not self.metric_.boxed:
             return self.metric_
@@ -274,7 +274,7 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     than ``keep`` of it (0: no guard). ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
     between which a number grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
     is written after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are
-    those of ``l-dif`` (1 unless said) and ``sensr`` (5).
+    those of ``l-dif`` (1 by default) and ``sensr`` (5).
 
     The share ``validation`` of the rows is set aside, a fifth unless given (none of fewer than 100 rows, and none
     with 0). After each epoch, from the first on, the objective (cross-entropy plus alpha times the bound, both in full)

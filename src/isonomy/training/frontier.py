@@ -106,9 +106,9 @@ def frontier(
         trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
         upper = (measure or shifted)(trained, held_out)
-        lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights, label=held_out.schema.label)
-        found = {"upper": upper, "collapsed": trained.collapsed_ or bool(lost)}
-        rows.append({"alpha": alpha, **scores(trained.network_, held_out), **found})
+        why = collapse(trained.network_, held_out.x, held_out.y, held_out.weights, label=held_out.schema.label)
+        verdict = {"upper": upper, "collapsed": trained.collapsed_ or bool(why)}
+        rows.append({"alpha": alpha, **scores(trained.network_, held_out), **verdict})
     table = pd.DataFrame(rows)
     alive = ~table["collapsed"].to_numpy(dtype=bool)
     table["pareto"] = False

@@ -46,10 +46,10 @@ from isonomy_verify.arithmetic import dual_order
 
 IntArray = NDArray[np.int64]
 
-_NOTHING = 1e-9
+_RELATIVE_ZERO = 1e-9
 """Relative size below which a direction counts as free, or as not read."""
 
-_MOST = 0.8
+_DENSE_SHARE = 0.8
 """The share of rows from which on picking them costs more than it saves."""
 
 _NARROW = 16
@@ -130,9 +130,9 @@ class DifferenceBounds:
         apart: Tensor = delta * self.growing + self.fixed
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
-            reached = _passed(value, apart if spread is None else spread + apart, apart)
-            multiply = _product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
-            spread = None if spread is None else multiply(_passed(value, spread, spread), size)
+            reached = _relu_bound(value, apart if spread is None else spread + apart, apart)
+            multiply = _sparse_product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
+            spread = None if spread is None else multiply(_relu_bound(value, spread, spread), size)
             apart = multiply(reached, size)
         apart = apart.expand_as(self.margin)
         spread = torch.zeros_like(apart) if spread is None else spread.expand_as(apart)
@@ -153,7 +153,7 @@ def paper_gap(layers: Layers, x: Tensor, head: Head, box: Reach, radius: float) 
     return head.width(middle, spread)
 
 
-class _Passed(torch.autograd.Function):
+class _ReluBound(torch.autograd.Function):
     """``min(relu(c + s), b)``, with one stored tensor and few passes over memory in either direction."""
 
     @staticmethod
@@ -178,7 +178,7 @@ class _Passed(torch.autograd.Function):
         return to_value, to_reach, _summed(alive.sub_(to_value), most_shape)
 
 
-class _Product(torch.autograd.Function):
+class _SparseProduct(torch.autograd.Function):
     """``a @ b``, backward through the rows that matter: the dual counts each individual at one radius only."""
 
     @staticmethod
@@ -191,20 +191,20 @@ class _Product(torch.autograd.Function):
         (gradient,) = gradients
         a, b = context.saved_tensors
         rows = gradient.any(1).nonzero()[:, 0]
-        if len(rows) > _MOST * len(gradient):
+        if len(rows) > _DENSE_SHARE * len(gradient):
             return gradient @ b.T, a.T @ gradient
         gradient = gradient[rows]
         return torch.zeros_like(a).index_copy_(0, rows, gradient @ b.T), a[rows].T @ gradient
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    product: Tensor = _Product.apply(a, b)  # type: ignore[no-untyped-call]
+def _sparse_product(a: Tensor, b: Tensor) -> Tensor:
+    product: Tensor = _SparseProduct.apply(a, b)  # type: ignore[no-untyped-call]
     return product
 
 
-def _passed(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:
-    passed: Tensor = _Passed.apply(value, reach, most)  # type: ignore[no-untyped-call]
-    return passed
+def _relu_bound(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:
+    bound: Tensor = _ReluBound.apply(value, reach, most)  # type: ignore[no-untyped-call]
+    return bound
 
 
 def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
@@ -250,8 +250,8 @@ class Reach:
         for start, stop in self.blocks:
             reached[start:stop] = True
         basis, sizes, _ = torch.linalg.svd(self.free[:, reached], full_matrices=False)
-        kept: Tensor = basis[:, sizes > _NOTHING**0.5]
-        return kept
+        directions: Tensor = basis[:, sizes > _RELATIVE_ZERO**0.5]
+        return directions
 
     def over(self, weight: Tensor, radius: float) -> Tensor:
         """Return the sum of both parts at a radius."""
@@ -295,10 +295,10 @@ def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]
     moving = domain.numeric & ~domain.immutable
     if domain.kind != "realizable":
         return ~domain.immutable
-    still = [block for block in domain.blocks if not domain.immutable[slice(*block)].any()]
-    for _ in range(len(still)):
+    unchanged = [block for block in domain.blocks if not domain.immutable[slice(*block)].any()]
+    for _ in range(len(unchanged)):
         basis = np.linalg.svd(root[:, moving], full_matrices=False)
-        within = basis[0][:, basis[1] > _NOTHING * basis[1].max(initial=0.0)]
+        within = basis[0][:, basis[1] > _RELATIVE_ZERO * basis[1].max(initial=0.0)]
 
         def least(block: tuple[int, int], within: FloatArray = within) -> float:
             columns = root[:, slice(*block)]
@@ -306,23 +306,23 @@ def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]
             turned = np.stack(changes or [columns[:, 0]], axis=1)
             return float(np.linalg.norm(turned - within @ (within.T @ turned), axis=0).min())
 
-        changing = [block for block in still if least(block) <= delta + _NOTHING]
+        changing = [block for block in unchanged if least(block) <= delta + _RELATIVE_ZERO]
         if not changing:
             break
         for block in changing:
             moving[slice(*block)] = True
-            still.remove(block)
+            unchanged.remove(block)
     return moving
 
 
 def _of_root(root: FloatArray, order: float, domain: Domain, reads: IntArray, moving: NDArray[np.bool_]) -> Reach:
     left, values, right = np.linalg.svd(root[:, moving], full_matrices=True)
-    rank = int((values > _NOTHING * values.max(initial=0.0)).sum())
+    rank = int((values > _RELATIVE_ZERO * values.max(initial=0.0)).sum())
     inverse = (right[:rank].T / values[:rank]) @ left[:, :rank].T  # (moving, r)
     basis = right[rank:]  # free directions, orthonormal rows
     read = np.eye(domain.width)[reads][:, moving]
     free = np.zeros((len(reads), domain.width))
-    if np.abs(read @ basis.T).max(initial=0.0) > _NOTHING:
+    if np.abs(read @ basis.T).max(initial=0.0) > _RELATIVE_ZERO:
         free[:, moving] = read @ basis.T @ _cheapest(basis, domain, moving).T
     ball = (read - free[:, moving]) @ inverse
     return _assembled(ball, dual_order(order), domain, free, np.zeros(len(reads)))
@@ -337,7 +337,7 @@ def _cheapest(basis: FloatArray, domain: Domain, moving: NDArray[np.bool_]) -> F
     chosen = np.zeros((len(extent), len(basis)))
     for k in range(len(basis)):
         # t = plus - minus, both at least 0: the smallest sum of extent |t| with basis t = e_k.
-        cost = np.concatenate([extent[usable], extent[usable]]) + _NOTHING
+        cost = np.concatenate([extent[usable], extent[usable]]) + _RELATIVE_ZERO
         equal = np.concatenate([basis[:, usable], -basis[:, usable]], axis=1)
         program = linprog(cost, A_eq=equal, b_eq=np.eye(len(basis))[k], method="highs") if usable.any() else None
         if program is None or program.x is None:

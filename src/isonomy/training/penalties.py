@@ -33,21 +33,21 @@ from isonomy.training.config import FURTHEST, ResolvedConfig
 from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, paper_gap, run, single
 
 _HALVINGS = 16
-_DEAREST = 1e30  # what a power of a radius is at most, so that float32 has room for it
-_LOOKED_AT = 2048  # individuals around whom tolerances of single coordinates are measured
+_LARGEST_COST = 1e30  # what a power of a radius is at most, so that it fits float32
+_TOLERANCE_ROWS = 2048  # individuals around whom tolerances of single coordinates are measured
 
 
 class Penalty:
     """What a method adds to the loss of a batch: bounds of the violation, prepared for the first layer that is trained.
 
-    The tensors say who counts as similar (``moves``), what shifts cost, and which vectors are somebody.
+    The tensors hold the moves to similar individuals (``moves``), the cost of shifts, and the range of individuals.
     """
 
     def __init__(
         self, config: ResolvedConfig, metric: Metric, domain: Domain, head: Head, reads: IntArray, x: FloatArray
     ) -> None:
         """Prepare a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
-        exact = gaps.similar_reach(metric, domain, reads, x[:_LOOKED_AT], config.delta)
+        exact = gaps.similar_reach(metric, domain, reads, x[:_TOLERANCE_ROWS], config.delta)
         root, self.ground_order = ground_root(ground_metric(config.ground, domain.width))
         self.config, self.head = config, head
         self.moves = gaps.boxed(exact) if config.bound == "paper" else exact
@@ -72,7 +72,7 @@ class Penalty:
             radii = [radius * (gamma / config.gamma) for radius in config.radii]
             return dual(self.profile(layers, x, values, delta, radii), radii, gamma, config.order, weight)
         if config.method == "l-dif" and gamma > 0:
-            moved = self.ascended(layers, x, delta, gamma, generator)
+            moved = self.ascend(layers, x, delta, gamma, generator)
             return (self.local(layers, moved, None, delta) * weight).mean()
         return (self.local(layers, x, values, delta) * weight).mean()
 
@@ -95,7 +95,7 @@ class Penalty:
         cost: Tensor = torch.linalg.vector_norm(shift @ self.ground.T, self.ground_order, dim=1)
         return cost
 
-    def ascended(self, layers: Layers, x: Tensor, delta: float, gamma: float, generator: torch.Generator) -> Tensor:
+    def ascend(self, layers: Layers, x: Tensor, delta: float, gamma: float, generator: torch.Generator) -> Tensor:
         """Move individuals to where the local violation is larger, within the budget of the batch and the domain.
 
         From a small random start, each step goes along the slope, the further the steeper it is, but at most
@@ -110,10 +110,10 @@ class Penalty:
             (slope,) = torch.autograd.grad(self.local(frozen, at, None, delta).sum(), at)
             steep = self.cost(slope)
             length = gamma / steps * (steep / steep.mean().clamp(min=1e-12)).clamp(max=FURTHEST)
-            shift = self.within_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)
+            shift = self.scale_to_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)
         return (x + shift).clamp(self.low, self.high)
 
-    def within_budget(self, shift: Tensor, gamma: float) -> Tensor:
+    def scale_to_budget(self, shift: Tensor, gamma: float) -> Tensor:
         """Scale shifts so that ``mean cost^p ≤ γ^p``: for order 1 by the projection on a simplex, which leaves few."""
         cost, order = self.cost(shift), self.config.order
         if order == math.inf:
@@ -133,12 +133,12 @@ def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order:
     """Return ``min over λ of λ γ^p + Σ π_i max_k [g_i(r_k) − λ r_k^p]``; order ∞ is the mean at the radius γ itself.
 
     At the best multiplier the slope of the whole is that with the multiplier held still (envelope theorem), so it is
-    found without gradients.
+    computed without gradients.
     """
     bounds = torch.stack(tuple(profile))
     if order == math.inf or gamma == 0:
         return (bounds[-1] * weight).mean()
-    *prices, budget = (min(power(radius, order), _DEAREST) for radius in (*radii, gamma))
+    *prices, budget = (min(power(radius, order), _LARGEST_COST) for radius in (*radii, gamma))
     costs = torch.tensor(prices, dtype=bounds.dtype)
     price = best_multiplier(bounds.detach(), costs, budget, weight)
     highest = (bounds - price * costs[:, None]).amax(0)
@@ -151,7 +151,7 @@ def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor
     # Numpy, since on so few numbers torch spends its time on calls.
     values, prices, share = bounds.numpy(), costs.numpy(), weight.numpy() / len(weight)
     steps = np.diff(prices)
-    dearest = max(steps[steps > 0].min(initial=np.inf), steps.dtype.type(budget))  # nobody pays more than all gains
+    dearest = max(steps[steps > 0].min(initial=np.inf), steps.dtype.type(budget))  # no price exceeds all gains
     low, high = 0.0, max(0.0, float((values[-1] - values[0]).max() / dearest)) + 1e-9 / max(1.0, budget)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -196,15 +196,15 @@ class Adversary:
 
         within = torch.zeros(len(x), len(self.subspace))
         for _ in range(self.steps if len(self.subspace) else 0):
-            within = self._climbed(within, lambda part: loss(x + part @ self.subspace))
+            within = self._climb(within, lambda part: loss(x + part @ self.subspace))
         moved = (x + within @ self.subspace).clamp(self.low, self.high)
         for _ in range(self.steps):
-            moved = self._climbed(moved, penalised).clamp(self.low, self.high)
+            moved = self._climb(moved, penalised).clamp(self.low, self.high)
         spent = float(((moved - x) @ self.root.T).square().sum(1).mean())
         self.multiplier = max(0.0, self.multiplier - (self.budget - spent))
         return moved
 
-    def _climbed(self, part: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
+    def _climb(self, part: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
         """Take one step of a fixed length along the slope of a gain."""
         part = part.detach().requires_grad_()
         (slope,) = torch.autograd.grad(gain(part), part)

@@ -42,7 +42,7 @@ class Perceptron:
     width: int  # coordinates of an individual, read or not
 
     @classmethod
-    def fresh(
+    def random(
         cls, reads: IntArray, width: int, hidden: Sequence[int], outputs: int, generator: torch.Generator
     ) -> Perceptron:
         """Draw uniform weights within ``1/sqrt(inputs)``, as ``torch.nn.Linear`` does."""
@@ -56,7 +56,7 @@ class Perceptron:
         return cls(tuple(layers), reads, width)
 
     @classmethod
-    def of_network(cls, network: Network) -> Perceptron:
+    def from_network(cls, network: Network) -> Perceptron:
         """Return the layers of a network that is a chain of affine layers with ReLU between them.
 
         It reads the coordinates that have a weight at all, so that it never begins to read another. A single sigmoid
@@ -79,11 +79,11 @@ class Perceptron:
         """Return raw outputs at individuals (n, read)."""
         return run(self.layers, x)[-1]
 
-    def blinded(self, directions: Tensor, at: Tensor | None = None, share: float = 1.0) -> None:
+    def remove_directions(self, directions: Tensor, at: Tensor | None = None, share: float = 1.0) -> None:
         """Take orthonormal directions (read, k) out of the first layer, so that moves along them change nothing.
 
-        Everybody is then taken for somebody who stands where ``at`` (read,) does along these directions, or with a
-        ``share`` below 1 for somebody that much nearer to it.
+        Every individual is then replaced by one at the place of ``at`` (read,) along these directions, or with a
+        ``share`` below 1 by one that much nearer to it.
         """
         weight, bias = self.layers[0]
         with torch.no_grad():
