@@ -20,7 +20,7 @@ from isonomy.arithmetic import FloatArray, at_least, parameter, reached
 from isonomy.errors import DataError, NotANumberError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
-from isonomy.shift.lower import NOTHING, Rows, lower_bound
+from isonomy.shift.lower import NO_PROOF, Rows, lower_bound
 from isonomy.shift.transport import GroundCost, exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
@@ -61,7 +61,7 @@ class Distance:
     def __str__(self) -> str:
         sure = f"with confidence {parameter(self.confidence)}"
         proved = f"the populations are at least {reached(at_least(self.lower))} apart {sure}"
-        if self.evidence.startswith(NOTHING):
+        if self.evidence.startswith(NO_PROOF):
             proved = f"of the populations themselves it proves {self.evidence}"
         elif not self.shown:
             proved = f"that the populations differ at all is not shown {sure}"
@@ -108,15 +108,15 @@ def wasserstein(
 
     Sampling weights are respected: the populations are those that the weights stand for. ``max_weight`` is the largest
     weight that can occur in either, known beforehand (of a survey, from its description); by default it is that of the
-    tables' schemas. Without it a table with a weight column gets an estimate but no ``lower``, since somebody who was
-    not drawn might weigh more than everybody who was; weights cut at a limit make another population, and are the
+    tables' schemas. Without it a table with a weight column gets an estimate but no ``lower``, since an individual
+    who was not drawn might weigh more than all who were; weights cut at a limit make another population, and are the
     caller's to cut.
 
     In a realizable domain another category costs what the norm of the one-hot coordinates says: 2 (l1), √2 (l2),
     1 (linf).
 
     **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that
-    the tables are independent of each other (or, with nobody of weight 0, paired row by row: the same people twice),
+    the tables are independent of each other (or, without weights of 0, paired row by row: the same people twice),
     that no weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
     ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are
     estimates and prove nothing.
@@ -133,15 +133,15 @@ def wasserstein(
         places = [cost.places(rows.x) for rows in pair]
         first, second = (rows.weights for rows in pair)
         if approximate:
-            found = sliced(places[0], places[1], first, second, float(order), seed)
+            distance = sliced(places[0], places[1], first, second, float(order), seed)
         else:
             costs = cost.between(places[0], places[1])
-            found = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
-        if not math.isfinite(found):
+            distance = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
+        if not math.isfinite(distance):
             raise NotANumberError(
                 "The distance is beyond all numbers: give individuals whose coordinates are closer together."
             )
-        return found
+        return distance
 
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):
@@ -150,7 +150,7 @@ def wasserstein(
     source, same = _same_population(left, right, sizes)
     floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
     refused = _refusal(one, other, metric, max_weight)
-    lower, evidence = 0.0, f"{NOTHING}, since {refused}"
+    lower, evidence = 0.0, f"{NO_PROOF}, since {refused}"
     if not refused:
         lower, evidence = lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
     return Distance(

@@ -12,8 +12,8 @@ promising one is *chosen*, on the third, which neither has seen, its two means a
 
 **Soundness.** Given the first two parts, the witness is one fixed feasible and bounded pair ``(φ, ψ)``, and the third
 parts are independent draws: with probability at least ``1 − α/2`` each, ``E_P φ ≥ A`` and ``E_Q ψ ≥ B``, hence
-with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. Nobody of the third parts may be
-related to those whom the witness was fitted on, in the other table either: the tables are independent of each other,
+with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. No individual of the third parts may
+be related to those that the witness was fitted on, in the other table either: the tables are independent of each other,
 or their rows are pairs, in which case, being of one length, they are split alike. Nothing depends on a transport
 problem having been solved well. Sampling weights are divided by the largest that can occur, which is known beforehand;
 see :mod:`isonomy.confidence`.
@@ -38,7 +38,7 @@ IntArray = NDArray[np.int64]
 FEWEST = 8
 """Individuals in each table below which nothing is tried."""
 
-NOTHING = "nothing"
+NO_PROOF = "nothing"
 """How the evidence of a proof begins that proves nothing."""
 
 _CHOOSING = 5_000  # individuals at most of each table to choose on
@@ -73,16 +73,16 @@ def lower_bound(
 ) -> tuple[float, str]:
     """Return a lower confidence bound of ``W_order``, and its witness's name; 0 without a witness."""
     if min(len(one), len(other)) < FEWEST:
-        return 0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population"
+        return 0.0, f"{NO_PROOF}, since it takes {FEWEST} individuals of each population"
     mixed = rng.permutation(len(one))
     again = mixed if len(other) == len(one) else rng.permutation(len(other))
     parts = _three_parts(one, mixed, sample), _three_parts(other, again, sample)
     fitted, chosen, judged = zip(*parts, strict=True)
     witnesses = fit_witnesses(fitted[0], fitted[1], cost, order)
     if not witnesses:
-        return 0.0, f"{NOTHING}, since no witness was found"
+        return 0.0, f"{NO_PROOF}, since no witness was found"
     sizes = (_effective(judged[0]), _effective(judged[1]))
-    best = max(witnesses, key=lambda witness: _promise(witness, chosen[0], chosen[1], sizes, alpha))
+    best = max(witnesses, key=lambda witness: _expected_bound(witness, chosen[0], chosen[1], sizes, alpha))
     return evaluate(best, judged[0], judged[1], alpha), best.name
 
 
@@ -149,7 +149,7 @@ def _three_parts(rows: Rows, mixed: IntArray, sample: int) -> tuple[Rows, Rows, 
     )
 
 
-def _promise(witness: Witness, one: Rows, other: Rows, sizes: tuple[float, float], alpha: float) -> float:
+def _expected_bound(witness: Witness, one: Rows, other: Rows, sizes: tuple[float, float], alpha: float) -> float:
     """Estimate what the witness will prove, by other individuals than it was fitted on."""
     log, total = math.log(2.0 / alpha), 0.0
     values = (witness.one(one.x), witness.other(other.x))

@@ -1,8 +1,8 @@
 """Optimal transport between two weighted samples: the ground cost, exact, bottleneck (order ∞) and sliced distances.
 
 ``W_p(P, Q)^p = min Σ_ij π_ij c(x_i, y_j)^p`` over plans ``π ≥ 0`` with the weights of ``P`` and ``Q`` as margins;
-``W_∞`` is the smallest ``t`` for which some plan moves nobody further than ``t``. POT is imported when it is first
-needed, for it takes seconds.
+``W_∞`` is the smallest ``t`` for which some plan moves no individual further than ``t``. POT is imported when it is
+first needed, for it takes seconds.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GroundCost:
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """What the solver found: good enough to fit a witness on even where it stopped early, which ``trouble`` tells."""
+    """The solver's result, good enough to fit a witness on even where it stopped early; ``trouble`` says why."""
 
     value: float  # W_p
     moved: FloatArray  # the costs along which mass flows

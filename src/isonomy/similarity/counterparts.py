@@ -92,7 +92,7 @@ class Counterparts(Metric):
         levels) agree up to ``tolerance`` or ``relative_tolerance``, or exactly when neither is given.
 
         **Soundness.** Coordinates are rounded, so two individuals that are exactly the tolerance apart in
-        raw units might be found a rounding error further. Tolerances are therefore widened by ``ROUNDING``
+        raw units might appear a rounding error further apart. Tolerances are therefore widened by ``ROUNDING``
         times the size of the coordinate: a similar pair may be included needlessly, but none is left out.
         The size is the largest between ``low`` and ``high``. A feature without one of these has none: its ``tolerance``
         is widened for coordinates up to ``UNLIMITED``, that is for raw values within as many units of ``origin``, and
