@@ -74,7 +74,7 @@ class DaskEngine:
     def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
         """Yield results as they arrive. Tasks of a worker that died are given to another one."""
         dask = _dask()
-        # A task of its own, so that whoever lost it can make it again.
+        # A task of its own, so that a worker that lost it can make it again.
         held = self.client.submit(_same, shared, pure=False)
         futures = [self.client.submit(_alone, work, held, item, pure=False) for item in items]
         try:

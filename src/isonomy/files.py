@@ -35,7 +35,7 @@ LONGEST = 2**20
 def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Path]:
     """Give another file to write, which takes the name ``path``, and is on the disk, when all went well.
 
-    Without ``folders`` the folder must be there: a file that somebody names is not put into a new one.
+    Without ``folders`` the folder must be there: a file that the caller names is not put into a new one.
     """
     # Two processes may write the same file when one was believed dead: each has one of its own until the last moment.
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
@@ -49,14 +49,14 @@ def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Pat
     except OSError as error:
         raise FileError(f"The {what} {path} cannot be written: {error.strerror or error}.") from error
     finally:
-        with suppress(OSError):  # what was wrong is told already
+        with suppress(OSError):  # the error is raised already
             partial.unlink()
 
 
-def sweep(folder: Path, before: float = math.inf) -> None:
-    """Remove what killed runs left half written before a time: what is newer may be a file that somebody writes now."""
+def remove_partial_files(folder: Path, before: float = math.inf) -> None:
+    """Remove what killed runs left half written before a time: a newer one may be in use by another process."""
     for partial in folder.rglob(f"*{PARTIAL}"):
-        with suppress(OSError):  # whoever wrote it was faster
+        with suppress(OSError):  # its writer was faster
             if partial.stat().st_mtime <= before:
                 partial.unlink()
 
@@ -87,15 +87,15 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], about: str) -> None:
     """Write arrays with a word about them, which :func:`read_arrays` asks for again."""
-    kept = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
-    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in kept.items()]
+    stored = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
+    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in stored.items()]
     digest = _digest(about, shapes)
-    for array in kept.values():
+    for array in stored.values():
         digest.update(array.data)
     header = json.dumps({"about": about, "arrays": shapes, "sha256": digest.hexdigest()})
     with atomic(path) as partial, partial.open("wb") as file:
         file.write(header.encode() + b"\n")
-        for array in kept.values():
+        for array in stored.values():
             file.write(array.data)
 
 
@@ -142,13 +142,13 @@ class FolderStore:
 
     def get(self, name: str, about: str) -> Arrays | None:
         """Read the arrays of a part from its file."""
-        return read_arrays(self.path(name), self._whole(about))
+        return read_arrays(self.path(name), self._digest_of(about))
 
     def put(self, name: str, arrays: Arrays, about: str) -> None:
         """Write arrays into a file of their own."""
-        write_arrays(self.path(name), arrays, self._whole(about))
+        write_arrays(self.path(name), arrays, self._digest_of(about))
 
-    def _whole(self, about: str) -> str:
+    def _digest_of(self, about: str) -> str:
         return hashlib.sha256(f"{self.identity} {about}".encode()).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 Tables and vectors become float64 in this machine's byte order, row after row in memory, whatever they were: views that
 run backwards, columns first, read-only, other bytes or types, lists, tensors, data frames with missing values (which
-become NaN, for whoever looks at the cells to name). What no real number stands for is refused.
+become NaN, so that the caller can name the cells). What no real number stands for is refused.
 """
 
 from __future__ import annotations

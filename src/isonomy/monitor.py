@@ -11,10 +11,10 @@ taken as independent draws from today's population, three things are asked:
 * what share of today's people does the schema refuse. Of them nothing is proved: each counts with the largest violation
   possible from above, and with none from below.
 
-*expired*: the distance is above γ, or the mean violation above ε, or so many are refused that the mean of what is
-proved exceeds ε whatever is true of the others, with confidence. *valid*: the mean violation is at most ε with
-confidence, and the certificate itself keeps ε. Otherwise *undecided*. Expired does not mean unfair: it means that the
-certificate no longer vouches.
+*expired*: the distance is above γ, or the mean violation above ε, or the share of refused people is so large that the
+mean of what is proved exceeds ε whatever is true of the others, with confidence. *valid*: the mean violation is at most
+ε with confidence, and the certificate itself keeps ε. Otherwise *undecided*. Expired does not mean unfair: it means
+that the certificate no longer vouches.
 
 **Soundness.** The risk is shared: half for the distance, a quarter for the mean from above, an eighth for the mean from
 below, an eighth for the share (Clopper and Pearson, both sides). So with probability at least ``1 − risk`` every number
@@ -25,12 +25,12 @@ independent draws from one population (not the same people again and again, no c
 not used to fit network, metric or schema. Where two samples are compared ``whole``, ``certified`` needs no such thing:
 it bounds the mean violation of the admitted people of the window themselves.
 
-**What is guaranteed.** Whoever looks often enough at a single confidence level is fooled at last. With
+**What is guaranteed.** Of many looks at a single confidence level some are wrong at last. With
 ``guarantee="all"`` the ``k``-th look gets the risk ``α / (k (k + 1))``; these add up to α, so with probability at
 least ``1 − α`` *all* evaluations, ever, are right: windows may overlap, and the audited individuals may be used again
 in each, since the union bound asks for no independence between looks. The price is a bound that widens with the
 logarithm of ``k``. With ``guarantee="each"`` every single evaluation is right with probability at least ``1 − α``,
-and nothing is said of many together. In both cases the people of a window must be independent draws from one
+and many together have no guarantee. In both cases the people of a window must be independent draws from one
 population, and the moments of looking must not be chosen by what was seen.
 """
 
@@ -54,7 +54,7 @@ from isonomy.given import number as in_range
 from isonomy.given import whole
 from isonomy.population import BoolArray, Population, Schema
 from isonomy.shift import wasserstein
-from isonomy.shift.lower import NOTHING
+from isonomy.shift.lower import NO_PROOF
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import down, mean_up, up
 
@@ -75,7 +75,7 @@ class Reference:
     """What a certificate promises, as far as a monitor needs it.
 
     ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
-    certificate does not carry them: then nothing is said of distances. ``everybody`` is false where they are a sample.
+    certificate does not carry them: then distances are not evaluated. ``everybody`` is false where they are a sample.
     ``largest`` is the largest violation possible, also of people whom the schema refuses.
     """
 
@@ -117,8 +117,8 @@ class Observed:
 class MeanViolation:
     """Today's mean violation, with confidence: at least ``lower``, at most ``upper``.
 
-    ``observed`` is the mean of the window's proved violations. Whoever was refused counts with the largest possible
-    violation in ``observed`` and ``upper``, with none in ``lower``.
+    ``observed`` is the mean of the window's proved violations. A refused individual counts with the largest
+    possible violation in ``observed`` and ``upper``, with none in ``lower``.
     """
 
     observed: float
@@ -164,14 +164,14 @@ def evaluate(
 ) -> Evaluation:
     """Judge a window of people ``x`` (n, m) with proved violations ``upper`` (n,), in the order of arrival.
 
-    ``lower`` (n,) are attained violations, none where nobody looked for any. Of whoever was ``refused`` (n,) neither
-    coordinates nor violations are read. ``sample`` is how many people at most enter one transport problem.
+    ``lower`` (n,) are attained violations, none where none were searched for. Neither coordinates nor violations of the
+    ``refused`` (n,) are read. ``sample`` is how many people at most enter one transport problem.
     """
     in_range("risk", risk, "a number between 0 and 1", 0.0, 1.0, strict=True)
     if len(x) != len(upper) or not len(x):
         raise ParameterError(template("upper", f"one number for each of {len(x)} individuals", len(upper)))
     refused = np.zeros(len(x), dtype=bool) if refused is None else refused
-    if lower is not None:  # bounds may have come later, from another tier; no row is told
+    if lower is not None:  # bounds may be newer, from another tier; rows are not named
         compare(
             np.where(refused, 0.0, lower), np.where(refused, 0.0, upper),
             lambda at: f"Number {at} of the window: the output for a similar individual", lambda at: {"number": at},
@@ -215,22 +215,22 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
     if reference.people is None:
         return None
     confidence = float(np.nextafter(1.0 - risk, 1.0))
-    found = wasserstein(
+    distance = wasserstein(
         reference.people, x, order=reference.order, ground=reference.ground, sample=sample, repeats=1,
         confidence=min(confidence, float(down(1.0))), seed=seed,
     )  # fmt: skip
     if confidence == 1.0:
-        found = replace(found, lower=0.0, evidence=f"{NOTHING}, since a risk of {risk:.2g} is too small for it")
-    read = reference.curve([found.estimate * (1 + ROUNDING), found.lower, math.inf])
+        distance = replace(distance, lower=0.0, evidence=f"{NO_PROOF}, since a risk of {risk:.2g} is too small for it")
+    read = reference.curve([distance.estimate * (1 + ROUNDING), distance.lower, math.inf])
     most = min(reference.largest, float(read[2]))
     return Observed(
-        estimate=found.estimate,
-        floor=found.floor,
-        lower=found.lower,
-        evidence=found.evidence,
+        estimate=distance.estimate,
+        floor=distance.floor,
+        lower=distance.lower,
+        evidence=distance.evidence,
         certified=min(float(up(read[0] + LEFT_OUT * most)), most),
         certified_at_lower=float(read[1]),
-        whole=reference.everybody and found.individuals == (found.n_one, found.n_other),
+        whole=reference.everybody and distance.individuals == (distance.n_one, distance.n_other),
     )
 
 
@@ -320,13 +320,13 @@ class Monitor:
     def add(self, x: FloatArray, upper: FloatArray, lower: FloatArray | None = None) -> bool:
         """Add people ``x`` (n, m) with proved violations ``upper`` (n,) to the window; return whether a look is due.
 
-        ``lower`` (n,) are attained violations, where somebody looked for them.
+        ``lower`` (n,) are attained violations, where they were searched for.
         """
         return self._add(x, upper, np.zeros(len(x)) if lower is None else lower, False)
 
     def refuse(self, count: int) -> bool:
         """Add ``count`` people whom the schema refused to the window; return whether a look is due."""
-        count = min(count, self.window)  # nobody else would be left in any case
+        count = min(count, self.window)  # they fill the window in any case
         return self._add(np.zeros((count, self._held.x.shape[1])), np.zeros(count), np.zeros(count), True)
 
     def _add(self, x: FloatArray, upper: FloatArray, lower: FloatArray, refused: bool) -> bool:
@@ -365,12 +365,12 @@ class Monitor:
             if self._tighten is not None and not enough and not seen.tight.all():
                 upper[~seen.tight] = np.minimum(upper[~seen.tight], self._tighten(seen.x[~seen.tight]))
                 self._store(first, upper)
-            found = evaluate(
+            evaluation = evaluate(
                 self.reference, seen.x, upper, seen.lower, seen.refused,
                 risk=risk, number=look, seed=look, sample=self.sample,
             )  # fmt: skip
             self.number, self._looked = look, first + len(seen.x)
-            return found
+            return evaluation
 
     def _snapshot(self) -> tuple[_Window, int]:
         """Copy the window in the order of arrival, and count the people who arrived before it."""
@@ -385,8 +385,9 @@ class Monitor:
     def _store(self, first: int, upper: FloatArray) -> None:
         """Replace bounds by tighter ones for people who have not left the window."""
         with self._lock:
-            still = np.arange(max(first, self.arrived - self.window), first + len(upper))
-            self._held.upper[still % self.window], self._held.tight[still % self.window] = upper[still - first], True
+            remaining = np.arange(max(first, self.arrived - self.window), first + len(upper))
+            places = remaining % self.window
+            self._held.upper[places], self._held.tight[places] = upper[remaining - first], True
 
 
 @dataclass(frozen=True)
@@ -404,7 +405,7 @@ def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 1
 
     Smaller ones would tell about persons, and say little. A number to which the schema gives no range is left out.
     """
-    found = []
+    groups = []
     for name in schema.protected:
         try:
             grouping = feature_groups(schema, name, x)[0]
@@ -414,5 +415,5 @@ def by_group(schema: Schema, x: FloatArray, upper: FloatArray, smallest: int = 1
             members = grouping.code == place
             if members.sum() >= max(1, smallest):
                 spoken = group.removeprefix(f"{name} ")  # the feature stands beside it
-                found.append(GroupViolation(name, spoken, int(members.sum()), mean_up(upper[members])))
-    return found
+                groups.append(GroupViolation(name, spoken, int(members.sum()), mean_up(upper[members])))
+    return groups

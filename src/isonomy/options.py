@@ -26,7 +26,7 @@ from isonomy.errors import ParameterError, template
 
 T = TypeVar("T")
 Given = dict[str, Any]
-"""The options that were said on a command line, by name; those that were not said are not in it."""
+"""The options that were given on a command line, by name; the others are not in it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ _TEXTS = Rule(lambda value: isinstance(value, tuple) and all(map(TEXT.fits, valu
 
 @dataclass(frozen=True)
 class Option:
-    """One option, as its declaration says it; ``given`` is what a command takes when nothing is said."""
+    """One option, as its declaration says it; ``given`` is what a command takes by default."""
 
     name: str
     kind: Any
@@ -97,17 +97,17 @@ class Option:
         import typer
 
         switch = self.kind is bool and not self.name.startswith("no_")
-        said = typer.Option(
+        option = typer.Option(
             f"{self.flag}/--no-{self.flag[2:]}" if switch else self.flag,
             help=self.help.replace("[", r"\["),  # no markup of rich
             metavar=f"<{'|'.join(self.choices)}>" if self.choices else None,
             rich_help_panel=self.panel, envvar=self.env, show_default=False,
         )  # fmt: skip
         kind: Any = str if self.choices else list[str] if get_origin(self.kind) is tuple else self.kind
-        annotation: Any = Annotated[kind | None, said]
+        annotation: Any = Annotated[kind | None, option]
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.given, annotation=annotation)
 
-    def taken(self, value: Any) -> Any:
+    def converted(self, value: Any) -> Any:
         """Return a value of the command line as the dataclass has it, or refuse it by its flag."""
         if self.choices and value is not None and value not in self.choices:
             raise ParameterError(template(self.flag, self.rule.right, value))
@@ -134,14 +134,14 @@ class Panel(str):
 @cache
 def options_of(cls: Any) -> dict[str, Option]:
     """Return the options of a dataclass, in the order in which they are declared."""
-    hints, found = get_type_hints(cls), {}
+    hints, options = get_type_hints(cls), {}
     for item in fields(cls):
         if item.metadata:
             kind = _without_none(hints[item.name])
             known = dict(item.metadata)
             known["rule"] = known["rule"] or _rule_of(kind)
-            found[item.name] = Option(item.name, kind, item.default, **known)
-    return found
+            options[item.name] = Option(item.name, kind, item.default, **known)
+    return options
 
 
 def check_options(options: Any) -> None:
@@ -170,8 +170,8 @@ def with_options(**groups: Iterable[Option]) -> Callable[[Callable[..., T]], Cal
         @wraps(run)
         def command(**values: Any) -> T:
             for name, group in groups.items():
-                said = {each.name: each.taken(values.pop(each.name)) for each in group}
-                values[name] = {key: value for key, value in said.items() if value is not None}
+                chosen = {each.name: each.converted(values.pop(each.name)) for each in group}
+                values[name] = {key: value for key, value in chosen.items() if value is not None}
             return run(**values)
 
         parameters: list[inspect.Parameter] = []

@@ -30,7 +30,7 @@ class Bar:
 
     def __init__(self, what: str, patience: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.what, self.clock = what, clock
-        self.began = self.said = clock()
+        self.began = self.printed = clock()
         self.due = self.began + patience
         self.shown: Any = None
         self.task: Any = None
@@ -45,9 +45,9 @@ class Bar:
 
     def __call__(self, done: float, total: float) -> None:
         """Take note of how much is done."""
-        if not sys.stderr.isatty() and self.clock() >= self.said + EVERY:
-            self.said = self.clock()
-            print(f"{self.what}: {summary(done, total, self.said - self.began)}", file=sys.stderr, flush=True)
+        if not sys.stderr.isatty() and self.clock() >= self.printed + EVERY:
+            self.printed = self.clock()
+            print(f"{self.what}: {summary(done, total, self.printed - self.began)}", file=sys.stderr, flush=True)
         self._update(completed=done, total=total)
 
     def note(self, text: str) -> None:
@@ -109,15 +109,15 @@ class Shares:
     def __init__(self, tick: Progress, total: int) -> None:
         self.tick, self.total = tick, total
         self.done: dict[int, float] = {}
-        self.lock, self.said = threading.Lock(), 0
+        self.lock, self.reported = threading.Lock(), 0
 
     def __call__(self, part: int, size: int, share: float) -> None:
         """Note the share of a part that is done; the sum never falls, and is passed on for each whole individual."""
         with self.lock:
             self.done[part] = max(self.done.get(part, 0.0), min(share, 1.0) * size)
             done = min(self.total, int(sum(self.done.values()) + 1e-6))
-            if done > self.said:
-                self.said = done
+            if done > self.reported:
+                self.reported = done
                 self.tick(done, self.total)
 
 

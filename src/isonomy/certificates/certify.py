@@ -43,7 +43,7 @@ from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, running
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.files import Arrays, FolderStore, read_json, sweep, write_json
+from isonomy.files import Arrays, FolderStore, read_json, remove_partial_files, write_json
 from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, DomainKind, Population, Schema
@@ -261,7 +261,7 @@ def _columns(
     computed = sum(each.computed for each in finished)
     if work.store is not None:
         columns = joined(work.parts(keys), work.store.folder / "columns")
-        sweep(work.store.folder, began)
+        remove_partial_files(work.store.folder, began)
         return columns, computed
     finished.sort(key=lambda each: each.key.index)
     return joined((each.columns or {} for each in finished), None), computed
