@@ -115,7 +115,7 @@ class Builder:
         """Add a part of a pattern that :mod:`isonomy.networks.operations` or :meth:`finish` completes."""
         return Value(self._emit(Unfinished(kind, parameter), value.node), value.shape)
 
-    def nearly(self, value: Value, error: float) -> Value:
+    def with_error(self, value: Value, error: float) -> Value:
         """Return a tensor that stands for another one, at most ``error`` away from it."""
         slack = np.full(value.width, error)
         return self.diagonal(value, np.ones_like(slack), bias_slack=slack, roundings=0)
@@ -232,7 +232,7 @@ class Builder:
         row = numbers(right) * factor
         result = self.add(left, row)
         exact = factor in (1.0, -1.0) or not row.size
-        return result if exact else self.nearly(result, gamma(2) * float(np.abs(row).max()) + TINY)
+        return result if exact else self.with_error(result, gamma(2) * float(np.abs(row).max()) + TINY)
 
     def subtract(self, left: Operand, right: Operand) -> Value:
         """Return the difference, with broadcasting."""

@@ -47,7 +47,7 @@ def dump(source: Any, limit: int, texts_limit: int) -> bytes:
                     waiting.append((inner, part[name]))
                 else:
                     outside.append(inner)
-    texts = json.dumps({"names": list(arrays), "attributes": attributes, "strangers": outside})
+    texts = json.dumps({"names": list(arrays), "attributes": attributes, "outside": outside})
     if len(texts) > texts_limit:
         raise ValueError("texts larger than the supported size")
     buffer = io.BytesIO()

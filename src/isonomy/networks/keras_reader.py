@@ -33,9 +33,9 @@ from isonomy.networks import operations
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed
-from isonomy.networks.limits import member, reading, unpacked_limit
+from isonomy.networks.limits import read_member, reading, unpacked_limit
 from isonomy.networks.network import Network
-from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
@@ -62,8 +62,8 @@ def read_keras(
     """Return the graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
-            config = read_json(member(archive, "config.json", TEXT), "Its description")
-            stored = _read_hdf5(member(archive, "model.weights.h5", unpacked_limit()))
+            config = read_json(read_member(archive, "config.json", TEXT), "Its description")
+            stored = _read_hdf5(read_member(archive, "model.weights.h5", unpacked_limit()))
         layers = _weights_by_class(stored, _read_layers(config))
     else:
         stored = _read_hdf5(path)
@@ -285,7 +285,7 @@ def _sum(call: Call, first: Value, *others: Value) -> Any:
 
 
 _ACTIVATIONS: dict[str, Rule] = {
-    "linear": same,
+    "linear": identity,
     **{kind: each for kind, each in operations.ACTIVATIONS.items() if kind not in ("hardswish", "erf")},
     "swish": elementwise("silu"),
     **dict.fromkeys(("hard_silu", "hard_swish"), elementwise("hardswish")),
@@ -312,8 +312,8 @@ _LAYERS: dict[str, Rule] = {
     "Add": _sum,
     "Subtract": rule(Builder.subtract),
     "Concatenate": lambda call, *read: call.builder.concat(read, int(call("axis", -1))),
-    **dict.fromkeys(("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D"), same),
-    **dict.fromkeys(("ActivityRegularization", "Identity", "InputLayer"), same),
+    **dict.fromkeys(("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D"), identity),
+    **dict.fromkeys(("ActivityRegularization", "Identity", "InputLayer"), identity),
 }
 
 
@@ -398,4 +398,4 @@ def _read_hdf5(source: Path | bytes) -> _Stored:
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as content:
         texts = json.loads(str(content["texts"]))
         arrays = {path: content[f"arr_{i}"] for i, path in enumerate(texts["names"])}
-    return _Stored(arrays, texts["attributes"], tuple(texts["strangers"]))
+    return _Stored(arrays, texts["attributes"], tuple(texts["outside"]))

@@ -50,27 +50,27 @@ class _Budget:
     left: float = math.inf
 
 
-_OPEN: ContextVar[_Budget] = ContextVar("budget", default=_Budget())  # noqa: B039 - what is no file's may take all it wants
+_BUDGET: ContextVar[_Budget] = ContextVar("budget", default=_Budget())  # noqa: B039 - what is no file's may take all it wants
 
 
 @contextmanager
 def budget_for(size: int) -> Iterator[None]:
     """Set the budget of the block: that of a file of ``size`` bytes."""
-    token = _OPEN.set(_Budget(size, BUDGET + size))
+    token = _BUDGET.set(_Budget(size, BUDGET + size))
     try:
         yield
     finally:
-        _OPEN.reset(token)
+        _BUDGET.reset(token)
 
 
 def enlarge_budget(size: int) -> None:
     """Add ``size`` bytes to the budget: those of other files that are part of what is read."""
-    _OPEN.get().left += size
+    _BUDGET.get().left += size
 
 
 def reserve(numbers: int, what: str) -> None:
     """Reserve ``numbers`` float64 of the budget before they are allocated, or raise NetworkError above it."""
-    budget = _OPEN.get()
+    budget = _BUDGET.get()
     budget.left -= numbers
     if numbers > MATRIX or budget.left < 0:
         raise NetworkError(f"{what} is larger than the supported size.")
@@ -78,11 +78,11 @@ def reserve(numbers: int, what: str) -> None:
 
 def unpacked_limit() -> int:
     """Return the bytes to which the file that is being read may unpack."""
-    return UNPACKED + 2 * _OPEN.get().size
+    return UNPACKED + 2 * _BUDGET.get().size
 
 
 @contextmanager
-def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive of limited size in all; ``zipfile`` gives no more of a member than its entry says."""
     with zipfile.ZipFile(path) as archive:
         if sum(each.file_size for each in archive.infolist()) > unpacked_limit():
@@ -90,7 +90,7 @@ def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
-def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
+def read_member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
     """Return one member of an archive, if it is there and of a reasonable size."""
     try:
         size = archive.getinfo(name).file_size

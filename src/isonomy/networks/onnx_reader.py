@@ -53,7 +53,7 @@ def read_onnx(
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
     """
     with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-        model = _opened(path)
+        model = _load(path)
         reader = _Reader(model, output, schema, reads)
         read = reader.read(head)
         if any(node.op_type in ("Shape", "Size") for node in reader.needed):
@@ -63,7 +63,7 @@ def read_onnx(
         return read
 
 
-def _opened(path: Path) -> onnx.ModelProto:
+def _load(path: Path) -> onnx.ModelProto:
     """Return the parsed file, with weights stored beside it, and with its own functions written out."""
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.node or not model.graph.output:
@@ -82,9 +82,9 @@ def _opened(path: Path) -> onnx.ModelProto:
 def _complete_calls(model: onnx.ModelProto) -> None:
     """Write attributes that calls of functions leave out, which inlining would forget, into the calls."""
     functions = {(each.domain, each.name): each for each in model.functions}
-    strange = next((each.name for each in model.functions if each.domain in ("", *_DOMAINS)), None)
-    if strange is not None or len(functions) < len(model.functions):
-        raise UnsupportedOperationError(f"its function '{strange or 'of two variants'}' hides an operator or function.")
+    hiding = next((each.name for each in model.functions if each.domain in ("", *_DOMAINS)), None)
+    if hiding is not None or len(functions) < len(model.functions):
+        raise UnsupportedOperationError(f"its function '{hiding or 'of two variants'}' hides an operator or function.")
 
     def complete(nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:

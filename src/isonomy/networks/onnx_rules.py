@@ -28,7 +28,7 @@ from isonomy.networks import operations, preprocessing
 from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.graph import Affine, Constant, numbers
 from isonomy.networks.limits import reserve
-from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of, noting
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
@@ -99,7 +99,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
         for column in x.columns:
-            cut = isinstance(column, Choice) and _cut(column)
+            cut = isinstance(column, Choice) and _has_decimals(column)
             if cut or (isinstance(column, Number) and column.integer_range is None and not noting()):
                 raise UnsupportedOperationError(
                     f"column '{column.name}': a conversion that cuts a number is not supported."
@@ -112,7 +112,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     return x
 
 
-def _cut(choice: Choice) -> bool:
+def _has_decimals(choice: Choice) -> bool:
     """Say whether a category is a number with decimals."""
     cells = (cell for cells in choice.spellings for cell in cells if cell is not None)
     return any(re.fullmatch(r"\s*[-+]?\d*[.eE][-+\deE]*\s*", cell) for cell in cells)
@@ -200,7 +200,7 @@ RULES: dict[str, Rule] = {
     "Where": _where,
     "Cast": _cast,
     "CastLike": _cast_like,
-    "Identity": same,
+    "Identity": identity,
     "Dropout": _dropout,
     "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end")],
     "Size": lambda call, x: np.array(call.builder.batch * x.width),
@@ -308,8 +308,8 @@ def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
     if after == "SOFTMAX" and scores.width > 1:
         return None, operations.softmax(builder, scores, 1)
     if after == "LOGISTIC" and mirrored:
-        likely = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
-        return None, builder.concat([builder.add(builder.multiply(likely, -1.0), 1.0), likely], 1)
+        probability = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
+        return None, builder.concat([builder.add(builder.multiply(probability, -1.0), 1.0), probability], 1)
     if after == "LOGISTIC" and scores.width > 2:
         return None, builder.activation(scores, "sigmoid")
     if after == "NONE" and scores.width > 1:
@@ -334,7 +334,7 @@ CLASSICAL: dict[str, Rule] = {
     "LinearClassifier": _classifier,
     "LinearRegressor": _regressor,
     "Normalizer": _normalizer,
-    "ZipMap": same,
+    "ZipMap": identity,
 }
 
 

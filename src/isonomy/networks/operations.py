@@ -81,7 +81,7 @@ def elementwise(kind: str, **options: float) -> Rule:
     return lambda call, x: call.builder.activation(x, kind, *(float(call(*each)) for each in options.items()))
 
 
-def same(call: Call, x: Any, *_: Any) -> Any:
+def identity(call: Call, x: Any, *_: Any) -> Any:
     """Return the operand unchanged."""
     return x
 
@@ -128,7 +128,7 @@ def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = m
     if threshold < 20:
         raise UnsupportedOperationError(f"a softplus that is linear beyond {threshold} is not smooth.")
     smooth = builder.activation(x, "softplus", beta)
-    return smooth if threshold == math.inf else builder.nearly(smooth, 2 * math.exp(-threshold) / beta)
+    return smooth if threshold == math.inf else builder.with_error(smooth, 2 * math.exp(-threshold) / beta)
 
 
 def prelu(builder: Builder, x: Value, slopes: Any) -> Value:

@@ -37,7 +37,7 @@ from isonomy.networks import preprocessing
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
-from isonomy.networks.limits import member, opened_archive, reading, unpacked_limit
+from isonomy.networks.limits import open_archive, read_member, reading, unpacked_limit
 from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.networks.unread import why_unread
@@ -392,11 +392,11 @@ def read_skops(path: Path, **options: Any) -> Network:
     """Return the graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     _check_size(path)
-    strange = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
-    if strange:
-        why = why_unread(*sorted(strange))
+    untrusted = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
+    if untrusted:
+        why = why_unread(*sorted(untrusted))
         raise FileError(
-            f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, and only what networks, linear models "
+            f"'{path}' is not read: it asks for {', '.join(sorted(untrusted))}, and only what networks, linear models "
             f"and their preprocessing are made of is trusted{why and f': {why}'}."
         )
     return read_sklearn(files.load(path, trusted=list(_TRUSTED)), **options)
@@ -404,8 +404,8 @@ def read_skops(path: Path, **options: Any) -> Network:
 
 def _check_size(path: Path) -> None:
     """Refuse what is larger than the file could honestly hold."""
-    with opened_archive(path) as archive:
-        waiting, size = [read_json(member(archive, "schema.json", TEXT), "Its description")], 0
+    with open_archive(path) as archive:
+        waiting, size = [read_json(read_member(archive, "schema.json", TEXT), "Its description")], 0
         while waiting:
             part = waiting.pop()
             waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()

@@ -26,7 +26,7 @@ from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
 from isonomy.networks.builder import Builder
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.limits import member, opened_archive, reserve
+from isonomy.networks.limits import open_archive, read_member, reserve
 from isonomy.networks.network import Network
 from isonomy.population.toml import TEXT
 
@@ -57,21 +57,21 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
         raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
     if not zipfile.is_zipfile(path):
         raise FileError(f"'{path}' is damaged, or a pickle, which is a program and never opened; {_ADVICE}.")
-    with opened_archive(path) as archive:
+    with open_archive(path) as archive:
         if any(name.endswith("constants.pkl") for name in archive.namelist()):
             raise FileError(f"'{path}' holds more than parameters, a TorchScript program; {_ADVICE}.")
         for name in archive.namelist():
-            if name.endswith(".pkl") and b"bytearray" in member(archive, name, TEXT):  # of any length, for nothing
+            if name.endswith(".pkl") and b"bytearray" in read_member(archive, name, TEXT):  # of any length, for nothing
                 raise FileError(f"'{path}' holds more than parameters, an array of bytes; {_ADVICE}.")
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, AttributeError) as error:
         raise FileError(f"'{path}' holds more than parameters, or is damaged; {_ADVICE}.") from error
     while isinstance(content, dict) and any(isinstance(content.get(key), dict) for key in _NESTED):
-        kept = [key for key, each in content.items() if _is_state(each)]  # as training checkpoints keep it
-        if len(kept) > 1:
+        states = [key for key, each in content.items() if _is_state(each)]  # as training checkpoints keep it
+        if len(states) > 1:
             raise NetworkError(
-                f"it holds several state dicts ({', '.join(map(repr, kept))}): save the one in use alone."
+                f"it holds several state dicts ({', '.join(map(repr, states))}): save the one in use alone."
             )
         content = next(content[key] for key in _NESTED if isinstance(content.get(key), dict))
     if not _is_state(content):
@@ -111,9 +111,9 @@ def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
     named = sorted(dense, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
     same = _same(dense)
     readings: dict[tuple[int, ...], list[_Layer]] = {}
-    for kept in _choices(same):
+    for counted in _choices(same):
         for order in (named, dense):
-            layers = [layer for layer in order if layer[0] in kept]
+            layers = [layer for layer in order if layer[0] in counted]
             if _chained(layers):
                 readings[tuple(i for layer in layers for i, names in enumerate(same) if layer[0] in names)] = layers
     if not readings:

@@ -31,9 +31,9 @@ from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedO
 from isonomy.networks import operations
 from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Graph, HeadChoice, numbers
-from isonomy.networks.limits import MATRIX, member, one_line, opened_archive, reading
+from isonomy.networks.limits import MATRIX, one_line, open_archive, read_member, reading
 from isonomy.networks.network import Network
-from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.population.toml import read_json
 
 _ADVICE = "export the model to ONNX instead"
@@ -80,13 +80,13 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
 
 def read_pt2(path: Path, head: HeadChoice = "auto") -> Network:
     """Return the graph of an exported program up to its raw outputs, and its head."""
-    with opened_archive(path) as archive:
+    with open_archive(path) as archive:
         members = {name.partition("/")[2]: name for name in archive.namelist()}
         if "models/model.json" not in members:
             raise FileError(f"'{path}' is not an archive of a recent torch.export with one model; {_ADVICE}.")
 
         def content(name: str) -> bytes:
-            return member(archive, members.get(name, name), _LARGEST)
+            return read_member(archive, members.get(name, name), _LARGEST)
 
         stored = read_json(content("models/model.json"), "Its graph")["graph_module"]
         tensors: dict[str, Tensor] = {}
@@ -280,14 +280,14 @@ _HARMLESS = {
 
 # Operations whose result is their first operand, and may share its memory.
 _SAME: dict[str, Rule] = {
-    **dict.fromkeys(("contiguous", "alias", "detach", "lift_fresh_copy"), same),
+    **dict.fromkeys(("contiguous", "alias", "detach", "lift_fresh_copy"), identity),
     **dict.fromkeys(("to", "_to_copy", "type_as"), _converted),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
 _ANYTHING = {*_SAME, "clone", "_assert_tensor_metadata", "cat", "concat", "stack"}  # also of constants alone
 
 _RULES: dict[str, Rule] = _SAME | {
-    "clone": same,
+    "clone": identity,
     "_assert_tensor_metadata": lambda call, *_: None,
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm"), rule(operations.matmul)),
