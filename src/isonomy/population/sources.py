@@ -124,7 +124,7 @@ class PeopleSource(Protocol):
         ...
 
 
-def cut(tables: Sequence[tuple[str, int]], rows: int) -> list[ChunkKey]:
+def chunk_keys(tables: Sequence[tuple[str, int]], rows: int) -> list[ChunkKey]:
     """Return keys for tables by name and number of rows, each cut by itself."""
     rows = whole("rows", rows, 1)
     cuts = [(name, start, min(start + rows, n)) for name, n in tables for start in range(0, n, rows)]
@@ -224,7 +224,7 @@ class InMemory:
 
     def keys(self, rows: int) -> list[ChunkKey]:
         """Cut the population into slices."""
-        return cut([("", len(self.people))], rows)
+        return chunk_keys([("", len(self.people))], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
         """Return views of the arrays."""
@@ -307,7 +307,7 @@ class Tables:
 
     def keys(self, rows: int) -> list[ChunkKey]:
         """Cut each table by itself."""
-        return cut([(table.name, table.rows) for table in self.tables], rows)
+        return chunk_keys([(table.name, table.rows) for table in self.tables], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
         """Read a chunk from the table that has its rows."""
@@ -345,7 +345,7 @@ class ParquetTable:
     @classmethod
     def open(cls, path: Path, reading: ReadOptions, **named: Any) -> Self:
         """Open a file as it is now, under its own name and hash unless it is ``named`` otherwise."""
-        with opened(path, reading.table_limit) as file:
+        with open_checked(path, reading.table_limit) as file:
             parts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         groups, about = tuple(accumulate(parts, initial=0)), path.stat()
         largest = max(parts, default=0) * len(column_meanings(reading.columns))
@@ -354,7 +354,7 @@ class ParquetTable:
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
-        with opened(self.path, reading.table_limit) as file:
+        with open_checked(self.path, reading.table_limit) as file:
             columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
@@ -375,11 +375,11 @@ def _row_group(table: ParquetTable, group: int, columns: tuple[str, ...]) -> pa.
     path, about = table.path, table.path.stat()
     if (about.st_size, about.st_mtime_ns) != (table.size, table.changed):
         raise FileError(f"Table {path} was changed during the run: start it again.")
-    with opened(path) as file:
+    with open_checked(path) as file:
         return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-def opened(file: Path, limit: float = math.inf) -> Any:
+def open_checked(file: Path, limit: float = math.inf) -> Any:
     """Open a Parquet file within a limit; its pages are checked as they are read."""
     try:
         return open_parquet(file, limit, page_checksum_verification=True)
@@ -408,7 +408,7 @@ def _open_copy(path: Path, reading: ReadOptions, named: tuple[str, str], work: P
     target = work / f"people-{reading.hash(3, digest)[:32]}.parquet"
     if not target.exists():
         _write_copy(path, reading, target)
-    with opened(target) as file:
+    with open_checked(target) as file:
         about = file.metadata.metadata
     copy = CopiedTable.open(target, reading, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
     if not copy.rows:
@@ -449,11 +449,11 @@ class Partition:
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode some rows of the partition."""
-        return reading.chunk(key, _computed(self).iloc[key.start : key.stop], first_row)
+        return reading.chunk(key, _compute(self).iloc[key.start : key.stop], first_row)
 
 
 @lru_cache(maxsize=1)
-def _computed(partition: Partition) -> pd.DataFrame:
+def _compute(partition: Partition) -> pd.DataFrame:
     """Compute a partition, cached for the chunks that share it."""
     frame: pd.DataFrame = partition.part.compute(scheduler="synchronous")
     if _content(frame) != (partition.rows, partition.sha256):

@@ -85,10 +85,10 @@ def described(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> dict[st
     file = Path(path)
     if file.is_dir() or file.name.lower().endswith(PARQUET):
         return {"kind": "parquet"} | dict.fromkeys(("separator", "quote", "encoding", "decimal", "missing"))
-    settled = _resolved(file, dialect)
+    resolved = _resolved(file, dialect)
     return {
-        "kind": "csv", "separator": settled.separator, "quote": QUOTE, "encoding": settled.encoding,
-        "decimal": settled.decimal, "missing": list(MISSING_WORDS),
+        "kind": "csv", "separator": resolved.separator, "quote": QUOTE, "encoding": resolved.encoding,
+        "decimal": resolved.decimal, "missing": list(MISSING_WORDS),
     }  # fmt: skip
 
 
@@ -180,16 +180,17 @@ def column_meanings(schema: Schema) -> Meanings:
 
 def present_columns(names: Iterable[str], schema: Schema, file: object) -> tuple[str, ...]:
     """Return the columns to read: all of the schema but for a label, split or id column that the table lacks."""
-    there, meanings = list(names), column_meanings(schema)
-    twice = next((name for name in meanings if there.count(name) > 1), None)
+    present, meanings = list(names), column_meanings(schema)
+    twice = next((name for name in meanings if present.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"Table {file} has two columns called {twice!r}; names must differ.")
     optional = {schema.id, *(role.column for role in (schema.label, schema.split) if role)}
     for name in meanings:
-        if name not in there and name not in optional:
-            some = ", ".join(map(repr, there[:40])) + (f" and {len(there) - 40:,} others" if len(there) > 40 else "")
+        if name not in present and name not in optional:
+            more = f" and {len(present) - 40:,} others" if len(present) > 40 else ""
+            some = ", ".join(map(repr, present[:40])) + more
             raise DataError(f"Table {file} has no column {name!r}; it has {some}.")
-    return tuple(name for name in meanings if name in there)
+    return tuple(name for name in meanings if name in present)
 
 
 def _to_pandas(frame: Any) -> pd.DataFrame:
@@ -208,7 +209,7 @@ def _parquet_batches(file: Path, schema: Schema, rows: int, limit: int) -> Itera
         texts = [name for name in columns if pa.types.is_string(table.schema_arrow.field(name).type)]
     size = max(1, min(rows, 1 << 16, limit // len(columns)))
     with pq.ParquetFile(file, read_dictionary=texts) as table:
-        yield from within(
+        yield from limited(
             _decoded(table.iter_batches(batch_size=size, columns=columns), file, limit), file, rows, limit
         )
 
@@ -240,7 +241,7 @@ def _decoded(batches: Iterable[pa.RecordBatch], file: Path, limit: int) -> Itera
         yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def within(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
+def limited(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
     """Yield batches until a piece of ``rows`` rows would have more cells, or text, than the limit."""
     count = size = 0
     for batch in batches:
@@ -261,7 +262,7 @@ def _csv_batches(file: Path, schema: Schema, rows: int, dialect: Dialect, limit:
     with _open_csv(file, dialect) as reader:
         columns = present_columns(reader.schema.names, schema, file)
     with _open_csv(file, dialect, columns) as reader:
-        yield from within(reader, file, rows, limit)
+        yield from limited(reader, file, rows, limit)
 
 
 def _resolved(file: Path, dialect: Dialect) -> Dialect:
