@@ -17,7 +17,7 @@ from isonomy.population import Domain
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
 from isonomy.training import trainer as trainer_module
-from isonomy.training.config import ResolvedConfig, default_epochs, ramp, set_aside
+from isonomy.training.config import ResolvedConfig, default_epochs, ramp, validation_share
 from isonomy.training.gaps import Head
 from isonomy.training.penalties import Penalty, dual
 from isonomy.training.trainer import TrainingSet, constant_error, rate_factor, save_state, split
@@ -166,8 +166,8 @@ def test_the_first_epoch_is_kept_where_all_others_are_worse(monkeypatch: pytest.
 
 
 def test_people_are_set_aside_unless_there_are_few() -> None:
-    assert set_aside(1000, None) == 0.2 and set_aside(99, None) == 0.0
-    assert set_aside(1000, 0.0) == 0.0 and set_aside(50, 0.3) == 0.3
+    assert validation_share(1000, None) == 0.2 and validation_share(99, None) == 0.0
+    assert validation_share(1000, 0.0) == 0.0 and validation_share(50, 0.3) == 0.3
     x, y = moons()
     few = FairClassifier("sgd", **QUICK).fit(x[:90], y[:90])
     assert "validation_objective" not in few.kept_ and few.kept_ == few.history_[-1]

@@ -56,7 +56,9 @@ def collapse(
     target, share, given = np.asarray(wanted)[counts], share[counts], answers(network, x[counts], label)
     if len(np.unique(target)) < 2:
         return ""
-    return _flat(given, target, share) if network.head == "regression" else _decisions(given, target, share, names)
+    if network.head == "regression":
+        return _collapsed_regression(given, target, share)
+    return _collapsed_decisions(given, target, share, names)
 
 
 def class_names(label: Label | None) -> list[str]:
@@ -72,7 +74,7 @@ def answers(network: Network, x: FloatArray, label: Label | None = None) -> npt.
     return decided(given, label if label is not None and len(label.classes) == given.shape[1] else None)
 
 
-def _decisions(
+def _collapsed_decisions(
     given: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64], weights: FloatArray, names: Sequence[object]
 ) -> str:
     classes = np.unique(wanted)
@@ -94,7 +96,7 @@ def _decisions(
     return f"{what}: its balanced accuracy is {balanced:.3f}, that of a constant {constant:.3f}"
 
 
-def _flat(given: FloatArray, wanted: FloatArray, weights: FloatArray) -> str:
+def _collapsed_regression(given: FloatArray, wanted: FloatArray, weights: FloatArray) -> str:
     centre = np.average(wanted, weights=weights)
     spread = np.average((wanted - centre) ** 2, weights=weights)
     explained = 1 - np.average((given - wanted) ** 2, weights=weights) / spread

@@ -32,7 +32,7 @@ _VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
-_ELSEWHERE = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
+_HASHED_AS_TENSORS = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
 
 
 @dataclass(eq=False)
@@ -119,13 +119,13 @@ class ResolvedConfig(TrainingConfig):
         radii cost time and, measured on ACS Income, gain nothing.
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
-        values |= {"delta": similar_within(metric, given.delta), "validation": set_aside(rows, given.validation)}
+        values |= {"delta": delta_of(metric, given.delta), "validation": validation_share(rows, given.validation)}
         values |= {name: float(values[name]) for name in ("gamma", "alpha", "keep")}
-        everybody = given.order == math.inf
+        moves_all = given.order == math.inf
         if given.radii is None:
-            values["radii"] = (values["gamma"],) if everybody else (0.0, FURTHEST * values["gamma"])
+            values["radii"] = (values["gamma"],) if moves_all else (0.0, FURTHEST * values["gamma"])
         else:  # where a budget is spent, some individuals stay
-            values["radii"] = tuple(sorted({*map(float, given.radii), *([] if everybody else [0.0])}))
+            values["radii"] = tuple(sorted({*map(float, given.radii), *([] if moves_all else [0.0])}))
         values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
         values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
         return cls(**values | {"hidden": tuple(given.hidden), "random_state": seed})
@@ -135,7 +135,7 @@ class ResolvedConfig(TrainingConfig):
         """Say whether a bound is part of the loss."""
         return self.method in ("f-ibp", "l-dif", "u-dif")
 
-    def reached(self, epoch: float) -> tuple[float, float, float]:
+    def values_at(self, epoch: float) -> tuple[float, float, float]:
         """Return alpha, delta and gamma at a fractional epoch."""
         alpha, delta, gamma = (ramp(epoch, *self._ends(name)) for name in _RAMPS)
         return self.alpha * alpha, self.delta * delta, self.gamma * gamma
@@ -147,7 +147,7 @@ class ResolvedConfig(TrainingConfig):
 
     def words(self) -> str:
         """Return all parameters that decide a training but for those that are known by the tensors made from them."""
-        return str({name: value for name, value in vars(self).items() if name not in _ELSEWHERE})
+        return str({name: value for name, value in vars(self).items() if name not in _HASHED_AS_TENSORS})
 
     def _ends(self, name: str) -> tuple[float, float]:
         start, stop = getattr(self, name)
@@ -159,13 +159,13 @@ def ramp(epoch: float, start: float, stop: float) -> float:
     return 1.0 if epoch >= stop else max(0.0, (epoch - start) / (stop - start))
 
 
-def similar_within(metric: Metric, delta: float | None) -> float:
+def delta_of(metric: Metric, delta: float | None) -> float:
     """Return δ as given, else the metric's: 1 for counterparts, whose tolerances mean it, 0.05 for others."""
     own = own_delta(metric, delta)
     return _DELTA if own is None else float(own)
 
 
-def set_aside(rows: int, share: float | None) -> float:
+def validation_share(rows: int, share: float | None) -> float:
     """Return the share of the rows that is not learned from: a fifth unless given, none of very few rows."""
     if share is None:
         return _VALIDATION_SHARE if _VALIDATION_SHARE * rows >= _FEWEST_ROWS else 0.0

@@ -40,7 +40,7 @@ from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, Weighted
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
-from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, similar_within
+from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.gaps import Head, IntArray
 from isonomy.training.perceptron import write_onnx
 from isonomy.training.trainer import OnEpoch, TrainingData, best_record, train
@@ -82,7 +82,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         config = ResolvedConfig.of(self, self.metric_, len(x), seed)
         self.delta_ = config.delta
         if taught is not self.metric_:
-            config = replace(config, delta=similar_within(taught, None))
+            config = replace(config, delta=delta_of(taught, None))
         task = TrainingData(x, learned, weight, head, taught, self.domain_, reads)
         with shown("Training", self.progress) as tick:
             trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)

@@ -363,9 +363,11 @@ def _assembled(ball: FloatArray, order: float, domain: Domain, free: FloatArray,
             "bounded domain ('relaxed' or 'realizable'), or with method='ftu'."
         )
     most = domain.width if used.any() else 0  # what is not there costs nothing
-    return Reach(single(ball), order, single(tolerance), single(free[:, :most]), single(extent[:most]), blocks)
+    return Reach(
+        as_float32(ball), order, as_float32(tolerance), as_float32(free[:, :most]), as_float32(extent[:most]), blocks
+    )
 
 
-def single(array: FloatArray) -> Tensor:
+def as_float32(array: FloatArray) -> Tensor:
     """Copy an array to a tensor in float32, the precision of all training."""
     return torch.from_numpy(np.array(array, dtype=np.float32))

@@ -30,7 +30,7 @@ from isonomy.similarity.ground import ground_metric, ground_root
 from isonomy.similarity.metric import Metric
 from isonomy.training import gaps
 from isonomy.training.config import FURTHEST, ResolvedConfig
-from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, paper_gap, run, single
+from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, as_float32, paper_gap, run
 
 _HALVINGS = 16
 _LARGEST_COST = 1e30  # what a power of a radius is at most, so that it fits float32
@@ -53,8 +53,8 @@ class Penalty:
         self.moves = gaps.boxed(exact) if config.bound == "paper" else exact
         self.shifts = gaps.shift_reach(config.ground, domain, reads)
         self.unlimited = exact.unlimited()  # (read, k) directions in which nothing but the domain limits who is similar
-        self.ground = single(root[:, reads])  # (r, read) root of the ground cost
-        self.low, self.high = single(domain.low[reads]), single(domain.high[reads])  # (read,)
+        self.ground = as_float32(root[:, reads])  # (r, read) root of the ground cost
+        self.low, self.high = as_float32(domain.low[reads]), as_float32(domain.high[reads])  # (read,)
 
     def __call__(
         self,
@@ -178,9 +178,9 @@ class Adversary:
         limit = (1 - 1e-6 if metric.kind == "sensitive-subspace" else 1e-9) * values.max()
         subspace = right_vectors[(values < limit) | (values == 0)][:, reads]
         _, sizes, rows = np.linalg.svd(subspace, full_matrices=False)
-        self.subspace = single(rows[sizes > 1e-9])  # (k, read) orthonormal sensitive directions
-        self.root = single(root[:, reads])  # (r, read) of the metric
-        self.low, self.high = single(domain.low[reads]), single(domain.high[reads])
+        self.subspace = as_float32(rows[sizes > 1e-9])  # (k, read) orthonormal sensitive directions
+        self.root = as_float32(root[:, reads])  # (r, read) of the metric
+        self.low, self.high = as_float32(domain.low[reads]), as_float32(domain.high[reads])
         self.budget = max(config.delta, config.gamma) ** 2
         self.steps, self.rate, self.multiplier = config.ascent_steps, 0.1, 2.0
 

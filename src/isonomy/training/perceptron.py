@@ -22,7 +22,7 @@ from isonomy.errors import NetworkError
 from isonomy.files import atomic
 from isonomy.networks import Head as NetworkHead
 from isonomy.networks import Network
-from isonomy.training.gaps import IntArray, run, single
+from isonomy.training.gaps import IntArray, as_float32, run
 from isonomy_verify.network import normal_form
 
 _OPSET = 17
@@ -62,7 +62,7 @@ class Perceptron:
         It reads the coordinates that have a weight at all, so that it never begins to read another. A single sigmoid
         becomes the softmax of 0 and its raw output, which is the same.
         """
-        layers = [(single(weight), single(bias)) for weight, bias in affine_layers(network)]
+        layers = [(as_float32(weight), as_float32(bias)) for weight, bias in affine_layers(network)]
         if network.head == "sigmoid":
             weight, bias = layers[-1]
             layers[-1] = torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])

@@ -38,7 +38,7 @@ from isonomy.similarity import Counterparts, Metric
 from isonomy.similarity.ground import Ground
 from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.config import ResolvedConfig, TrainingConfig
-from isonomy.training.gaps import Head, single
+from isonomy.training.gaps import Head, as_float32
 from isonomy.training.penalties import Penalty
 from isonomy.training.perceptron import Perceptron
 from isonomy.training.trainer import Trainer, TrainingSet
@@ -163,10 +163,10 @@ def repair(
     )  # fmt: skip
     config = ResolvedConfig.of(given, similarity, len(train), random_state)
     penalty = Penalty(config, similarity, train.domain, head, perceptron.reads, train.x)
-    learned, weights = _filled(train, random_state)
-    x = single(learned[:, perceptron.reads])
+    learned, weights = _with_mixtures(train, random_state)
+    x = as_float32(learned[:, perceptron.reads])
     labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # not read
-    table = TrainingSet(x, labels, single(weights / weights.mean()))
+    table = TrainingSet(x, labels, as_float32(weights / weights.mean()))
     generator = torch.Generator().manual_seed(random_state)
 
     def drift(rows: Tensor, outputs: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ def _collapse(before: Network, after: Network, judged: Population, learned: Popu
     return collapse(after, learned.x, learned.y, learned.weights, names, label)
 
 
-def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
+def _with_mixtures(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
     """Return individuals and weights; a small table is filled up with mixtures of two people, drawn by weight."""
     missing = max(0, _ROWS - len(train))
     rng = np.random.default_rng(seed)

@@ -28,7 +28,7 @@ from isonomy.population import Domain
 from isonomy.progress import Progress
 from isonomy.similarity.metric import Metric
 from isonomy.training.config import ResolvedConfig
-from isonomy.training.gaps import Head, IntArray, run, single
+from isonomy.training.gaps import Head, IntArray, as_float32, run
 from isonomy.training.penalties import Adversary, Penalty, errors
 from isonomy.training.perceptron import Perceptron
 
@@ -103,7 +103,7 @@ def _train_once(
 ) -> tuple[Perceptron, list[Record]]:
     generator = torch.Generator().manual_seed(config.random_state)
     y = torch.from_numpy(np.array(task.y)).to(torch.int64 if task.head.classes else torch.float32)
-    rows = TrainingSet(single(task.x[:, task.reads]), y, single(task.weight / task.weight.mean()))
+    rows = TrainingSet(as_float32(task.x[:, task.reads]), y, as_float32(task.weight / task.weight.mean()))
     table, held_out = split(rows, config.validation, task.head, generator)
     perceptron = Perceptron.random(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
     penalty = Penalty(config, task.metric, task.domain, task.head, task.reads, task.x)
@@ -199,7 +199,7 @@ class Trainer:
         if checkpoint is not None and (state := load_state(checkpoint, fingerprint)) is not None:
             self._restore(state)
         constant = constant_error(table, self.head)
-        while len(self.history) < self.epochs and not self._stale():
+        while len(self.history) < self.epochs and not self._out_of_patience():
             record = self._epoch(table, constant)
             if held_out is not None:
                 record.update(self._validation_record(held_out))
@@ -227,7 +227,7 @@ class Trainer:
         for batch in range(count):
             epoch = done + batch / count
             self.optimiser.param_groups[0]["lr"] = self.rate * rate_factor(epoch / self.epochs)
-            alpha, delta, gamma = config.reached(epoch)
+            alpha, delta, gamma = config.values_at(epoch)
             rows = slice(batch * config.batch_size, (batch + 1) * config.batch_size)
             x, y, weight = table.x[rows], table.y[rows], table.weight[rows]
             if self.adversary is not None:
@@ -250,7 +250,7 @@ class Trainer:
                 given[decided] = True
         self._refuse_nan(seen, done + 1)
         part = seen[:, 0] / seen[:, 0].sum()
-        alpha, delta, gamma = config.reached(done + 1)
+        alpha, delta, gamma = config.values_at(done + 1)
         record: Record = {
             "epoch": done + 1,
             "epochs": self.epochs,
@@ -289,7 +289,7 @@ class Trainer:
             record["validation_accuracy"] = hits
         return record | {"validation_objective": error + config.alpha * penalty}
 
-    def _stale(self) -> bool:
+    def _out_of_patience(self) -> bool:
         """Say whether the best epoch, or the end of the ramps, is further back than patience allows."""
         if self.config.patience is None or self.best is None:
             return False
