@@ -129,7 +129,7 @@ def wasserstein(
     streams = np.random.default_rng(seed).spawn(3)
     sizes = (len(left), len(right)) if approximate else (min(sample, len(left)), min(sample, len(right)))
 
-    def apart(pair: Pair) -> float:
+    def distance_of(pair: Pair) -> float:
         places = [cost.places(rows.x) for rows in pair]
         first, second = (rows.weights for rows in pair)
         if approximate:
@@ -146,9 +146,9 @@ def wasserstein(
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):
         pairs = [(_draw(left, sizes[0], streams[0]), _draw(right, sizes[1], streams[0])) for _ in range(repeats)]
-    distances = [apart(pair) for pair in pairs]
+    distances = [distance_of(pair) for pair in pairs]
     source, same = _same_population(left, right, sizes)
-    floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
+    floors = [distance_of(pair) for pair in _splits(same, sizes, repeats, streams[1])]
     refused = _refusal(one, other, metric, max_weight)
     lower, evidence = 0.0, f"{NO_PROOF}, since {refused}"
     if not refused:
@@ -247,16 +247,16 @@ def _rows(parameter: str, people: Population | ArrayLike, max_weight: float | No
     Where none is known, the largest weight is: good enough for an estimate.
     """
     if isinstance(people, Population):
-        kept = people.weights > 0.0
-        if not kept.any():
+        positive = people.weights > 0.0
+        if not positive.any():
             raise DataError(f"All sampling weights of '{parameter}' are zero; at least one must be positive.")
-        weights = people.weights[kept]
+        weights = people.weights[positive]
         largest = float(weights.max())
         limit = None if people.schema.weight is None else _limit(people, max_weight)
         if limit is not None and largest > limit:
             expected = f"at least {largest:g}, a weight of '{parameter}', since no larger one than it can occur"
             raise ParameterError(template("max_weight", expected, limit))
-        return Rows(people.x[kept], np.asarray(weights / (limit or largest)))
+        return Rows(people.x[positive], np.asarray(weights / (limit or largest)))
     x: FloatArray = numbers(parameter, people, "a population or a matrix of numbers")
     if x.ndim != 2 or 0 in x.shape:
         raise ParameterError(

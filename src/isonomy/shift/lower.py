@@ -81,7 +81,7 @@ def lower_bound(
     witnesses = fit_witnesses(fitted[0], fitted[1], cost, order)
     if not witnesses:
         return 0.0, f"{NO_PROOF}, since no witness was found"
-    sizes = (_effective(judged[0]), _effective(judged[1]))
+    sizes = (_effective_size(judged[0]), _effective_size(judged[1]))
     best = max(witnesses, key=lambda witness: _expected_bound(witness, chosen[0], chosen[1], sizes, alpha))
     return evaluate(best, judged[0], judged[1], alpha), best.name
 
@@ -160,7 +160,7 @@ def _expected_bound(witness: Witness, one: Rows, other: Rows, sizes: tuple[float
     return float(witness.unit * math.copysign(abs(total) ** (1.0 / witness.order), total))
 
 
-def _effective(rows: Rows) -> float:
+def _effective_size(rows: Rows) -> float:
     return float(rows.weights.sum() ** 2 / (rows.weights**2).sum())
 
 

@@ -134,7 +134,7 @@ def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
     low, high = 0, len(levels) - 1
     while low < high:
         middle = (low + high) // 2
-        if _can_be_moved(costs <= levels[middle], one, other):
+        if _is_feasible(costs <= levels[middle], one, other):
             high = middle
         else:
             low = middle + 1
@@ -164,7 +164,7 @@ def sliced(left: FloatArray, right: FloatArray, one: FloatArray, other: FloatArr
     return float(scale * (total / _DIRECTIONS) ** (1.0 / order) * math.exp(-half / order))
 
 
-def _can_be_moved(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:
+def _is_feasible(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:
     if len(one) == len(other) and np.ptp(one) == 0.0 == np.ptp(other):
         return bool((maximum_bipartite_matching(csr_array(allowed), perm_type="column") >= 0).all())
     plan, log = _simplex(one, other, (~allowed).astype(np.float64))
