@@ -38,7 +38,7 @@ class Engine(Protocol):
 
 
 @contextmanager
-def running(engine: EngineName, scheduler: str | None) -> Iterator[Engine]:
+def open_engine(engine: EngineName, scheduler: str | None) -> Iterator[Engine]:
     """Open an engine; ``scheduler`` is an address, or None for the current Dask client, else a local cluster."""
     check_engine(engine, scheduler)
     if engine == "local":
@@ -75,8 +75,8 @@ class DaskEngine:
         """Yield results as they arrive. Tasks of a worker that died are given to another one."""
         dask = _dask()
         # A task of its own, so that a worker that lost it can make it again.
-        held = self.client.submit(_same, shared, pure=False)
-        futures = [self.client.submit(_alone, work, held, item, pure=False) for item in items]
+        held = self.client.submit(_identity, shared, pure=False)
+        futures = [self.client.submit(_work_on, work, held, item, pure=False) for item in items]
         try:
             # One by one: a batch would have what a task raised among its results, and raise nothing.
             for future, result in dask.as_completed(futures, with_results=True):
@@ -91,11 +91,11 @@ class DaskEngine:
             self.client.cancel(futures)
 
 
-def _same(shared: Shared) -> Shared:
+def _identity(shared: Shared) -> Shared:
     return shared
 
 
-def _alone(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
+def _work_on(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
     """Work on one item with one thread."""
     _keep_memory()
     (result,) = in_parallel(lambda some: work(shared, some), [item])

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 
-_MARKS = re.compile(r"[\\`*\[\]<>&|~$]|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"[\\`*\[\]<>&|~$]|(?<!\w)_|_(?!\w)")
 """Signs that Markdown, or what hosts add to it, gives a meaning anywhere in a line."""
 
 _LINKED = re.compile(r"(?<=@)|(?<=#)(?=\w)|(?=://)|(?i:(?<=www))(?=\.)")
 """Places in what hosts make links of, and notes to people, though it is plain words: @team, #17, http://…, www.…"""
 
-_APART = "&#8203;"  # a space without width, which stays where hosts look through the page that was made
+_ZERO_WIDTH_SPACE = "&#8203;"  # a space without width, which stays where hosts look through the page that was made
 
 
 def visible(text: str) -> str:
@@ -30,7 +30,7 @@ def visible(text: str) -> str:
 
 def for_markdown(text: str) -> str:
     """Return the text in one line of Markdown that renders as these very words: no markup, link, image or mention."""
-    return _LINKED.sub(_APART, _MARKS.sub(r"\\\g<0>", visible(text)))
+    return _LINKED.sub(_ZERO_WIDTH_SPACE, _MARKUP.sub(r"\\\g<0>", visible(text)))
 
 
 def in_json(document: str) -> str:

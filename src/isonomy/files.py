@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 PARTIAL = ".partial"
 """How the name of a half-written file ends."""
 
-LONGEST = 2**20
+HEADER_LIMIT = 2**20
 """Of the line in front of arrays, in bytes."""
 
 
@@ -103,7 +103,7 @@ def read_arrays(path: Path, about: str) -> Arrays | None:
     """Return the arrays, bit for bit as they were written about the same, or None where there is no such file."""
     try:
         with path.open("rb") as file:
-            header = json.loads(file.readline(LONGEST))
+            header = json.loads(file.readline(HEADER_LIMIT))
             begin = file.tell()
             content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[begin:]
         digest = _digest(about, header["arrays"])

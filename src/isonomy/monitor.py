@@ -182,7 +182,7 @@ def evaluate(
     mean = MeanViolation(mean_up(proved), least, mean_at_most(proved, largest, risk / 4.0))
     share = refused_share(refused, risk / 8.0)
     distance = None if refused.all() else observe(reference, x[~refused], risk / 2.0, seed, sample)
-    state, reason = _judge(reference, distance, mean, share)
+    state, reason = _state_of(reference, distance, mean, share)
     return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, share, risk)
 
 
@@ -234,7 +234,7 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
     )
 
 
-def _judge(
+def _state_of(
     reference: Reference, distance: Observed | None, mean: MeanViolation, share: RefusedShare
 ) -> tuple[State, str]:
     epsilon = reference.epsilon

@@ -41,7 +41,7 @@ from isonomy.certificates.question import (
 )
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
-from isonomy.engine import EngineName, check_engine, running
+from isonomy.engine import EngineName, check_engine, open_engine
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, read_json, remove_partial_files, write_json
 from isonomy.given import FINITE, choice, instance, number, whole
@@ -247,7 +247,7 @@ def _columns(
 ) -> tuple[Arrays, int]:
     """The columns of everybody, and how many chunks were computed."""
     finished, began = list[Finished](), time.time()
-    with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
+    with shown("Certifying", progress) as tick, open_engine(engine, scheduler) as where:
         parts = Shares(tick, sum(map(len, keys)))
 
         def seen(work: Work, key: ChunkKey) -> Finished:
