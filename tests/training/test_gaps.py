@@ -13,8 +13,8 @@ from isonomy.population import Domain
 from isonomy.training.gaps import (
     DifferenceBounds,
     Head,
-    _Passed,
-    _Product,
+    _ReluBound,
+    _SparseProduct,
     boxed,
     paper_gap,
     run,
@@ -163,9 +163,9 @@ def test_gradients_are_those_of_finite_differences() -> None:
     rng = torch.Generator().manual_seed(0)
     value, reach, most = (torch.rand(4, 3, generator=rng, dtype=torch.float64) for _ in range(3))
     inputs = (value - 0.5, reach, most * 0.7)
-    assert torch.autograd.gradcheck(_Passed.apply, tuple(each.requires_grad_() for each in inputs))
+    assert torch.autograd.gradcheck(_ReluBound.apply, tuple(each.requires_grad_() for each in inputs))
     shared = (value.detach() - 0.5, reach[0].detach(), most[0].detach() * 0.7)
-    assert torch.autograd.gradcheck(_Passed.apply, tuple(each.requires_grad_() for each in shared))
+    assert torch.autograd.gradcheck(_ReluBound.apply, tuple(each.requires_grad_() for each in shared))
 
 
 @pytest.mark.parametrize("counted", [0, 3, 9, 10])
@@ -176,7 +176,7 @@ def test_the_product_differentiates_as_a_product_does(counted: int) -> None:
     weight = torch.randn(10, 3, generator=rng, dtype=torch.float64)
     weight[torch.randperm(10, generator=rng)[counted:]] = 0.0
     found = []
-    for multiply in (_Product.apply, torch.matmul):
+    for multiply in (_SparseProduct.apply, torch.matmul):
         inputs = a.clone().requires_grad_(), b.clone().requires_grad_()
         (multiply(*inputs) * weight).sum().backward()
         found.append([each.grad for each in inputs])

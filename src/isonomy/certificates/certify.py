@@ -51,7 +51,7 @@ from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
+from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, chunk_keys, open_people
 from isonomy.progress import Progress, Shares, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
@@ -171,7 +171,7 @@ class _Numbers:
 
     def keys(self, rows: int) -> list[ChunkKey]:
         """Slices."""
-        return cut([("", len(self.x))], rows)
+        return chunk_keys([("", len(self.x))], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
         """The rows of a slice, all of weight 1."""

@@ -339,11 +339,11 @@ class Builder:
 
     def _graph(self, output: int) -> Graph:
         """Return the nodes that the output needs."""
-        kept = {0, output}
+        needed = {0, output}
         for i in range(output, 0, -1):
-            if i in kept:
-                kept.update(self.nodes[i][1])
-        place = {old: new for new, old in enumerate(sorted(kept))}
+            if i in needed:
+                needed.update(self.nodes[i][1])
+        place = {old: new for new, old in enumerate(sorted(needed))}
         nodes = []
         for i in place:
             op, read, name = self.nodes[i]

@@ -124,7 +124,7 @@ def _cast_like(call: OnnxCall, x: Value, like: Any) -> Value:
     return x
 
 
-def _compared(call: OnnxCall, x: Any, threshold: Any) -> Value:
+def _compare(call: OnnxCall, x: Any, threshold: Any) -> Value:
     if not isinstance(x, Value):
         raise UnsupportedOperationError("only a comparison with one number, within a softplus, is supported.")
     return call.builder.unfinished(x, "comparison", operations.number(threshold, "a threshold"))
@@ -196,7 +196,7 @@ RULES: dict[str, Rule] = {
     "LogSoftmax": lambda call, x: operations.log_softmax(call.builder, x, call("axis"), flattened=call.opset < 13),
     "BatchNormalization": _normalise,
     "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
-    "Greater": _compared,
+    "Greater": _compare,
     "Where": _where,
     "Cast": _cast,
     "CastLike": _cast_like,

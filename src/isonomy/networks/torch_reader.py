@@ -67,7 +67,7 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
                 if spec.kind == InputKind.USER_INPUT:
                     program.known[spec.arg.name] = program.builder.input
                 else:
-                    program.keep(spec.arg.name, stored[str(spec.target)])
+                    program.store(spec.arg.name, stored[str(spec.target)])
         for node in exported.graph.nodes:
             if node.op == "call_function":
                 _live_step(program, node)
@@ -115,7 +115,7 @@ def read_pt2(path: Path, head: HeadChoice = "auto") -> Network:
     program = _Program(Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0]), trusted=False)
     program.known[inputs[0]] = program.builder.input
     for name, tensor in known.items():
-        program.keep(name, tensor)
+        program.store(name, tensor)
     for node in graph["nodes"]:
         operands: list[str] = []
         counted = any(kind.startswith("as_sym") for each in node["inputs"] for kind in each["arg"])
@@ -139,7 +139,7 @@ class _Program:
         self.known: dict[str, Any] = {}
         self.storage: dict[str, str] = {}
         self.stale: set[str] = set()
-        self.kept: set[int] = set()  # where parameters and buffers lie in memory
+        self.parameters: set[int] = set()  # where parameters and buffers lie in memory
 
     def get(self, name: str) -> Any:
         """Return the tensor or value of a name."""
@@ -151,14 +151,14 @@ class _Program:
         """Return the name of the memory that a tensor is kept in."""
         return self.storage.setdefault(name, name)
 
-    def keep(self, name: str, tensor: Any) -> None:
+    def store(self, name: str, tensor: Any) -> None:
         """Store a parameter or buffer, which stays from one run to the next."""
         self.known[name] = tensor
-        self.kept |= {tensor.untyped_storage().data_ptr()} if isinstance(tensor, Tensor) else set()
+        self.parameters |= {tensor.untyped_storage().data_ptr()} if isinstance(tensor, Tensor) else set()
 
-    def refuse_kept(self, changed: Any) -> None:
+    def refuse_parameter_change(self, changed: Any) -> None:
         """Refuse an operation that changes a parameter or buffer: it makes the next run another function."""
-        if isinstance(changed, Tensor) and changed.untyped_storage().data_ptr() in self.kept:
+        if isinstance(changed, Tensor) and changed.untyped_storage().data_ptr() in self.parameters:
             raise NetworkError("it changes a parameter or buffer, so that the next run is another function.")
 
     def step(
@@ -185,11 +185,11 @@ class _Program:
             )
         with reading(where):
             if in_place:
-                self.refuse_kept(arguments.get("self"))
+                self.refuse_parameter_change(arguments.get("self"))
             packet = getattr(torch.ops.aten, name)
             if overload not in packet.overloads():
                 raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
-            apply = self._moved if move else self._computed
+            apply = self._move if move else self._compute
             result = apply(name, getattr(packet, overload), arguments)
         results = result if isinstance(result, tuple) else (result,)
         self.known |= dict(zip(outputs, results if len(outputs) > 1 else [result], strict=False))
@@ -199,7 +199,7 @@ class _Program:
                 self.stale |= {each for each in self.known if self.storage_of(each) == shared} - set(outputs)
             self.storage |= dict.fromkeys(outputs, shared)
 
-    def _computed(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
+    def _compute(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
         operands = [arguments[each] for each in _OPERANDS if each in arguments]
         if name not in _ANYTHING and not any(isinstance(each, Value) for each in pytree.tree_leaves(operands)):
             raise UnsupportedOperationError("an operation on constants alone is not supported.")
@@ -211,7 +211,7 @@ class _Program:
             call.refuse_unread(usual, {*_HARMLESS, "dtype"} if plain else _HARMLESS)
         return result
 
-    def _moved(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
+    def _move(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
         """Let torch itself move an array of positions."""
         value = arguments["self"]
         others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
@@ -258,7 +258,7 @@ def _prelu(call: Call, x: Value) -> Value:
     return operations.prelu(call.builder, x, slopes.reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
 
 
-def _converted(call: Call, x: Value, other: Any = None) -> Value:
+def _convert(call: Call, x: Value, other: Any = None) -> Value:
     wanted = call("dtype", other.dtype if isinstance(other, Tensor) else None)
     if wanted not in (None, torch.float32, torch.float64):
         raise UnsupportedOperationError(f"a conversion to {wanted} is not supported.")
@@ -281,7 +281,7 @@ _HARMLESS = {
 # Operations whose result is their first operand, and may share its memory.
 _SAME: dict[str, Rule] = {
     **dict.fromkeys(("contiguous", "alias", "detach", "lift_fresh_copy"), identity),
-    **dict.fromkeys(("to", "_to_copy", "type_as"), _converted),
+    **dict.fromkeys(("to", "_to_copy", "type_as"), _convert),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
 _ANYTHING = {*_SAME, "clone", "_assert_tensor_metadata", "cat", "concat", "stack"}  # also of constants alone
@@ -345,7 +345,7 @@ def _live_step(program: _Program, node: fx.Node) -> None:
                 raise NetworkError("it draws random numbers, so that no run is like another.")
             for each in schema.arguments if schema else ():
                 if each.alias_info is not None and each.alias_info.is_write:
-                    program.refuse_kept(arguments.get(each.name))
+                    program.refuse_parameter_change(arguments.get(each.name))
             program.known[node.name] = node.target(*args, **kwargs)  # type: ignore[operator]
         program.storage[node.name] = program.storage_of((*operands, node.name)[0])
         return
@@ -359,7 +359,7 @@ def _table(module: nn.Module, width: int, rows: int = BATCH) -> Tensor:
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(kind)
 
 
-class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers which operation was asked for last."""
 
     last = "forward"
@@ -371,14 +371,14 @@ class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _run(module: nn.Module, table: Tensor) -> Tensor:
     """Return the outputs of the module itself."""
-    watched = _Watched()  # type: ignore[no-untyped-call]
+    recorder = _LastOperation()  # type: ignore[no-untyped-call]
     try:
-        with watched:
+        with recorder:
             result = module(table)
     except Exception as error:
         reason = one_line(f"{type(error).__name__}: {error}")[:300].rstrip(".")
         raise NetworkError(
-            f"it does not run on {table.shape[1]} features: '{watched.last}' fails ({reason}); its features and "
+            f"it does not run on {table.shape[1]} features: '{recorder.last}' fails ({reason}); its features and "
             "weights must agree in width."
         ) from error
     if not isinstance(result, Tensor):

@@ -101,7 +101,7 @@ class Metric(ABC):
 
     @final
     def distance_upper(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Bound ``d(x, y)`` in real arithmetic from above, by a few rounding errors.
+        """Bound ``d(x, y)`` in real arithmetic from above, to within a few rounding errors.
 
         **Soundness**: every operation is rounded upward or carries its error bound; overflow gives ∞.
         Individuals that differ in free coordinates only get exactly 0.
